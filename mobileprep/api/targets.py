@@ -47,7 +47,6 @@ def plan_state(
     Args:
         recipes: what to plan.
         targets: names of targets, or of their folders; all without any.
-        out: the output folder, beside whose files those that were hashed before are known.
         store: the store; by default the user's, without what it knows of files.
         force: judge every stage stale.
 

@@ -176,6 +176,9 @@ class _Foresight:
         order = sorted((spec.task for spec in plan.stages), key=lambda task: task not in likely)
         first: dict[str, str] = {}
         by_digest: defaultdict[str, set[str]] = defaultdict(set)
+        # What an index that is lost names is not known: it may be any tensor.
+        tensors: set[str] = set()
+        may_leave_any: set[str] = set()
         needs: dict[str, frozenset[str]] = {}
         for task in order:
             found = self._state.verdict(task)
@@ -185,8 +188,14 @@ class _Foresight:
                 continue
             needs[task] = _NONE.union(*map(self._lost, self._inputs(task)))
             for output in found.record.outputs.values():
-                for digest in self._lacks(output):
+                lacks = self._lacks(output)
+                for digest in lacks:
                     by_digest[digest].add(task)
+                if output.index is not None:
+                    tensors |= lacks - {output.index.sha256}
+                    may_leave_any |= {task} if output.index.sha256 in lacks else set()
+        for digest in tensors:
+            by_digest[digest] |= may_leave_any
         return _Healers(by_digest, needs)
 
     def _above(self, task: str) -> set[str]:

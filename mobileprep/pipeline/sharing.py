@@ -58,7 +58,7 @@ class Sharing:
 
     def has(self, parts: Iterable[Part]) -> list[bool]:
         """Which of some objects the remote store says that it has, in their order."""
-        return has_many(self._remote, [("cas", part.sha256) for part in parts])
+        return has_many(self._remote, [("cas", part.sha256, part.size) for part in parts])
 
     def send(self, key: str, record: Path, objects: Iterable[tuple[str, Path]]) -> None:
         """Send what a stage has left, in the background: its objects, then its record."""

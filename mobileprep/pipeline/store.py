@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.formats.parts import Part
+from mobileprep.formats.parts import Part, read_index
 from mobileprep.fsio import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import Evicted, evict, mark_used
@@ -82,15 +82,15 @@ class Store:
     def missing(self, output: Output) -> frozenset[str]:
         """The digests of the objects that an output needs, and that cannot be had.
 
-        They are missing or damaged here, and the remote store does not have them. Of an index that
-        is missing only its own: what it names is not known then.
+        They are missing or damaged here, and the remote store does not have them. Its word is
+        taken for all but indexes, which are fetched. Of an index that is missing only its own:
+        what it names is not known then.
         """
         absent = self.objects.absent(self.parts(output))
         if output.part is not None and not absent and not self._fits(output):
             return frozenset((output.part.sha256,))
         if absent and self.sharing is not None:
-            found = self.sharing.has(absent)
-            absent = [part for part, is_there in zip(absent, found, strict=True) if not is_there]
+            absent = self._absent_there(output, absent, self.sharing)
         return frozenset(part.sha256 for part in absent)
 
     def obtain(self, output: Output) -> bool:
@@ -132,6 +132,16 @@ class Store:
             return (output.part, *self.objects.parts(output.index))
         except CorruptFileError:
             return (output.part,)
+
+    def _absent_there(self, output: Output, absent: list[Part], sharing: Sharing) -> list[Part]:
+        """The objects that an output needs, and that the remote store lacks as this one does."""
+        if output.index in absent:
+            named = _parts_there(output.index, sharing)
+            if named is None:
+                return [output.index]
+            absent = self.objects.absent(named)
+        found = sharing.has(absent)
+        return [part for part, is_there in zip(absent, found, strict=True) if not is_there]
 
     def _fits(self, output: Output) -> bool:
         """Whether an output whose objects are here has the length that its record tells."""
@@ -342,4 +352,16 @@ class Store:
             return unseal(key, read_file(self._path(kind, key), limit=_MOST_RECORD))
         except CorruptFileError:
             # A record that is gone or damaged only means that the stage runs again.
+            return None
+
+
+def _parts_there(index: Part, sharing: Sharing) -> tuple[Part, ...] | None:
+    """The objects that an index of the remote store names; None where it cannot be had."""
+    with sharing.objects([index]) as (file,):
+        if file is None:
+            return None
+        try:
+            data = read_file(file, limit=index.size)
+            return read_index(data, str(file))[0] if len(data) == index.size else None
+        except CorruptFileError:
             return None

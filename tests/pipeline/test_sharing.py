@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from mobileprep.api.building import BuildRun, prepared, run_build
 from mobileprep.api.verdicts import verdicts
 from mobileprep.errors import AccuracyError
-from mobileprep.formats.parts import Part
+from mobileprep.formats.parts import FILE, GRAPH, Part
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
@@ -106,6 +107,52 @@ def test_what_the_shared_store_has_lost_is_made_again(machine, tmp_path: Path, s
     assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
 
 
+def lost_tensors(shared: Path) -> list[Path]:
+    """What indexes alone name."""
+    return [p for p in (shared / "cas").iterdir() if p.stat().st_size == 80 * 80 * 4]
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda p: p.write_bytes(p.read_bytes()[:-1])])
+@pytest.mark.parametrize("pick", [lost_tensors, lambda shared: (shared / "cas").iterdir()])
+def test_what_the_shared_store_has_lost_is_foretold(machine, tmp_path: Path, spoil, pick) -> None:
+    machine("first")
+    for path in pick(tmp_path / "shared"):
+        spoil(path)
+    done = machine("second")
+    assert done.ran
+    assert {run.task for run in done.ran} <= {v.task for v in machine.told if v.reasons}
+
+
+def test_an_index_of_wrong_bytes_is_foretold(machine, tmp_path: Path) -> None:
+    machine("first")
+    for path in (tmp_path / "shared/cas").iterdir():
+        if path.read_bytes().startswith((GRAPH, FILE)):
+            path.write_bytes(path.read_bytes()[:-1] + b"x")
+    done = machine("second")
+    assert done.ran
+    assert {run.task for run in done.ran} <= {v.task for v in machine.told if v.reasons}
+
+
+def test_a_tensor_that_a_lost_index_may_name_makes_nothing_certain(
+    machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "off")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.replace("[strip_unused_nodes]", "[obfuscate_names]"))
+    machine("first")
+    for path in (tmp_path / "first/store/v2/cas").glob("*/*"):
+        data = path.read_bytes()
+        is_source = data.startswith(GRAPH) and b"\x01w" in data
+        if is_source or len(data) == 80 * 80 * 4:
+            path.unlink()
+    shutil.rmtree(tmp_path / "first/out")
+    ran = {run.task for run in machine("first").ran}
+    assert ran == {"m/freeze"}
+    stages = [told for told in machine.told if told.reasons and told.stage != "publish"]
+    assert {told.task for told in stages if told.certain} <= ran
+    assert ran <= {told.task for told in stages}
+
+
 def test_a_shared_store_that_rotted_is_whole_after_a_build(machine, tmp_path: Path) -> None:
     machine("first")
     objects = [p for p in (tmp_path / "shared/cas").rglob("*") if p.is_file()]
@@ -173,7 +220,7 @@ class Counting:
         self.asked.append(key)
         return limit < 0
 
-    def has(self, _kind: Kind, _key: str) -> bool:
+    def has(self, _kind: Kind, _key: str, _size: int | None = None) -> bool:
         return False
 
     def send(self, _kind: Kind, _key: str, _source: Path) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import TimeLeft
 
 Kind: TypeAlias = Literal["cas", "ac"]
 KINDS: Final[tuple[Kind, ...]] = ("cas", "ac")
@@ -30,8 +31,8 @@ class Remote(Protocol):
         """
         ...
 
-    def has(self, kind: Kind, key: str) -> bool:
-        """Whether the store says that it has an entry."""
+    def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
+        """Whether the store says that it has an entry, of that many bytes where both sides know."""
         ...
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
@@ -58,11 +59,11 @@ class Backend(Protocol):
         """Give the sink an entry's bytes; False where there is none."""
         ...
 
-    def has(self, name: str, size: int | None) -> bool:
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
         """Whether there is an entry, of that many bytes where the size is known on both sides."""
         ...
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """Put a file's bytes there, all or nothing."""
         ...
 

@@ -20,14 +20,17 @@ _BLOCK = 1 << 18
 
 
 class FolderBackend:
-    """Entries as files of a folder that must be there: a share that is not mounted is told."""
+    """Entries as files of a folder that must be there: a share that is not mounted is told.
+
+    What keeps one entry from being read, such as another user's rights, says nothing of the others.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def read(self, name: str, sink: Sink) -> bool:
         """The bytes of a file."""
-        with _told(), self._opened(name) as stream:
+        with self._opened(name) as stream:
             if stream is None:
                 return False
             sink.expect(os.fstat(stream.fileno()).st_size)
@@ -35,16 +38,15 @@ class FolderBackend:
                 sink.write(block)
             return True
 
-    def has(self, name: str, size: int | None) -> bool:
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
         """Whether there is such a file."""
-        with _told(), self._opened(name) as stream:
+        with self._opened(name) as stream:
             return stream is not None and size in (None, os.fstat(stream.fileno()).st_size)
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """Copy a file there, and rename it when it is whole."""
-        with _told():
-            self._folder.stat()
-        blocks = file_blocks(name, source, file_size(source), TimeLeft())
+        self._look()
+        blocks = file_blocks(name, source, file_size(source), time_left)
         try:
             with atomic_writer(self._folder / name, follow=False) as stream:
                 stream.writelines(blocks)
@@ -54,23 +56,34 @@ class FolderBackend:
     def break_off(self) -> None:
         """Nothing: a file system does not let go of who waits for it."""
 
+    def _look(self) -> None:
+        """Make sure that the folder is there."""
+        try:
+            self._folder.stat()
+        except OSError as error:
+            message = f"cannot be read: {error.strerror or error}"
+            raise RemoteError(message, ends="all") from error
+
     @contextmanager
     def _opened(self, name: str) -> Iterator[BinaryIO | None]:
-        """A regular file: a FIFO in its place would be waited for."""
-        self._folder.stat()
+        """A regular file; None for anything else."""
+        self._look()
         try:
-            number = os.open(self._folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        except FileNotFoundError:
-            yield None
-            return
-        with open(number, "rb") as stream:  # noqa: PTH123 - a descriptor
-            yield stream if stat.S_ISREG(os.fstat(number).st_mode) else None
+            number = _descriptor(self._folder / name)
+            if number is None:
+                yield None
+                return
+            with open(number, "rb") as stream:  # noqa: PTH123 - a descriptor
+                yield stream
+        except OSError as error:
+            message = f"has an entry that cannot be read: {error.strerror or error}"
+            raise RemoteError(message) from error
 
 
-@contextmanager
-def _told() -> Iterator[None]:
+def _descriptor(path: Path) -> int | None:
+    """A regular file, opened; None for anything else: a FIFO would be waited for."""
     try:
-        yield
-    except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
-        raise RemoteError(message, ends="all") from error
+        is_file = stat.S_ISREG(path.stat().st_mode)
+        return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if is_file else None
+    except FileNotFoundError:
+        return None

@@ -75,7 +75,7 @@ class GuardedRemote:
 
     def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
         """See ``Remote``."""
-        name = entry_name(kind, key)
+        name = self._believed(kind, key)
         done = name is not None and self._guarded(
             lambda backend: self._fetch(backend, name, target, limit)
         )
@@ -84,10 +84,10 @@ class GuardedRemote:
                 target.unlink()
         return done
 
-    def has(self, kind: Kind, key: str) -> bool:
+    def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
         """See ``Remote``."""
-        name = entry_name(kind, key)
-        return name is not None and self._guarded(lambda backend: _Done(backend.has(name, None)))
+        name = self._believed(kind, key)
+        return name is not None and self._guarded(lambda backend: self._has(backend, name, size))
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
         """See ``Remote``."""
@@ -103,10 +103,15 @@ class GuardedRemote:
         if backend is not None:
             backend.break_off()
 
+    def _believed(self, kind: Kind, key: str) -> str | None:
+        """The name of an entry to ask for; None for what gave wrong bytes in this build."""
+        name = entry_name(kind, key)
+        return None if name in self._known_wrong else name
+
     def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> _Done:
         try:
             with target.open("wb") as stream:
-                sink = Sink(stream, limit, TimeLeft())
+                sink = Sink(stream, limit, self._time_left())
                 if not backend.read(name, sink):
                     return _Done(False)
         except OSError as error:
@@ -121,11 +126,14 @@ class GuardedRemote:
             raise WrongBytesError(message)
         return _Done(True, sink.size)
 
+    def _has(self, backend: Backend, name: str, size: int | None) -> _Done:
+        return _Done(backend.has(name, size, self._time_left()))
+
     def _send(self, backend: Backend, name: str, source: Path) -> _Done:
         size = file_size(source)
         if name.startswith("cas/") and self._is_there(backend, name, size):
             return _Done(True)
-        backend.write(name, source)
+        backend.write(name, source, self._time_left())
         self._known_wrong.discard(name)
         self._sent.add(name)
         return _Done(True, size)
@@ -134,7 +142,9 @@ class GuardedRemote:
         """Whether an object need not be sent; of what gives wrong bytes, only what we sent."""
         if name in self._known_wrong:
             return False
-        return name in self._sent or (not self._is_doubted and backend.has(name, size))
+        return name in self._sent or (
+            not self._is_doubted and backend.has(name, size, self._time_left())
+        )
 
     def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
         """The answer to some work, tried again where that may help; False where it fails."""
@@ -149,7 +159,7 @@ class GuardedRemote:
                 return False
             except RemoteError as error:
                 self._lost(begun)
-                if not error.again or tried == _TRIES:
+                if not error.again or tried == _TRIES or self._costs_too_long():
                     self._failed(error, way)
                     return False
             else:
@@ -165,6 +175,13 @@ class GuardedRemote:
                 self._backend = self._connect()
             return self._backend
 
+    def _time_left(self) -> TimeLeft:
+        """What the next exchange may take, before the store has cost too much."""
+        return TimeLeft(_MOST_SECONDS_LOST - self._seconds_lost + _QUICK_SECONDS)
+
+    def _costs_too_long(self) -> bool:
+        return self._seconds_lost > _MOST_SECONDS_LOST
+
     def _lost(self, since: float) -> None:
         """Count the time from then on; what several exchanges lose at once counts once."""
         now = time.monotonic()
@@ -178,7 +195,7 @@ class GuardedRemote:
         if time.monotonic() <= due:
             return
         self._lost(due)
-        if self._seconds_lost > _MOST_SECONDS_LOST:
+        if self._costs_too_long():
             self._end("all", "is too slow")
 
     def _failed(self, error: RemoteError, way: str) -> None:
@@ -187,7 +204,7 @@ class GuardedRemote:
             self._in_a_row[way] += 1
             often = self._in_a_row[way] >= _MOST_IN_A_ROW
         ends: Ends = error.ends
-        if self._seconds_lost > _MOST_SECONDS_LOST:
+        if self._costs_too_long():
             ends = "all"
         elif often and isinstance(error, WrongBytesError):
             ends = "taking"

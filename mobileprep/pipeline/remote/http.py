@@ -38,6 +38,7 @@ _MOST_ERROR_TEXT = 1 << 16
 _ABSENT = (404, 410)
 _REFUSED = (401, 403, 407)
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+_NO_SUCH_METHOD = (405, 501)
 _NOT_MODIFIED = 304
 _TOO_LARGE = 413
 _NO_FOLDER = (404, 409, 500)
@@ -53,6 +54,7 @@ class HttpBackend:
         except HTTPError as error:
             raise _fault(error) from error
         self._folders_made: set[str] = set()
+        self._asking = "HEAD"
 
     def read(self, name: str, sink: Sink) -> bool:
         """The bytes behind GET."""
@@ -66,26 +68,25 @@ class HttpBackend:
                 sink.write(block)
             return True
 
-    def has(self, name: str, size: int | None) -> bool:
-        """What HEAD says."""
-        with self._exchange("HEAD", name, TimeLeft()) as response:
-            if response.status in _ABSENT:
-                return False
-            if response.status not in (200, 204):
-                raise _unexpected(response)
-            told = response.headers.get("Content-Length", "")
-            return size is None or not told.isdecimal() or int(told[:20]) == size
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
+        """What HEAD says, or GET where the server does not take HEAD."""
+        method = self._asking
+        with self._exchange(method, name, time_left) as response:
+            if response.status not in _NO_SUCH_METHOD or method == "GET":
+                return _tells_of_entry(response, size)
+        self._asking = "GET"
+        return self.has(name, size, time_left)
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """PUT; where that fails for want of a folder, MKCOL and PUT."""
-        status = self._put(name, source)
+        status = self._put(name, source, time_left)
         folder = name.partition("/")[0]
         if status in _NO_FOLDER and folder not in self._folders_made:
             # Servers of WebDAV may want it, nginx says 500 then; once is enough for the build.
             self._folders_made.add(folder)
-            with self._exchange("MKCOL", f"{folder}/", TimeLeft()) as made:
+            with self._exchange("MKCOL", f"{folder}/", time_left) as made:
                 tried = made.status in (200, 201, 405)
-            status = self._put(name, source) if tried else status
+            status = self._put(name, source, time_left) if tried else status
         if not 200 <= status < 300 or status == 202:
             raise _not_taken(status)
 
@@ -93,8 +94,8 @@ class HttpBackend:
         """Shut all connections."""
         self._pool.shut()
 
-    def _put(self, name: str, source: Path) -> int:
-        time_left, size = TimeLeft(), file_size(source)
+    def _put(self, name: str, source: Path, time_left: TimeLeft) -> int:
+        size = file_size(source)
         body = file_blocks(name, source, size, time_left)
         with self._exchange("PUT", name, time_left, body, size) as response:
             return response.status
@@ -132,6 +133,16 @@ class HttpBackend:
                 response.close()
                 response.release_conn()
             TIME_LEFT.reset(token)
+
+
+def _tells_of_entry(response: BaseHTTPResponse, size: int | None) -> bool:
+    """Whether an answer says that there is an entry, of that size where both tell one."""
+    if response.status in _ABSENT:
+        return False
+    if response.status not in (200, 204):
+        raise _unexpected(response)
+    told = response.headers.get("Content-Length", "")
+    return size is None or not told.isdecimal() or int(told[:20]) == size
 
 
 def _finish(response: BaseHTTPResponse) -> None:

@@ -38,7 +38,7 @@ def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
     return at_once(fetch, list(wanted), THREADS)
 
 
-def has_many(remote: Remote, entries: Iterable[tuple[Kind, str]]) -> list[bool]:
+def has_many(remote: Remote, entries: Iterable[tuple[Kind, str, int | None]]) -> list[bool]:
     """Which of some entries the store says that it has, in their order."""
     return at_once(lambda entry: remote.has(*entry), list(entries), THREADS)
 

@@ -74,14 +74,13 @@ class ObjectStoreBackend:
         """The bytes of an object."""
         return self._run(self._read(f"{self._base}/{name}", sink)) is not None
 
-    def has(self, name: str, size: int | None) -> bool:
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
         """Whether there is such an object."""
-        found = self._run(self._size(f"{self._base}/{name}", TimeLeft()))
+        found = self._run(self._size(f"{self._base}/{name}", time_left))
         return found is not None and size in (None, found)
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """Put a file, whose digest is taken first: the library reads it by itself."""
-        time_left = TimeLeft()
         for _ in file_blocks(name, source, file_size(source), time_left):
             pass
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Final
 
@@ -21,10 +22,13 @@ class TimeLeft:
 
     It has ``SILENT_SECONDS``, and a second more for each 256 KiB of an entry that went over the
     line. Headers, and whatever else a server may go on with for ever, bring no time.
+
+    Args:
+        at_most: seconds to begin with, where the caller has less than ``SILENT_SECONDS``.
     """
 
-    def __init__(self) -> None:
-        self._until = time.monotonic() + SILENT_SECONDS
+    def __init__(self, at_most: float = math.inf) -> None:
+        self._until = time.monotonic() + min(SILENT_SECONDS, at_most)
 
     def moved(self, size: int) -> None:
         """Note that bytes of the entry went over the line."""

@@ -10,6 +10,7 @@ import contextlib
 import io
 import socket
 from contextvars import ContextVar
+from http import HTTPStatus
 from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -49,6 +50,12 @@ class _TimedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(sock, *args, **kwargs)
         self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """A status line. http.client takes each hint but 100 for the answer itself."""
+        version, status, reason = super()._read_status()  # type: ignore[misc] # not in typeshed
+        is_hint = 100 <= status < 200 and status != HTTPStatus.SWITCHING_PROTOCOLS
+        return version, HTTPStatus.CONTINUE if is_hint else status, reason
 
 
 class _TimedConnection(HTTPConnection):

@@ -71,6 +71,26 @@ def test_what_is_no_file_is_not_waited_for(shared: Path, tmp_path: Path) -> None
     assert not remote.fetch("ac", KEY, tmp_path / "target", limit=9999)
 
 
+def _as_a_folder(entry: Path) -> None:
+    entry.mkdir()
+
+
+def _as_a_loop(entry: Path) -> None:
+    entry.symlink_to(entry)
+
+
+@pytest.mark.parametrize("spoil", [_as_a_folder, _as_a_loop, os.mkfifo])
+def test_one_entry_that_cannot_be_read_costs_no_other(shared: Path, tmp_path: Path, spoil) -> None:
+    (shared / "ac").mkdir()
+    spoil(shared / "ac" / KEY)
+    (shared / "cas").mkdir()
+    (shared / "cas" / KEY).write_bytes(DATA)
+    remote = remote_in(shared)
+    assert not remote.fetch("ac", KEY, tmp_path / "record", limit=9999)
+    assert remote.fetch("cas", KEY, tmp_path / "target", limit=9999)
+    assert all("has an entry that cannot be read: " in text for text in remote.warnings)
+
+
 def test_a_share_that_is_not_mounted_is_told_once(tmp_path: Path, source: Path) -> None:
     remote = remote_in(tmp_path / "none")
     for _ in range(3):

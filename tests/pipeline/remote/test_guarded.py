@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from mobileprep.fsio import sha256_bytes
-from mobileprep.pipeline.remote import guarded
+from mobileprep.pipeline.remote import guarded, time_left
 from mobileprep.pipeline.remote.faults import RemoteError
 from mobileprep.pipeline.remote.guarded import GuardedRemote
 from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, has_many, send_many
 from mobileprep.pipeline.remote.settings import RemoteSettings
 from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import TimeLeft
 
 DATA = b"abc"
 KEY = sha256_bytes(DATA)
@@ -30,6 +31,7 @@ class Scripted:
     def __init__(self, *faults: RemoteError | None) -> None:
         self.faults = list(faults)
         self.calls: list[str] = []
+        self.seconds: list[float] = []
         self.wait: Callable[[], None] = lambda: None
 
     def _act(self, call: str) -> None:
@@ -44,11 +46,12 @@ class Scripted:
         sink.write(DATA)
         return True
 
-    def has(self, name: str, size: int | None) -> bool:
+    def has(self, name: str, size: int | None, left: TimeLeft) -> bool:
+        self.seconds.append(left.left())
         self._act("has")
         return False
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, left: TimeLeft) -> None:
         self._act(f"write {name[:2]}")
 
 
@@ -112,6 +115,31 @@ def test_failures_that_cost_too_long_end_it(now: list[float]) -> None:
     assert remote.warnings[-1].endswith("building without it")
 
 
+def test_an_answer_is_waited_for_only_as_long_as_the_store_may_still_cost(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_left, "SILENT_SECONDS", 10.0)
+    backend = Scripted()
+    backend.wait = taking(itertools.repeat(9.0), now)
+    remote = remote_over(backend)
+    for _ in range(4):
+        remote.has("ac", KEY)
+    # Half a second of each answer is no loss.
+    assert backend.seconds == [10.0, 10.0, 3.5]
+
+
+def test_what_costs_too_long_is_not_tried_again(now: list[float]) -> None:
+    """As a name that is looked up in vain, for which there is no time-out."""
+    backend = Scripted(*[RemoteError("cannot be reached", again=True)] * 9)
+    backend.wait = taking(itertools.repeat(15.0), now)
+    remote = remote_over(backend)
+    assert not remote.has("ac", KEY)
+    assert backend.calls == ["has"] * 2
+    assert remote.warnings == (
+        "the remote store http://store cannot be reached; building without it",
+    )
+
+
 def test_right_answers_that_take_too_long_end_it_with_one_warning(
     now: list[float], tmp_path: Path
 ) -> None:
@@ -144,7 +172,7 @@ def test_what_is_lost_at_once_counts_once(now: list[float]) -> None:
     remote = remote_over(backend)
     all_asked = threading.Barrier(8, action=lambda: now.__setitem__(0, 10.0))
     backend.wait = lambda: bool(all_asked.wait()) and None
-    has_many(remote, [("ac", key) for key in KEYS[:8]])
+    has_many(remote, [("ac", key, None) for key in KEYS[:8]])
     backend.wait = lambda: None
     remote.has("ac", KEY)
     assert len(backend.calls) == 9

@@ -89,6 +89,28 @@ def test_objects_that_are_there_are_not_sent_again_and_records_are(
     assert server.methods() == ["HEAD", "PUT", "PUT", "PUT", "HEAD", "PUT"]
 
 
+@pytest.mark.parametrize("code", [405, 501])
+def test_a_server_that_takes_no_head_is_asked_by_get(
+    server: Server, remote: Remote, source: Path, code: int
+) -> None:
+    server.script["HEAD"] = [fault.status(code)]
+    assert remote.send("cas", KEY, source)
+    assert server.entries[OBJECT] == DATA
+    assert server.methods() == ["HEAD", "GET", "PUT"]
+    other = remote_at(server.url)
+    assert other.send("cas", KEY, source)
+    assert other.has("cas", KEY, len(DATA))
+    assert not other.has("cas", KEY, len(DATA) - 1)
+    assert server.methods()[3:] == ["HEAD", "GET", "GET", "GET"]
+    assert other.warnings == remote.warnings == ()
+
+
+def test_a_server_that_takes_nothing_at_all_is_told(server: Server, remote: Remote) -> None:
+    server.script["HEAD"] = server.script["GET"] = [fault.status(405)]
+    assert not remote.has("cas", KEY)
+    assert remote.warnings == (f"the remote store {server.url} answers 405",)
+
+
 def test_an_object_of_another_length_is_sent_again(
     server: Server, remote: Remote, source: Path
 ) -> None:
@@ -104,6 +126,20 @@ def test_an_object_that_was_found_wrong_is_sent_again(
     assert not remote.fetch("cas", KEY, target, limit=ROOM)
     assert remote.send("cas", KEY, source)
     assert server.entries[OBJECT] == DATA
+
+
+def test_one_object_that_is_wrong_is_asked_for_once_and_costs_no_other(
+    server: Server, remote: Remote, source: Path, target: Path
+) -> None:
+    wrong = "0" * 64
+    server.entries = {OBJECT: DATA, f"/store/cas/{wrong}": DATA}
+    for _ in range(9):
+        assert not remote.fetch("cas", wrong, target, limit=ROOM)
+    assert not remote.has("cas", wrong)
+    assert server.methods() == ["GET"]
+    assert remote.fetch("cas", KEY, target, limit=ROOM)
+    [warning] = remote.warnings
+    assert warning.endswith("gives wrong bytes, which were not used")
 
 
 def test_a_store_whose_objects_all_rotted_is_mended(server: Server, tmp_path: Path) -> None:
@@ -126,10 +162,10 @@ def test_a_store_whose_objects_all_rotted_is_mended(server: Server, tmp_path: Pa
 def test_a_store_that_gives_wrong_bytes_and_takes_none_is_left_alone(
     server: Server, target: Path
 ) -> None:
-    server.entries[OBJECT] = b"?"
     remote = remote_at(server.url, read_only=True)
-    for _ in range(9):
-        assert not remote.fetch("cas", KEY, target, limit=ROOM)
+    for i in range(9):
+        server.entries[f"/store/cas/{i:064}"] = b"?"
+        assert not remote.fetch("cas", f"{i:064}", target, limit=ROOM)
     assert server.methods() == ["GET"] * 3
     assert remote.warnings[-1].endswith("; building without it")
 
@@ -199,7 +235,7 @@ def test_what_is_longer_than_the_limit_is_not_taken(
     for kind in kinds:
         assert not remote.fetch(kind, KEY, target, limit=len(DATA) - 1)
         assert not target.exists()
-    assert remote.fetch("ac", KEY, target, limit=len(DATA))
+    assert remote_at(server.url).fetch("ac", KEY, target, limit=len(DATA))
 
 
 PASSING: dict[str, Answer] = {
@@ -250,7 +286,8 @@ LASTING: dict[str, tuple[Answer, str]] = {
     "error page": (fault.status(200), "wrong bytes"),
     "206": (fault.status(206, DATA), "answers 206"),
     "204": (fault.status(204, b""), "answers 204"),
-    "103": (fault.raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), "answers 103"),
+    "101": (fault.raw(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "answers 101"),
+    "103 alone": (fault.raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), "breaks off"),
     "401": (fault.status(401), "refuses access"),
     "302": (fault.status(302, Location="http://127.0.0.2/x"), "sends elsewhere"),
     "304": (fault.status(304, b""), "answers 304"),
@@ -291,12 +328,13 @@ LASTING: dict[str, tuple[Answer, str]] = {
 def test_what_lasts_harms_nothing_and_is_told_once(
     server: Server, remote: Remote, target: Path, name: str
 ) -> None:
-    server.entries[OBJECT] = DATA
+    data = {sha256_bytes(DATA[i:]): DATA[i:] for i in range(20)}
+    server.entries = {f"/store/cas/{key}": own for key, own in data.items()}
     server.script["GET"], told = [LASTING[name][0]], LASTING[name][1]
     begun = time.monotonic()
-    for _ in range(20):
-        if remote.fetch("cas", KEY, target, limit=ROOM):
-            assert target.read_bytes() == DATA
+    for key, own in data.items():
+        if remote.fetch("cas", key, target, limit=ROOM):
+            assert target.read_bytes() == own
         else:
             assert not target.exists()
     assert time.monotonic() - begun < 5
@@ -307,6 +345,20 @@ def test_what_lasts_harms_nothing_and_is_told_once(
         end = ("; building without it", "; nothing more is taken from it")
         assert remote.warnings[-1].endswith(end)
         assert len(server.requests) <= 9
+
+
+@pytest.mark.parametrize("code", [100, 102, 103, 199])
+def test_hints_before_an_answer_are_passed_over(
+    server: Server, remote: Remote, source: Path, target: Path, code: int
+) -> None:
+    def hinted(handler: fault.Handler) -> None:
+        handler.wfile.write(f"HTTP/1.1 {code} Wait\r\nLink: </a>\r\n\r\n".encode() * 2)
+        fault.KEEP[handler.command](handler)
+
+    server.script = {method: [hinted] for method in ("GET", "HEAD", "PUT")}
+    assert remote.send("cas", KEY, source)
+    assert remote.fetch("cas", KEY, target, limit=ROOM)
+    assert remote.warnings == ()
 
 
 @pytest.mark.parametrize("code", [401, 403, 405, 507])
