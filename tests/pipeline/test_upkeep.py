@@ -105,6 +105,17 @@ def test_while_another_build_runs_nothing_is_cleared(folder: Path) -> None:
     assert kept(folder) == set()
 
 
+def test_the_last_build_to_end_knows_what_those_before_it_wrote(folder: Path) -> None:
+    run(folder, "a", 10_000, days=1, limit=15_000)
+    age_count(folder, upkeep._PAUSE_SECONDS)
+    other = Store(folder)
+    other.begin()
+    run(folder, "b", 10_000, limit=15_000)
+    assert kept(folder) == {"a", "b"}, "the other may need them"
+    other.finish(15_000)
+    assert kept(folder) == {"b"}
+
+
 def test_clearing_waits_for_builds_and_builds_for_clearing(tmp_path: Path) -> None:
     release = share(tmp_path)
     other = share(tmp_path)
