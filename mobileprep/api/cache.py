@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from mobileprep.pipeline.eviction import forget_notes, remove_unfinished, survey
 from mobileprep.pipeline.inspection import inspect
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_folder import FORMAT, default_folder
-from mobileprep.pipeline.store_lock import alone
+from mobileprep.pipeline.store_lock import alone, remove_folder
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.pipeline.workspaces import sweep
 from mobileprep.recipe.settings import SIGN_IN
@@ -231,6 +230,15 @@ def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
     return CacheCleared(str(store.root), tuple(one.name for one in formats), freed)
 
 
+def empty_store(*, wait: bool, tell: Tell) -> None:
+    """Remove what this version's store has left; arguments and errors as for ``cache_gc``."""
+    store = _store()
+    if not os.path.lexists(store.folder):
+        return
+    with alone(store.folder, wait=wait, tell=tell):
+        _removed(store.folder, tell)
+
+
 def shown_remote(url: str) -> str | None:
     """The address of a remote store without what it may hold for signing in; None for none."""
     if not url:
@@ -292,7 +300,7 @@ def _removed(folder: Path, tell: Tell) -> int:
         if is_link or not folder.is_dir():
             folder.unlink()
         else:
-            shutil.rmtree(folder)
+            remove_folder(folder)
     except FileNotFoundError:
         return size  # another process was first
     except OSError as error:

@@ -43,30 +43,40 @@ def inspect(store: Store) -> Inspected:
         CorruptFileError: the store cannot be read.
     """
     objects = list(_entries(store.folder / "cas"))
-    sizes = [_size(path) for path in objects]
-    wanted = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
-    # Of nothing that was hashed before: that is what this is for.
-    whole = FileIndex(None).match_many(wanted)
-    damaged = [path for path, good in zip(objects, whole, strict=True) if not good]
+    whole = _whole(objects)
+    # Meanwhile a build may have mended one, and another command may have removed one.
+    left = [path for path in objects if path not in whole and os.path.lexists(path)]
+    whole |= _whole(left)
+    damaged = [path for path in left if path not in whole]
     _remove(damaged)
     records = list(_entries(store.folder / "ac"))
-    bad = [path for path in records if not store.is_record(path)]
+    good = [path for path in records if store.is_record(path)]
+    bad = [path for path in sorted({*records} - {*good}) if os.path.lexists(path)]
     _remove(bad)
-    good = sorted(set(records) - set(bad))
     return Inspected(
-        sum(whole),
-        sum(size for size, is_whole in zip(sizes, whole, strict=True) if is_whole),
+        len(whole),
+        sum(whole.values()),
         len(good),
-        sum(not _is_complete(store, path) for path in good),
+        sum(_is_incomplete(store, path) for path in good),
         tuple(sorted(path.relative_to(store.folder).as_posix() for path in (*damaged, *bad))),
     )
 
 
-def _is_complete(store: Store, record: Path) -> bool:
+def _whole(objects: list[Path]) -> dict[Path, int]:
+    """The lengths of those of some objects that have the bytes of their digests."""
+    sizes = [_size(path) for path in objects]
+    wanted = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
+    # Of nothing that was hashed before: that is what this is for.
+    found = FileIndex(None).match_many(wanted)
+    return {path: size for path, size, good in zip(objects, sizes, found, strict=True) if good}
+
+
+def _is_incomplete(store: Store, record: Path) -> bool:
     try:
-        return all(map(os.path.exists, map(store.objects.path, store.references(record))))
+        paths = list(map(store.objects.path, store.references(record)))
     except CorruptFileError:
-        return False
+        return os.path.lexists(record)  # it may have been removed meanwhile
+    return not all(map(os.path.exists, paths)) and os.path.lexists(record)
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -7,7 +7,9 @@ by the lock that it holds from its first stage to its end. A build that runs not
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,10 @@ from mobileprep.pipeline.system_lock import try_lock
 
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
+# Of a folder that others remove; on some file systems a file can never be made.
+_MOST_LOSSES: Final = 100
+_LOCK: Final = "lock"
+_FILLED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Release = Callable[[], None]
@@ -58,14 +64,48 @@ def alone(folder: Path, *, wait: bool, tell: Callable[[str], None]) -> Iterator[
         release()
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a store that the caller has alone, its lock last.
+
+    Whoever waits for that lock makes it anew once it is gone, and goes to work: nothing else is to
+    be there then. What builds write meanwhile stays, such as the notes of those that run nothing.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == _LOCK):
+        if path.is_dir() and not path.is_symlink():
+            with _filled_anew():
+                shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    with _filled_anew():
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def _filled_anew() -> Iterator[None]:
+    """Leaves out the error of a folder that others have filled, or removed, meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FILLED:
+            raise
+
+
 def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Release | None:
     """The lock's release; None where there are no locks."""
-    path = folder / "lock"
-    pause, pauses = _FIRST_PAUSE, 0
+    path = folder / _LOCK
+    pause, pauses, losses = _FIRST_PAUSE, 0, 0
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, _FLAGS, 0o666)
+        except FileNotFoundError:
+            losses += 1  # the folder was removed just now
+            if losses > _MOST_LOSSES:
+                return None
+            continue
         except OSError:
             return None
         try:
