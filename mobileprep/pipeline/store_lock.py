@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import ArtifactError
+from mobileprep.pipeline.obstacles import clear_way
 from mobileprep.pipeline.system_lock import try_lock
 
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 # Of a folder that others remove; on some file systems a file can never be made.
-_MOST_LOSSES: Final = 100
+_MOST_TRIES: Final = 100
 _LOCK: Final = "lock"
 _FILLED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -96,17 +97,10 @@ def _filled_anew() -> Iterator[None]:
 def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Release | None:
     """The lock's release; None where there are no locks."""
     path = folder / _LOCK
-    pause, pauses, losses = _FIRST_PAUSE, 0, 0
+    pause, pauses = _FIRST_PAUSE, 0
     while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, _FLAGS, 0o666)
-        except FileNotFoundError:
-            losses += 1  # the folder was removed just now
-            if losses > _MOST_LOSSES:
-                return None
-            continue
-        except OSError:
+        descriptor = _opened(path)
+        if descriptor is None:
             return None
         try:
             locked = try_lock(descriptor, shared=shared)
@@ -123,6 +117,34 @@ def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Rele
             pauses += 1
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor of the lock's file, which is made where it is missing; None where it cannot."""
+    for _ in range(_MOST_TRIES):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, _FLAGS, 0o666)
+        except FileNotFoundError:
+            continue  # the folder was removed just now
+        except OSError:
+            if not _made_way(path):
+                return None
+    return None
+
+
+def _made_way(path: Path) -> bool:
+    """Remove a link or a folder in the place of the lock; whether there was one."""
+    try:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+            return True
+        is_folder = path.is_dir()
+        if is_folder:
+            clear_way(path, path.parent)
+    except OSError:
+        return False
+    return is_folder
 
 
 def _is_same(descriptor: int, path: Path) -> bool:

@@ -180,6 +180,27 @@ def test_a_build_that_begins_as_a_store_goes_keeps_what_it_makes(
     assert (tmp_path / "mine").read_text() == "of a build"
 
 
+@pytest.mark.parametrize("kind", ["folder", "link", "link to a file", "pipe"])
+def test_what_has_taken_the_place_of_the_lock_is_no_hindrance(tmp_path: Path, kind: str) -> None:
+    folder, other = tmp_path / "store", tmp_path / "file"
+    folder.mkdir()
+    if kind == "folder":
+        (folder / "lock" / "more").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(folder / "lock")
+    else:
+        (folder / "lock").symlink_to(other)
+    if kind == "link to a file":
+        other.write_text("mine")
+    release = share(folder)
+    with pytest.raises(ArtifactError), alone(folder, wait=False, tell=nobody):
+        pass
+    release()
+    with alone(folder, wait=False, tell=nobody):
+        pass
+    assert other.exists() is (kind == "link to a file")
+
+
 def test_where_no_file_can_be_made_nothing_is_locked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     share(tmp_path / "file")()
