@@ -112,6 +112,7 @@ class CacheVerified:
         incomplete: how many of these need an object that is not there; their stages run again
             once it is needed.
         damaged: the paths of what was damaged, and is removed.
+        stuck: those of them that could not be removed.
     """
 
     folder: str
@@ -120,6 +121,7 @@ class CacheVerified:
     records: int
     incomplete: int
     damaged: tuple[str, ...]
+    stuck: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,9 @@ def cache_verify() -> CacheVerified:
     """
     store = _store()
     found = inspect(store)
-    damaged = tuple(str(store.folder / name) for name in found.damaged)
+    damaged, stuck = (
+        tuple(str(store.folder / name) for name in names) for names in (found.damaged, found.stuck)
+    )
     return CacheVerified(
         str(store.root),
         found.objects,
@@ -215,6 +219,7 @@ def cache_verify() -> CacheVerified:
         found.records,
         found.incomplete,
         damaged,
+        stuck,
     )
 
 

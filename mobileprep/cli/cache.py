@@ -127,7 +127,10 @@ def _gc_text(done: CacheCollected) -> str:
 
 
 def _verify_text(found: CacheVerified) -> str:
-    lines = [f"{path}: damaged, and removed" for path in found.damaged]
+    lines = [
+        f"{path}: damaged, and {'cannot be ' if path in found.stuck else ''}removed"
+        for path in found.damaged
+    ]
     size = size_text(found.object_bytes)
     lines.append(f"{found.objects} objects ({size}) and {found.records} records are whole")
     if found.incomplete:

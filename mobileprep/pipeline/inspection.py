@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import stat
@@ -27,6 +26,7 @@ class Inspected:
         incomplete: how many of these need an object that is not there; their stages run again
             once it is needed.
         damaged: the paths below the store's folder of what was damaged.
+        stuck: those of them that could not be removed.
     """
 
     objects: int
@@ -34,6 +34,7 @@ class Inspected:
     records: int
     incomplete: int
     damaged: tuple[str, ...]
+    stuck: tuple[str, ...]
 
 
 def inspect(store: Store) -> Inspected:
@@ -48,18 +49,23 @@ def inspect(store: Store) -> Inspected:
     left = [path for path in objects if path not in whole and os.path.lexists(path)]
     whole |= _whole(left)
     damaged = [path for path in left if path not in whole]
-    _remove(damaged)
+    stuck = _remove(damaged)
     records = list(_entries(store.folder / "ac"))
     good = [path for path in records if store.is_record(path)]
     bad = [path for path in sorted({*records} - {*good}) if os.path.lexists(path)]
-    _remove(bad)
+    stuck += _remove(bad)
     return Inspected(
         len(whole),
         sum(whole.values()),
         len(good),
         sum(_is_incomplete(store, path) for path in good),
-        tuple(sorted(path.relative_to(store.folder).as_posix() for path in (*damaged, *bad))),
+        _names([*damaged, *bad], store),
+        _names(stuck, store),
     )
+
+
+def _names(paths: list[Path], store: Store) -> tuple[str, ...]:
+    return tuple(sorted(path.relative_to(store.folder).as_posix() for path in paths))
 
 
 def _whole(objects: list[Path]) -> dict[Path, int]:
@@ -104,10 +110,17 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _remove(paths: list[Path]) -> None:
+def _remove(paths: list[Path]) -> list[Path]:
+    """Remove what is damaged; what the system would not let us remove."""
+    stuck = []
     for path in paths:
-        with contextlib.suppress(OSError):
+        try:
             if stat.S_ISDIR(path.lstat().st_mode):
                 shutil.rmtree(path)
             else:
                 path.unlink()
+        except FileNotFoundError:
+            continue  # another command was first
+        except OSError:
+            stuck.append(path)
+    return stuck

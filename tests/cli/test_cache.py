@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -167,6 +168,21 @@ def test_verify_finds_and_removes_what_is_damaged(store: Path, built: Path, run:
     assert "made again when needed" in told.out
     assert run("build", built, "--force").code == 0
     assert "need what is not there" not in run("cache", "verify").out
+
+
+def test_verify_tells_what_it_cannot_remove(
+    store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt = objects(store)[0]
+    spoilt.write_bytes(b"")
+
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    told = run("cache", "verify")
+    assert (told.code, f"{spoilt}: damaged, and cannot be removed\n" in told.out) == (4, True)
+    assert facts(run, "verify")["stuck"] == [str(spoilt)]
 
 
 def test_verify_tells_nothing_of_what_others_mend_or_remove_meanwhile(
