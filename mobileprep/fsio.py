@@ -30,8 +30,8 @@ _BLOCK = 1 << 20
 # Large enough that a thread which hashes seldom has to wait for others that run Python.
 _HASHED_AT_ONCE = 4 << 20
 # A temporary name is longer than the final one, which may be as long as the system allows.
-NAME_KEPT = 80
-"""So many characters of it are kept."""
+_NAME_KEPT = 80
+"""So many bytes of it are kept."""
 _FICLONE = 0x40049409  # linux/fs.h
 
 
@@ -277,7 +277,12 @@ def _write_all(stream: RawIOBase, rest: memoryview) -> None:
 def _temporary_name(name: str) -> str:
     # Of our own rather than tempfile's: its files are private, and outputs take the rights that
     # the user's umask gives, which threads cannot ask for without changing it.
-    return f".{name[:NAME_KEPT]}.{os.urandom(8).hex()}"
+    return f".{name_kept(name)}.{os.urandom(8).hex()}"
+
+
+def name_kept(name: str) -> str:
+    """What of a file's name is in that of the file that takes its name when it is whole."""
+    return name.encode("utf-8", "ignore")[:_NAME_KEPT].decode("utf-8", "ignore")
 
 
 def write_text(path: Path, text: str, *, follow: bool = True) -> None:

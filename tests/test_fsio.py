@@ -23,6 +23,7 @@ from mobileprep.fsio import (
     sha256_bytes,
     sha256_file,
     write_bytes,
+    write_new,
     write_text,
 )
 
@@ -330,3 +331,12 @@ def test_a_device_that_never_ends_is_refused_at_the_limit() -> None:
     with pytest.raises(CorruptFileError, match="longer than the 5 bytes"):
         read_bytes(Path("/dev/zero"), limit=5)
     assert read_bytes(Path("/dev/null"), limit=5) == b""
+
+
+@pytest.mark.parametrize("character", ["a", "\u00e9", "\u6a21", "\U0001f4f1"])
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path, character: str) -> None:
+    path = tmp_path / (character * (255 // len(character.encode())))
+    write_bytes(path, b"whole")
+    write_new(str(path), [b"again"])
+    assert path.read_bytes() == b"again"
+    assert [*tmp_path.iterdir()] == [path]

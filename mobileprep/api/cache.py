@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from mobileprep.pipeline.eviction import forget_notes, remove_unfinished, survey
 from mobileprep.pipeline.inspection import inspect
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_folder import FORMAT, default_folder
-from mobileprep.pipeline.store_lock import alone
+from mobileprep.pipeline.store_lock import alone, remove_folder
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.pipeline.workspaces import sweep
 from mobileprep.recipe.settings import SIGN_IN
@@ -113,6 +112,7 @@ class CacheVerified:
         incomplete: how many of these need an object that is not there; their stages run again
             once it is needed.
         damaged: the paths of what was damaged, and is removed.
+        stuck: those of them that could not be removed.
     """
 
     folder: str
@@ -121,6 +121,7 @@ class CacheVerified:
     records: int
     incomplete: int
     damaged: tuple[str, ...]
+    stuck: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,9 @@ def cache_verify() -> CacheVerified:
     """
     store = _store()
     found = inspect(store)
-    damaged = tuple(str(store.folder / name) for name in found.damaged)
+    damaged, stuck = (
+        tuple(str(store.folder / name) for name in names) for names in (found.damaged, found.stuck)
+    )
     return CacheVerified(
         str(store.root),
         found.objects,
@@ -216,6 +219,7 @@ def cache_verify() -> CacheVerified:
         found.records,
         found.incomplete,
         damaged,
+        stuck,
     )
 
 
@@ -229,6 +233,15 @@ def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
         with alone(store.folder, wait=wait, tell=tell):
             freed = sum(_removed(store.root / one.name, tell) for one in formats)
     return CacheCleared(str(store.root), tuple(one.name for one in formats), freed)
+
+
+def empty_store(*, wait: bool, tell: Tell) -> None:
+    """Remove what this version's store has left; arguments and errors as for ``cache_gc``."""
+    store = _store()
+    if not os.path.lexists(store.folder):
+        return
+    with alone(store.folder, wait=wait, tell=tell):
+        _removed(store.folder, tell)
 
 
 def shown_remote(url: str) -> str | None:
@@ -292,7 +305,7 @@ def _removed(folder: Path, tell: Tell) -> int:
         if is_link or not folder.is_dir():
             folder.unlink()
         else:
-            shutil.rmtree(folder)
+            remove_folder(folder)
     except FileNotFoundError:
         return size  # another process was first
     except OSError as error:

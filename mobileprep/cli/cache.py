@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.amounts import size_text
+from mobileprep.cli._shared.locks import tell
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -64,7 +64,7 @@ def _gc(args: argparse.Namespace) -> int:
 
     named = args.max_size
     limit = store_bound(os.environ) if named is None else bound_of(named, "--max-size")
-    done = cache_gc(limit, wait=not args.no_wait, tell=_tell)
+    done = cache_gc(limit, wait=not args.no_wait, tell=tell)
     _show(args, done, _gc_text(done))
     return 0
 
@@ -80,7 +80,7 @@ def _verify(args: argparse.Namespace) -> int:
 def _clear(args: argparse.Namespace) -> int:
     from mobileprep.api.cache import cache_clear
 
-    done = cache_clear(wait=not args.no_wait, tell=_tell)
+    done = cache_clear(wait=not args.no_wait, tell=tell)
     removed = f"{size_text(done.removed_bytes)} removed"
     _show(args, done, f"{done.folder}: {removed if done.formats else 'there is nothing'}")
     return 0
@@ -127,7 +127,10 @@ def _gc_text(done: CacheCollected) -> str:
 
 
 def _verify_text(found: CacheVerified) -> str:
-    lines = [f"{path}: damaged, and removed" for path in found.damaged]
+    lines = [
+        f"{path}: damaged, and {'cannot be ' if path in found.stuck else ''}removed"
+        for path in found.damaged
+    ]
     size = size_text(found.object_bytes)
     lines.append(f"{found.objects} objects ({size}) and {found.records} records are whole")
     if found.incomplete:
@@ -145,7 +148,3 @@ def _show(
     text: str,
 ) -> None:
     print(json.dumps(asdict(facts), indent=1) if args.json else text)
-
-
-def _tell(sentence: str) -> None:
-    print(f"mobileprep: {sentence}", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mobileprep.cli._shared.arguments import out_argument, recipe_arguments
-from mobileprep.cli._shared.locks import holding, no_wait_argument
+from mobileprep.cli._shared.locks import holding, no_wait_argument, tell
 from mobileprep.cli.verb import verb
 
 
@@ -27,8 +27,6 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.api.recipes import target_folders
     from mobileprep.cli._shared.load import load_recipes
     from mobileprep.pipeline.publish import unpublish
-    from mobileprep.pipeline.store import Store
-    from mobileprep.pipeline.store_folder import default_folder
 
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):
@@ -38,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.suppress(OSError):
             parent.rmdir()  # where the lock's file was
     if args.cache:
-        Store(default_folder()).empty()
+        from mobileprep.api.cache import empty_store
+
+        empty_store(wait=not args.no_wait, tell=tell)
     print(f"{sum(removed.values()) + len(pages)} files removed", file=sys.stderr)
     return 0

@@ -23,6 +23,7 @@ _TRUE = frozenset(
         *("btrfs", "bcachefs", "zfs"),
         # What containers run on: times and inodes are those of the layer that holds the file. A
         # copy to the upper layer may change device and inode, and then the file is hashed again.
+        # Where that layer is seen, it counts by what it lies on: live systems have it in memory.
         "overlay",
     }
 )
@@ -34,17 +35,22 @@ _RESERVED: Final = 4 << 20
 _ALLOCATING_LATE: Final = frozenset(("ext4", "overlay"))
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
+_UPPER = re.compile(rb"(?:^|,)upperdir=([^,]+)")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A mounted file system: its device's numbers, where it is seen, and its kind."""
+    """A mounted file system: its device's numbers, where it is seen, its kind, and its layer.
+
+    The layer is the folder that an overlay puts files in, empty where that is not told.
+    """
 
     major: int
     minor: int
     point: str
     kind: str
+    upper: str = ""
 
 
 def read_mounts() -> list[Mount]:
@@ -61,10 +67,17 @@ def _parse(line: bytes) -> Mount | None:
     fields, _, rest = line.partition(b" - ")
     try:
         major, minor = map(int, fields.split()[2].split(b":"))
-        point = _ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), fields.split()[4])
-        return Mount(major, minor, os.fsdecode(point), rest.split()[0].decode())
+        point = _unescaped(fields.split()[4])
+        kind, _, *options = rest.split()
+        found = _UPPER.search(options[0]) if options else None
+        upper = _unescaped(found[1]) if found else ""
+        return Mount(major, minor, point, kind.decode(), upper)
     except (ValueError, IndexError):
         return None
+
+
+def _unescaped(text: bytes) -> str:
+    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), text))
 
 
 class FileSystems:
@@ -112,14 +125,30 @@ def _kind(mounts: list[Mount], path: str, device: int) -> str:
     if not mounts:
         return ""
     major, minor = os.major(device), os.minor(device)
-    kinds = {m.kind for m in mounts if (m.major, m.minor) == (major, minor)}
+    kinds = {_seen(mounts, m) for m in mounts if (m.major, m.minor) == (major, minor)}
     if kinds:
         return kinds.pop() if len(kinds) == 1 else ""
+    nearest = _nearest(mounts, path)
+    if nearest is None or major != 0 or nearest.kind not in _UNNAMED:
+        return ""
+    return _seen(mounts, nearest)
+
+
+def _seen(mounts: list[Mount], mount: Mount) -> str:
+    """A mount's kind; of an overlay that of its upper layer, unless none or a true one is seen."""
+    upper = Path(mount.upper)
+    if mount.kind != "overlay" or not upper.is_absolute() or not upper.exists():
+        return mount.kind
+    layer = _nearest(mounts, mount.upper)
+    return mount.kind if layer is None or layer.kind in _TRUE else layer.kind
+
+
+def _nearest(mounts: list[Mount], path: str) -> Mount | None:
+    """The mount that a path leads into."""
     real = os.path.realpath(path)
     above = [m for m in mounts if _is_below(real, m.point)]
     # Of equally long ones the last was mounted over the others.
-    nearest = max(reversed(above), key=lambda m: len(m.point), default=None)
-    return nearest.kind if nearest and major == 0 and nearest.kind in _UNNAMED else ""
+    return max(reversed(above), key=lambda m: len(m.point), default=None)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import stat
@@ -27,6 +26,7 @@ class Inspected:
         incomplete: how many of these need an object that is not there; their stages run again
             once it is needed.
         damaged: the paths below the store's folder of what was damaged.
+        stuck: those of them that could not be removed.
     """
 
     objects: int
@@ -34,6 +34,7 @@ class Inspected:
     records: int
     incomplete: int
     damaged: tuple[str, ...]
+    stuck: tuple[str, ...]
 
 
 def inspect(store: Store) -> Inspected:
@@ -43,30 +44,45 @@ def inspect(store: Store) -> Inspected:
         CorruptFileError: the store cannot be read.
     """
     objects = list(_entries(store.folder / "cas"))
-    sizes = [_size(path) for path in objects]
-    wanted = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
-    # Of nothing that was hashed before: that is what this is for.
-    whole = FileIndex(None).match_many(wanted)
-    damaged = [path for path, good in zip(objects, whole, strict=True) if not good]
-    _remove(damaged)
+    whole = _whole(objects)
+    # Meanwhile a build may have mended one, and another command may have removed one.
+    left = [path for path in objects if path not in whole and os.path.lexists(path)]
+    whole |= _whole(left)
+    damaged = [path for path in left if path not in whole]
+    stuck = _remove(damaged)
     records = list(_entries(store.folder / "ac"))
-    bad = [path for path in records if not store.is_record(path)]
-    _remove(bad)
-    good = sorted(set(records) - set(bad))
+    good = [path for path in records if store.is_record(path)]
+    bad = [path for path in sorted({*records} - {*good}) if os.path.lexists(path)]
+    stuck += _remove(bad)
     return Inspected(
-        sum(whole),
-        sum(size for size, is_whole in zip(sizes, whole, strict=True) if is_whole),
+        len(whole),
+        sum(whole.values()),
         len(good),
-        sum(not _is_complete(store, path) for path in good),
-        tuple(sorted(path.relative_to(store.folder).as_posix() for path in (*damaged, *bad))),
+        sum(_is_incomplete(store, path) for path in good),
+        _names([*damaged, *bad], store),
+        _names(stuck, store),
     )
 
 
-def _is_complete(store: Store, record: Path) -> bool:
+def _names(paths: list[Path], store: Store) -> tuple[str, ...]:
+    return tuple(sorted(path.relative_to(store.folder).as_posix() for path in paths))
+
+
+def _whole(objects: list[Path]) -> dict[Path, int]:
+    """The lengths of those of some objects that have the bytes of their digests."""
+    sizes = [_size(path) for path in objects]
+    wanted = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
+    # Of nothing that was hashed before: that is what this is for.
+    found = FileIndex(None).match_many(wanted)
+    return {path: size for path, size, good in zip(objects, sizes, found, strict=True) if good}
+
+
+def _is_incomplete(store: Store, record: Path) -> bool:
     try:
-        return all(map(os.path.exists, map(store.objects.path, store.references(record))))
+        paths = list(map(store.objects.path, store.references(record)))
     except CorruptFileError:
-        return False
+        return os.path.lexists(record)  # it may have been removed meanwhile
+    return not all(map(os.path.exists, paths)) and os.path.lexists(record)
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -94,10 +110,17 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _remove(paths: list[Path]) -> None:
+def _remove(paths: list[Path]) -> list[Path]:
+    """Remove what is damaged; what the system would not let us remove."""
+    stuck = []
     for path in paths:
-        with contextlib.suppress(OSError):
+        try:
             if stat.S_ISDIR(path.lstat().st_mode):
                 shutil.rmtree(path)
             else:
                 path.unlink()
+        except FileNotFoundError:
+            continue  # another command was first
+        except OSError:
+            stuck.append(path)
+    return stuck

@@ -12,9 +12,9 @@ from typing import Any
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
-    NAME_KEPT,
     file_inside,
     inside,
+    name_kept,
     sha256_bytes,
     write_bytes,
 )
@@ -194,7 +194,7 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
 
 def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
     """What a killed build has left of files that it was about to write."""
-    kept = {(Path(name).parent, Path(name).name[:NAME_KEPT]) for name in names}
+    kept = {(Path(name).parent, name_kept(Path(name).name)) for name in names}
     for parent in {parent for parent, _ in kept}:
         try:
             found = [path.name for path in (folder / parent).iterdir()]

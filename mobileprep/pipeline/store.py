@@ -7,7 +7,6 @@ as gone.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -310,10 +309,6 @@ class Store:
     def save_last_run(self, task_key: str, record: Record) -> None:
         """Keep what is told of a task's last run; raises what ``save`` does."""
         self._write("latest", task_key, last_run_data(record))
-
-    def empty(self) -> None:
-        """Remove everything."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _own_record(self, fingerprint: str) -> Record | None:
         record = record_from(self._json("ac", fingerprint))

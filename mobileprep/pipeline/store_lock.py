@@ -7,17 +7,24 @@ by the lock that it holds from its first stage to its end. A build that runs not
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import ArtifactError
+from mobileprep.pipeline.obstacles import clear_way
 from mobileprep.pipeline.system_lock import try_lock
 
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
+# Of a folder that others remove; on some file systems a file can never be made.
+_MOST_TRIES: Final = 100
+_LOCK: Final = "lock"
+_FILLED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Release = Callable[[], None]
@@ -58,15 +65,42 @@ def alone(folder: Path, *, wait: bool, tell: Callable[[str], None]) -> Iterator[
         release()
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a store that the caller has alone, its lock last.
+
+    Whoever waits for that lock makes it anew once it is gone, and goes to work: nothing else is to
+    be there then. What builds write meanwhile stays, such as the notes of those that run nothing.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == _LOCK):
+        if path.is_dir() and not path.is_symlink():
+            with _filled_anew():
+                shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    with _filled_anew():
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def _filled_anew() -> Iterator[None]:
+    """Leaves out the error of a folder that others have filled, or removed, meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FILLED:
+            raise
+
+
 def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Release | None:
     """The lock's release; None where there are no locks."""
-    path = folder / "lock"
+    path = folder / _LOCK
     pause, pauses = _FIRST_PAUSE, 0
     while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, _FLAGS, 0o666)
-        except OSError:
+        descriptor = _opened(path)
+        if descriptor is None:
             return None
         try:
             locked = try_lock(descriptor, shared=shared)
@@ -83,6 +117,34 @@ def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Rele
             pauses += 1
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor of the lock's file, which is made where it is missing; None where it cannot."""
+    for _ in range(_MOST_TRIES):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, _FLAGS, 0o666)
+        except FileNotFoundError:
+            continue  # the folder was removed just now
+        except OSError:
+            if not _made_way(path):
+                return None
+    return None
+
+
+def _made_way(path: Path) -> bool:
+    """Remove a link or a folder in the place of the lock; whether there was one."""
+    try:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+            return True
+        is_folder = path.is_dir()
+        if is_folder:
+            clear_way(path, path.parent)
+    except OSError:
+        return False
+    return is_folder
 
 
 def _is_same(descriptor: int, path: Path) -> bool:

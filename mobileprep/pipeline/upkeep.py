@@ -118,8 +118,9 @@ class Upkeep:
         if note is not None:
             age = time.time() - note.counted
             note = _Note(note.bytes + written, note.counted)
+            # Before it is cleared too: where another build runs, that one goes by it.
+            self._write(note)
             if 0 <= age < (_PAUSE_SECONDS if note.bytes > limit else _COUNTED_SECONDS):
-                self._write(note)
                 return
         is_over = note is not None and note.bytes > limit
         # Another build may go on for hours; the last one to end finds it still over its bound.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 
 from mobileprep.cli._shared.amounts import size_text
 from mobileprep.pipeline import eviction
+from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_lock import share
 from tests.cli.conftest import Run
 
@@ -164,6 +168,46 @@ def test_verify_finds_and_removes_what_is_damaged(store: Path, built: Path, run:
     assert "made again when needed" in told.out
     assert run("build", built, "--force").code == 0
     assert "need what is not there" not in run("cache", "verify").out
+
+
+def test_verify_tells_what_it_cannot_remove(
+    store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt = objects(store)[0]
+    spoilt.write_bytes(b"")
+
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    told = run("cache", "verify")
+    assert (told.code, f"{spoilt}: damaged, and cannot be removed\n" in told.out) == (4, True)
+    assert facts(run, "verify")["stuck"] == [str(spoilt)]
+
+
+def test_verify_tells_nothing_of_what_others_mend_or_remove_meanwhile(
+    store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended, gone, record = objects(store)[0], objects(store)[1], records(store)[0]
+    kept = mended.read_bytes()
+    mended.write_bytes(b"")
+    real_match, real_judge = FileIndex.match_many, Store.is_record
+
+    def match(index: FileIndex, wanted: Iterable[tuple[Path, str, int]]) -> list[bool]:
+        gone.unlink(missing_ok=True)
+        found = real_match(index, wanted)
+        mended.write_bytes(kept)
+        return found
+
+    def judge(judged: Store, path: Path) -> bool:
+        record.unlink(missing_ok=True)
+        return real_judge(judged, path)
+
+    monkeypatch.setattr(FileIndex, "match_many", match)
+    monkeypatch.setattr(Store, "is_record", judge)
+    told = run("cache", "verify")
+    assert (told.code, "damaged" in told.out) == (0, False)
+    assert mended.read_bytes() == kept
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])

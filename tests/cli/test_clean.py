@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mobileprep.pipeline.store_lock import share
 from tests.cli.conftest import Run
 
 FOLDER = Path("out/digits/phone")
@@ -33,3 +34,27 @@ def test_the_store_is_emptied_only_where_that_is_asked_for(built: Path, run: Run
     assert run("report", built).code == 0
     run("clean", built, "--cache")
     assert run("report", built).code == 2
+
+
+def test_a_link_in_the_store_goes_and_what_it_leads_to_stays(
+    built: Path, run: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "store" / "v2"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    told = run("clean", built, "--cache")
+    assert told.code == 0
+    assert f"{folder} is a link: what it leads to stays" in told.err
+    assert not folder.is_symlink()
+    assert (tmp_path / "elsewhere" / "cas").is_dir()
+    assert run("report", built).code == 2
+
+
+def test_a_store_that_a_build_uses_is_waited_for(built: Path, run: Run, tmp_path: Path) -> None:
+    release = share(tmp_path / "store" / "v2")
+    told = run("clean", built, "--cache", "--no-wait")
+    assert (told.code, "being used by a build" in told.err) == (9, True)
+    assert (tmp_path / "store" / "v2" / "cas").is_dir()
+    release()
+    assert run("clean", built, "--cache", "--no-wait").code == 0
+    assert not (tmp_path / "store").exists() or not any((tmp_path / "store").iterdir())

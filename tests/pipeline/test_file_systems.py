@@ -56,6 +56,27 @@ def test_a_device_that_no_mount_names_is_that_of_the_nearest_mount_with_such_dev
     assert not found.tell_changes(str(real / "sub volume" / "file"), os.makedev(8, 96))
 
 
+@pytest.mark.parametrize(("upper", "trusted"), [("tmpfs", False), ("nfs", False), ("xfs", True)])
+def test_an_overlay_is_trusted_as_its_upper_layer_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upper: str, trusted: bool
+) -> None:
+    layer = Path(os.path.realpath(tmp_path)) / "upper layer"
+    layer.mkdir()
+    named = str(layer).replace(" ", "\\040")
+    options = f"rw,lowerdir=/,upperdir={named},workdir=/work"
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        LINE.format(device="8:1", point="/", kind="ext4")
+        + LINE.format(device="0:50", point=named, kind=upper)
+        + f"37 27 0:51 / /seen rw - overlay overlay {options}\n"
+    )
+    monkeypatch.setattr(file_systems, "_MOUNTINFO", table)
+    assert FileSystems().tell_changes("/seen/file", os.makedev(0, 51)) is trusted
+    assert FileSystems().tell_changes("/seen/file", os.makedev(0, 52)) is trusted
+    layer.rmdir()  # as in a container, which does not see its own layers
+    assert FileSystems().tell_changes("/seen/file", os.makedev(0, 51))
+
+
 def test_a_link_counts_by_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path(os.path.realpath(tmp_path))
     (real / "volume").mkdir()

@@ -155,14 +155,6 @@ def test_workspaces_are_apart_and_private_to_the_store(store: Store) -> None:
     assert all(f.is_dir() and store.folder in f.parents for f in folders)
 
 
-def test_emptied_it_is_gone_and_can_be_filled_anew(store: Store) -> None:
-    output = taken(store)
-    store.empty()
-    assert not store.folder.exists()
-    store.empty()
-    assert taken(store) == output
-
-
 def in_the_way(folder: Path) -> None:
     folder.write_text("a file where the store should be")
 

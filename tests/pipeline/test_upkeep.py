@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ from mobileprep.errors import ArtifactError, UsageError
 from mobileprep.pipeline import eviction, upkeep
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.store import Store
-from mobileprep.pipeline.store_lock import alone, share
+from mobileprep.pipeline.store_lock import alone, remove_folder, share
 from mobileprep.pipeline.upkeep import DEFAULT_MAX, store_bound
 
 DAY = 24 * 3600
@@ -105,6 +106,17 @@ def test_while_another_build_runs_nothing_is_cleared(folder: Path) -> None:
     assert kept(folder) == set()
 
 
+def test_the_last_build_to_end_knows_what_those_before_it_wrote(folder: Path) -> None:
+    run(folder, "a", 10_000, days=1, limit=15_000)
+    age_count(folder, upkeep._PAUSE_SECONDS)
+    other = Store(folder)
+    other.begin()
+    run(folder, "b", 10_000, limit=15_000)
+    assert kept(folder) == {"a", "b"}, "the other may need them"
+    other.finish(15_000)
+    assert kept(folder) == {"b"}
+
+
 def test_clearing_waits_for_builds_and_builds_for_clearing(tmp_path: Path) -> None:
     release = share(tmp_path)
     other = share(tmp_path)
@@ -131,6 +143,62 @@ def test_clearing_waits_for_builds_and_builds_for_clearing(tmp_path: Path) -> No
         building = pool.submit(share, tmp_path)
         (tmp_path / "lock").unlink()  # as clearing does
     building.result(10)()
+
+
+def test_a_store_goes_before_its_lock_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that waits begins as the lock goes: what it makes then is not to be removed."""
+    for name in ("ac", "cas", "seen"):
+        (tmp_path / name / "00").mkdir(parents=True)
+    (tmp_path / "size.json").write_text("{}")
+    begun = []
+
+    def removing(path: str) -> None:
+        with pytest.raises(ArtifactError), alone(tmp_path, wait=False, tell=nobody):
+            begun.append(path)
+        real(path)
+
+    real = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", removing)
+    with alone(tmp_path, wait=True, tell=nobody):
+        remove_folder(tmp_path)
+    assert begun == []
+    assert not tmp_path.exists()
+
+
+def test_a_build_that_begins_as_a_store_goes_keeps_what_it_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.unlink
+
+    def unlinking(path: Path, *, missing_ok: bool = False) -> None:
+        real(path, missing_ok=missing_ok)
+        path.with_name("mine").write_text("of a build")
+
+    monkeypatch.setattr(Path, "unlink", unlinking)
+    with alone(tmp_path, wait=True, tell=nobody):
+        remove_folder(tmp_path)
+    assert (tmp_path / "mine").read_text() == "of a build"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "link to a file", "pipe"])
+def test_what_has_taken_the_place_of_the_lock_is_no_hindrance(tmp_path: Path, kind: str) -> None:
+    folder, other = tmp_path / "store", tmp_path / "file"
+    folder.mkdir()
+    if kind == "folder":
+        (folder / "lock" / "more").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(folder / "lock")
+    else:
+        (folder / "lock").symlink_to(other)
+    if kind == "link to a file":
+        other.write_text("mine")
+    release = share(folder)
+    with pytest.raises(ArtifactError), alone(folder, wait=False, tell=nobody):
+        pass
+    release()
+    with alone(folder, wait=False, tell=nobody):
+        pass
+    assert other.exists() is (kind == "link to a file")
 
 
 def test_where_no_file_can_be_made_nothing_is_locked(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContex
     """A context in which no other build works on some output folders; whether one just ended."""
     from mobileprep.pipeline.folder_lock import folder_locks
 
-    return folder_locks(folders, wait=not args.no_wait, tell=_tell)
+    return folder_locks(folders, wait=not args.no_wait, tell=tell)
 
 
-def _tell(sentence: str) -> None:
+def tell(sentence: str) -> None:
+    """Tell of a wait, or of what was left alone."""
     # At once: what is written to a file would else come when the wait is over.
     print(f"mobileprep: {sentence}", file=sys.stderr, flush=True)
