@@ -11,6 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
+from mobileprep.litert.quantizing.masks import hidden_by_masks
 from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.quantizing.steps import Range
@@ -73,14 +74,15 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
             kept.append(op)
         elif reason:
             reasons[op] = reason
+    readers = Readers(program)
     while True:
         scales = Scales(kept, asked.kind, ranges)
-        unknown = _unknown(kept, scales)
-        lonely = _lonely(program, kept, asked) if not unknown else set()
-        reasons.update(unknown)
-        if not unknown and not lonely:
+        told = _unknown(kept, scales) or hidden_by_masks(kept, readers, scales, asked.kind, ranges)
+        lonely = _lonely(program, kept, asked) if not told else set()
+        reasons.update(told)
+        if not told and not lonely:
             return OperatorChoice(frozenset(kept), scales, rules, reasons)
-        kept = [op for op in kept if op not in unknown and op not in lonely]
+        kept = [op for op in kept if op not in told and op not in lonely]
 
 
 def settings_of(op: Op, rules: Rules) -> Settings:

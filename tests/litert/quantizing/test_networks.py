@@ -351,3 +351,59 @@ def test_transposed_tensors_have_the_ranges_of_the_graphs() -> None:
     record = integer_model(Graph(nodes), feeds, ["y"])
     assert {"CONV_2D", "ELU"} <= set(codes(record))
     assert codes(record).count("QUANTIZE") == codes(record).count("DEQUANTIZE") == 1
+
+
+def attention(mask: str) -> Graph:
+    """Scores of which some are masked, their softmax, and what it weighs."""
+    hidden = np.array([[False, True, True], [False, False, True], [False, False, False]])
+    least = np.float32(-3e38 if mask == "least" else -1e9)
+    masking = {
+        "select": op("masked", "SelectV2", ["hidden", "far", "scores"]),
+        "least": op("masked", "SelectV2", ["hidden", "far", "scores"]),
+        "add": op("masked", "AddV2", ["scores", "added"]),
+    }
+    return Graph(
+        [
+            feed("x", (3, 4)),
+            const("w", numbers(4, 3, seed=11)),
+            op("scores", "MatMul", ["x", "w"]),
+            const("hidden", hidden),
+            const("far", least),
+            const("added", np.where(hidden, least, np.float32(0))),
+            masking[mask],
+            const("shape", np.array([1, 3, 3], np.int32)),
+            op("shaped", "Reshape", ["masked", "shape"]),
+            op("shares", "Softmax", ["shaped"]),
+            const("square", np.array([3, 3], np.int32)),
+            op("rows", "Reshape", ["shares", "square"]),
+            const("v", numbers(3, 5, seed=12)),
+            op("y", "MatMul", ["rows", "v"]),
+        ]
+    )
+
+
+def in_integers(graph: Graph, feeds: Mapping[str, Array], mode: Mode) -> tuple[ModelRecord, str]:
+    """A graph in integers by the ranges of some feeds, and what is told of it."""
+    told: list[str] = []
+    asked = Integers(INTEGERS[mode], ranges_of(graph, feeds))
+    specs = [CutInput(name) for name in feeds]
+    record = converted(graph, specs, ["y"], mode=mode, integers=asked, tell=told.append)
+    return record, "\n".join(told)
+
+
+@pytest.mark.parametrize("mask", ["select", "add", "least"])
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_a_mask_does_not_hide_what_a_softmax_tells_apart(mode: Mode, mask: str) -> None:
+    graph, feeds = attention(mask), {"x": numbers(3, 4, seed=13)}
+    record, told = in_integers(graph, feeds, mode)
+    assert "SOFTMAX 'shares' in float: a mask makes one step of 'shaped'" in told
+    assert codes(record).count("FULLY_CONNECTED") == 2
+    assert layer(record, "FULLY_CONNECTED")[0].type == INTEGERS[mode].name
+    (wanted,) = expected(graph, feeds, ["y"])
+    (found,) = answered(model_bytes(record), list(feeds.values()))
+    assert np.abs(found - wanted).max() < 0.03 * np.abs(wanted).max()
+
+
+def test_a_softmax_without_a_mask_is_in_integers() -> None:
+    _, told = in_integers(network(), FEEDS, "int8")
+    assert not told
