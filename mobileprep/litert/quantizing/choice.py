@@ -14,7 +14,7 @@ from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.masks import hidden_by_masks
 from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
 from mobileprep.litert.quantizing.settings import Integers
-from mobileprep.litert.quantizing.steps import Range
+from mobileprep.litert.quantizing.steps import IntegerSteps, Range
 from mobileprep.transforms.quantize_nodes import Rules, Settings
 
 # What has a form in integers, and is computed so by a rule that does not say what is done.
@@ -75,6 +75,7 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
         elif reason:
             reasons[op] = reason
     readers = Readers(program)
+    ranges = {**_fixed_ranges(program, asked.kind), **ranges}
     while True:
         scales = Scales(kept, asked.kind, ranges)
         told = _unknown(kept, scales) or hidden_by_masks(kept, readers, scales, asked.kind, ranges)
@@ -127,6 +128,16 @@ def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
     if bias is not None and (bias.data is None or not np.isfinite(bias.data).all()):
         return "its bias is no finite constant"
     return None
+
+
+def _fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
+    """What operators of fixed steps put out: it is known of those too that stay float."""
+    found: dict[str, Range] = {}
+    for op in program.ops:
+        kernel = KERNELS.get(op.code)
+        if kernel is not None and kind in kernel.fixed:
+            found[op.outputs[0].name] = IntegerSteps(kind, *kernel.fixed[kind]).span
+    return found
 
 
 def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:

@@ -385,8 +385,11 @@ def attention(mask: str) -> Graph:
 def in_integers(graph: Graph, feeds: Mapping[str, Array], mode: Mode) -> tuple[ModelRecord, str]:
     """A graph in integers by the ranges of some feeds, and what is told of it."""
     told: list[str] = []
-    asked = Integers(INTEGERS[mode], ranges_of(graph, feeds))
+    ranges = ranges_of(graph, feeds)
     specs = [CutInput(name) for name in feeds]
+    # As a recipe measures them: of fixed steps none.
+    needed = {name: ranges[name] for name, _ in to_calibrate(graph, specs, ["y"]).tensors}
+    asked = Integers(INTEGERS[mode], needed)
     record = converted(graph, specs, ["y"], mode=mode, integers=asked, tell=told.append)
     return record, "\n".join(told)
 
@@ -397,6 +400,7 @@ def test_a_mask_does_not_hide_what_a_softmax_tells_apart(mode: Mode, mask: str) 
     graph, feeds = attention(mask), {"x": numbers(3, 4, seed=13)}
     record, told = in_integers(graph, feeds, mode)
     assert "SOFTMAX 'shares' in float: a mask makes one step of 'shaped'" in told
+    assert "FULLY_CONNECTED" not in told
     assert codes(record).count("FULLY_CONNECTED") == 2
     assert layer(record, "FULLY_CONNECTED")[0].type == INTEGERS[mode].name
     (wanted,) = expected(graph, feeds, ["y"])
