@@ -48,7 +48,7 @@ def float_value(node: Node, transform: str) -> Tensor | None:
     return value if value.dtype is DType.FLOAT else None
 
 
-class Converted(NamedTuple):
+class ConvertedFloats(NamedTuple):
     """A graph whose float constants are stored in another form.
 
     Args:
@@ -67,7 +67,7 @@ def convert_floats(
     transform: str,
     convert: Callable[[Node, Tensor], tuple[str, _Stored | None]],
     put: Callable[[Node, _Stored], Iterable[Node]],
-) -> Converted:
+) -> ConvertedFloats:
     """Store the float32 constants of a graph in another form.
 
     Args:
@@ -93,7 +93,7 @@ def convert_floats(
         nodes.append(node)
         if reason:
             skipped[reason] += 1
-    return Converted(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+    return ConvertedFloats(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
 
 def _each_float(
