@@ -75,7 +75,6 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
         elif reason:
             reasons[op] = reason
     readers = Readers(program)
-    ranges = {**_fixed_ranges(program, asked.kind), **ranges}
     while True:
         scales = Scales(kept, asked.kind, ranges)
         told = _unknown(kept, scales) or hidden_by_masks(kept, readers, scales, asked.kind, ranges)
@@ -103,6 +102,16 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
+def fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
+    """What operators of fixed steps put out: it is known of those too that stay float."""
+    found: dict[str, Range] = {}
+    for op in program.ops:
+        kernel = KERNELS.get(op.code)
+        if kernel is not None and kind in kernel.fixed:
+            found[op.outputs[0].name] = IntegerSteps(kind, *kernel.fixed[kind]).span
+    return found
+
+
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
     more = len(names) - _SHOWN
@@ -128,16 +137,6 @@ def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
     if bias is not None and (bias.data is None or not np.isfinite(bias.data).all()):
         return "its bias is no finite constant"
     return None
-
-
-def _fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
-    """What operators of fixed steps put out: it is known of those too that stay float."""
-    found: dict[str, Range] = {}
-    for op in program.ops:
-        kernel = KERNELS.get(op.code)
-        if kernel is not None and kind in kernel.fixed:
-            found[op.outputs[0].name] = IntegerSteps(kind, *kernel.fixed[kind]).span
-    return found
 
 
 def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:

@@ -37,11 +37,13 @@ def hidden_by_masks(
     found: dict[Op, str] = {}
     kept = frozenset(ops)
     for op in ops:
-        masked = op.inputs[0]
-        steps = scales.steps(scales.slot(op, 0)) if op.code in _SOFTMAXES else None
+        if op.code not in _SOFTMAXES:
+            continue
+        masked, steps = op.inputs[0], scales.steps(scales.slot(op, 0))
         if masked is None or steps is None or steps.scale <= _MOST_STEP:
             continue
-        reason = f"a mask makes one step of {masked.name!r} {steps.scale:.3g}"
+        step = f"one step of {masked.name!r} would be {steps.scale:.3g}"
+        reason = f"{step}, more than a softmax tells apart"
         found[op] = reason
         for maker in _masking(masked, readers, kind, ranges):
             if maker in kept:

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
 from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Port, Program, Value
-from mobileprep.litert.quantizing.choice import OperatorChoice, choose
+from mobileprep.litert.quantizing.choice import OperatorChoice, choose, fixed_ranges
 from mobileprep.litert.quantizing.rewrite import Rewriter
 from mobileprep.litert.quantizing.scales import is_float
 from mobileprep.litert.quantizing.settings import Integers
@@ -51,7 +51,7 @@ def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Q
         UsageError: an input or output is to be in integers, and its range is not known.
     """
     first, second = (asked.ranges, trained) if asked.is_trained else (trained, asked.ranges)
-    ranges = {**first, **second}
+    ranges = {**fixed_ranges(program, asked.kind), **first, **second}
     choice = choose(program, asked, ranges)
 
     def is_stored(op: Op) -> bool:
