@@ -77,6 +77,7 @@ class Upkeep:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._release: Release | None = None
+        self._found_empty = False
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -84,6 +85,8 @@ class Upkeep:
         with self._lock:
             if self._release is None:
                 self._release = share(self._folder)
+                kinds = (self._folder / kind for kind in ("cas", "ac"))
+                self._found_empty = not any(folder.exists() for folder in kinds)
                 sweep(self._folder / "tmp")
 
     def end(self, limit: int | None, written: int, references: References) -> None:
@@ -114,7 +117,7 @@ class Upkeep:
         self._write(_Note(total, time.time()))
 
     def _bound(self, limit: int, written: int, references: References) -> None:
-        note = self._noted()
+        note = self._noted() or (_Note(0, time.time()) if self._found_empty else None)
         if note is not None:
             age = time.time() - note.counted
             note = _Note(note.bytes + written, note.counted)
