@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -102,16 +102,15 @@ def verify(
         CorruptFileError: there is no manifest, one is none of ours, or a file cannot be read.
         MobileprepError: what a stage raises.
     """
-    workers = workers_of(jobs)
+    tell, workers = warn or as_warning, workers_of(jobs)
     found = manifests(Path(out))
-    if recipes is None:
-        return sorted([*verify_files(found), *bare(Path(out), found)], key=_place)
-    tell = warn or as_warning
-    loaded = load_recipes(recipes)
-    checked = verify_builds(
-        found, loaded, jobs=workers, warn=lambda task, text: tell(f"{task}: {text}")
+    return verify_folders(
+        Path(out),
+        found,
+        None if recipes is None else load_recipes(recipes),
+        jobs=workers,
+        warn=lambda task, text: tell(f"{task}: {text}"),
     )
-    return sorted([*checked, *bare(Path(out), found, loaded)], key=_place)
 
 
 def manifests(out: Path) -> dict[Path, Manifest]:
@@ -123,16 +122,38 @@ def manifests(out: Path) -> dict[Path, Manifest]:
     return {folder: read_manifest(folder) for folder in manifest_folders(out)}
 
 
-def bare(
-    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
+def verify_folders(
+    out: Path,
+    found: Mapping[Path, Manifest],
+    recipes: Sequence[Recipe] | None,
+    *,
+    jobs: int,
+    warn: Warn,
 ) -> list[CheckedFolder]:
-    """The folders of targets without manifests that a folder holds, or should hold.
+    """Compare folders with rebuilds, or with their manifests, sorted by their paths.
 
     Args:
-        out: the folder.
+        out: the folder of a target, or one that holds such folders.
         found: the folders in it that have manifests.
-        recipes: those that are known to have been built into it.
+        recipes: those that may have built them, no two of one name; None to build nothing.
+        jobs: how many stages may run at once.
+        warn: told what stages warn of.
+
+    Raises:
+        CorruptFileError: a file of a folder cannot be read.
+        MobileprepError: what a stage raises.
     """
+    if recipes is None:
+        checked = verify_files(found)
+    else:
+        checked = verify_builds(found, recipes, jobs=jobs, warn=warn)
+    return sorted([*checked, *_bare(out, found, recipes or ())], key=_place)
+
+
+def _bare(
+    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe]
+) -> list[CheckedFolder]:
+    """The folders of targets without manifests that a folder holds, or should hold."""
     return [
         CheckedFolder(
             one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()

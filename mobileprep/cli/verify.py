@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,15 +43,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("verify", "build again what output folders hold, and compare every byte", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
-    from mobileprep.api.verify import bare, manifests, verify_files
+    from mobileprep.api.verify import manifests, verify_folders
 
     jobs, out = jobs_of(args), Path(args.out)
     found = manifests(out)
-    if args.quick:
-        checked = [*verify_files(found), *bare(out, found)]
-    else:
-        checked = _rebuilt(args, found, jobs)
-    checked.sort(key=lambda one: one.folder)
+    checked = verify_folders(
+        out,
+        found,
+        None if args.quick else _recipes(args, found),
+        jobs=jobs,
+        warn=lambda task, text: warn(f"{task}: {text}"),
+    )
     if args.json:
         print(json.dumps([folder.as_data() for folder in checked], indent=1))
     else:
@@ -59,27 +61,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(folder.is_same for folder in checked) else CorruptFileError.exit_code
 
 
-def _rebuilt(
-    args: argparse.Namespace, found: dict[Path, Manifest], jobs: int
-) -> list[CheckedFolder]:
-    from mobileprep.api.verify import bare, verify_builds
-    from mobileprep.api.verifying.bare_folders import recipe_folders
-
-    out = Path(args.out)
-    built = {manifest.recipe for manifest in found.values()}
-    recipes = list(_recipes(args, {*built, *recipe_folders(out, found).values()}))
-    checked = verify_builds(
-        found, recipes, jobs=jobs, warn=lambda task, text: warn(f"{task}: {text}")
-    )
-    return [*checked, *bare(out, found, recipes)]
-
-
-def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
+def _recipes(args: argparse.Namespace, found: Mapping[Path, Manifest]) -> list[Recipe]:
     """The recipes that a command line names; or those below the current folder that are needed."""
     from mobileprep.api.recipes import check_names
+    from mobileprep.api.verifying.bare_folders import recipe_folders
     from mobileprep.cli._shared.arguments import settings_of
     from mobileprep.recipe.load import load_recipe
 
+    built = {manifest.recipe for manifest in found.values()}
+    names = {*built, *recipe_folders(Path(args.out), found).values()}
     wanted = []
     for path in _paths(args):
         try:
@@ -93,7 +83,7 @@ def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
         if recipe.name in names:
             wanted.append(recipe)
     check_names(wanted)
-    yield from wanted
+    return wanted
 
 
 def _paths(args: argparse.Namespace) -> list[Path]:
