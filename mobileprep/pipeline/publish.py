@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
     file_inside,
     inside,
-    name_kept,
     sha256_bytes,
+    unfinished,
     write_bytes,
 )
 from mobileprep.pipeline.file_index import FileIndex
@@ -25,9 +24,6 @@ from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Upstream
-
-# As ``fsio.atomic_writer`` names what is not whole yet.
-_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 
 
 class ChangedOutputError(CorruptFileError):
@@ -151,7 +147,7 @@ def publish(
 def unpublish(folder: Path) -> list[str]:
     """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
     names = published_names(folder)
-    for name in names:
+    for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
         _remove(folder, name)
     if names:
         with contextlib.suppress(OSError):
@@ -194,16 +190,11 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
 
 def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
     """What a killed build has left of files that it was about to write."""
-    kept = {(Path(name).parent, name_kept(Path(name).name)) for name in names}
-    for parent in {parent for parent, _ in kept}:
-        try:
-            found = [path.name for path in (folder / parent).iterdir()]
-        except OSError:
-            continue  # it is not there yet
-        for name in found:
-            match = _TEMPORARY.fullmatch(name)
-            if match is not None and (parent, match[1]) in kept:
-                yield (parent / name).as_posix()
+    paths = [Path(name) for name in names]
+    for parent in {path.parent for path in paths}:
+        here = {path.name for path in paths if path.parent == parent}
+        for name in unfinished(folder / parent, here):
+            yield (parent / name).as_posix()
 
 
 def _remove(folder: Path, name: str) -> None:

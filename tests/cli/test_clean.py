@@ -22,6 +22,13 @@ def test_what_the_manifest_lists_goes_and_what_the_user_added_stays(built: Path,
     assert run("clean", built).err == "0 files removed\n"
 
 
+def test_what_killed_builds_have_left_half_written_goes_too(built: Path, run: Run) -> None:
+    for path in (FOLDER / "digits.pb", FOLDER / "manifest.json", FOLDER.with_name("report.html")):
+        path.with_name(f".{path.name}.0123456789abcdef").touch()
+    assert run("clean", built).code == 0
+    assert not FOLDER.parent.exists()
+
+
 def test_another_output_folder_is_left_alone(built: Path, run: Run) -> None:
     before = sorted(FOLDER.rglob("*"))
     assert run("clean", built, "--out", "elsewhere").err == "0 files removed\n"
