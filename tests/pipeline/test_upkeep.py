@@ -16,7 +16,7 @@ from mobileprep.pipeline import eviction, upkeep
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_lock import alone, remove_folder, share
-from mobileprep.pipeline.upkeep import DEFAULT_MAX, store_bound
+from mobileprep.pipeline.upkeep import DEFAULT_MAX, Upkeep, store_bound
 
 DAY = 24 * 3600
 
@@ -52,8 +52,10 @@ def kept(folder: Path) -> set[str]:
 
 def age_count(folder: Path, seconds: float) -> None:
     note = folder / "v2" / "size.json"
-    data = json.loads(note.read_text())
-    note.write_text(json.dumps({**data, "counted": data["counted"] - seconds}))
+    counted, *added = note.read_text().splitlines(keepends=True)
+    data = json.loads(counted)
+    head = json.dumps({**data, "counted": data["counted"] - seconds}) + "\n"
+    note.write_text("".join([head, *added]))
 
 
 def test_a_store_over_its_bound_loses_what_was_used_least_recently(folder: Path) -> None:
@@ -115,6 +117,26 @@ def test_the_last_build_to_end_knows_what_those_before_it_wrote(folder: Path) ->
     assert kept(folder) == {"a", "b"}, "the other may need them"
     other.finish(15_000)
     assert kept(folder) == {"b"}
+
+
+def test_builds_that_end_at_once_are_all_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(folder, "a", 10_000, days=1, limit=25_000)
+    real = Upkeep._noted
+
+    def noted(one: Upkeep) -> object:
+        found = real(one)
+        monkeypatch.setattr(Upkeep, "_noted", real)
+        run(folder, "b", 10_000, limit=25_000)
+        return found
+
+    monkeypatch.setattr(Upkeep, "_noted", noted)
+    run(folder, "c", 10_000, limit=25_000)
+    assert kept(folder) == {"a", "b", "c"}, "counted a moment ago"
+    age_count(folder, upkeep._PAUSE_SECONDS)
+    run(folder, "d", 10, limit=25_000)
+    assert kept(folder) == {"b", "c", "d"}
 
 
 def test_clearing_waits_for_builds_and_builds_for_clearing(tmp_path: Path) -> None:
