@@ -296,6 +296,21 @@ def unfinished(folder: Path, names: Collection[str]) -> list[str]:
     return [name for name, match in matches if match is not None and match[1] in kept]
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file, or a link, where it is there.
+
+    Raises:
+        ArtifactError: it is there, and cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        if not os.path.lexists(path):
+            return
+        message = f"cannot be removed: {error.strerror}"
+        raise ArtifactError(message, "check the rights of its folder", str(path)) from error
+
+
 def _name_kept(name: str) -> str:
     return name.encode("utf-8", "ignore")[:_NAME_KEPT].decode("utf-8", "ignore")
 

@@ -14,7 +14,14 @@ from mobileprep import __version__
 from mobileprep.api.targets import build_report
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import file_inside, read_file, sha256_bytes, unfinished, write_bytes
+from mobileprep.fsio import (
+    file_inside,
+    read_file,
+    remove_file,
+    sha256_bytes,
+    unfinished,
+    write_bytes,
+)
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here
@@ -247,12 +254,16 @@ def page_of_recipe(recipe: str, out: Path) -> Path:
 
 
 def remove_page(folder: Path) -> bool:
-    """Remove the page of a recipe's folder, and halves of one; whether a whole one was there."""
+    """Remove the page of a recipe's folder, and halves of one; whether a whole one was there.
+
+    Raises:
+        ArtifactError: it cannot be removed.
+    """
     _remove_unfinished(folder)
     path = folder / PAGE
     if not is_page(path):
         return False
-    path.unlink()
+    remove_file(path)
     return True
 
 

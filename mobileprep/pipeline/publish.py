@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
     file_inside,
     inside,
+    remove_file,
     sha256_bytes,
     unfinished,
     write_bytes,
@@ -145,7 +147,11 @@ def publish(
 
 
 def unpublish(folder: Path) -> list[str]:
-    """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
+    """Remove the files that a folder's manifest lists, and the folders left empty; their names.
+
+    Raises:
+        ArtifactError: one cannot be removed.
+    """
     names = published_names(folder)
     for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
         _remove(folder, name)
@@ -200,9 +206,11 @@ def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
 def _remove(folder: Path, name: str) -> None:
     try:
         path = file_inside(folder, name)
-        path.unlink(missing_ok=True)
-        if path.parent != folder.resolve():
-            path.parent.rmdir()
-    except (OSError, ValueError, ArtifactError):
-        # A folder that holds something else stays; a manifest that points elsewhere is not ours.
+    except (ValueError, ArtifactError):
+        return  # a manifest that points elsewhere is not ours
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - never raise
         return
+    remove_file(path)
+    if path.parent != folder.resolve():
+        with contextlib.suppress(OSError):  # it holds something else
+            path.parent.rmdir()
