@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, BinaryIO, Final
@@ -32,6 +33,7 @@ _HASHED_AT_ONCE = 4 << 20
 # A temporary name is longer than the final one, which may be as long as the system allows.
 _NAME_KEPT = 80
 """So many bytes of it are kept."""
+_TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 _FICLONE = 0x40049409  # linux/fs.h
 
 
@@ -277,11 +279,39 @@ def _write_all(stream: RawIOBase, rest: memoryview) -> None:
 def _temporary_name(name: str) -> str:
     # Of our own rather than tempfile's: its files are private, and outputs take the rights that
     # the user's umask gives, which threads cannot ask for without changing it.
-    return f".{name_kept(name)}.{os.urandom(8).hex()}"
+    return f".{_name_kept(name)}.{os.urandom(8).hex()}"
 
 
-def name_kept(name: str) -> str:
-    """What of a file's name is in that of the file that takes its name when it is whole."""
+def unfinished(folder: Path, names: Collection[str]) -> list[str]:
+    """The files in a folder that killed processes were about to give one of some names.
+
+    The caller makes sure that no process is at work on them.
+    """
+    kept = {_name_kept(name) for name in names}
+    try:
+        found = sorted(path.name for path in folder.iterdir())
+    except (OSError, ValueError):
+        return []  # it is not there yet, or no folder can have such a name
+    matches = ((name, _TEMPORARY.fullmatch(name)) for name in found)
+    return [name for name, match in matches if match is not None and match[1] in kept]
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, or a link, where it is there.
+
+    Raises:
+        ArtifactError: it is there, and cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        if not os.path.lexists(path):
+            return
+        message = f"cannot be removed: {error.strerror}"
+        raise ArtifactError(message, "check the rights of its folder", str(path)) from error
+
+
+def _name_kept(name: str) -> str:
     return name.encode("utf-8", "ignore")[:_NAME_KEPT].decode("utf-8", "ignore")
 
 

@@ -14,8 +14,16 @@ from mobileprep import __version__
 from mobileprep.api.targets import build_report
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
+from mobileprep.fsio import (
+    file_inside,
+    read_file,
+    remove_file,
+    sha256_bytes,
+    unfinished,
+    write_bytes,
+)
 from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.runner import FollowUp, collect, collect_target
@@ -157,10 +165,27 @@ def _page(
 
 
 def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
-    if page.data is not None:
-        write_bytes(page.path, page.data, follow=False)
-        executor.state.store.files.note(page.path, sha256_bytes(page.data))
+    folder = page.path.parent
+    if page.data is None and not unfinished(folder, [PAGE]):
+        return page.warnings
+    # Builds of other targets write the same page, and hold other folders meanwhile.
+    with folder_locks([folder], wait=True, tell=_nobody):
+        _remove_unfinished(folder)
+        if page.data is not None:
+            write_bytes(page.path, page.data, follow=False)
+            executor.state.store.files.note(page.path, sha256_bytes(page.data))
     return page.warnings
+
+
+def _nobody(sentence: str) -> None:
+    """A page is written in less than a second: no words for that wait."""
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what killed builds have left of the page of a recipe's folder."""
+    for name in unfinished(folder, [PAGE]):
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
 
 
 def _ran(executor: Executor, recipe: str) -> frozenset[str]:
@@ -229,11 +254,16 @@ def page_of_recipe(recipe: str, out: Path) -> Path:
 
 
 def remove_page(folder: Path) -> bool:
-    """Remove the page of a recipe's folder; whether one was there."""
+    """Remove the page of a recipe's folder, and halves of one; whether a whole one was there.
+
+    Raises:
+        ArtifactError: it cannot be removed.
+    """
+    _remove_unfinished(folder)
     path = folder / PAGE
     if not is_page(path):
         return False
-    path.unlink()
+    remove_file(path)
     return True
 
 

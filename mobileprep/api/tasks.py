@@ -221,7 +221,7 @@ class _CleanPage:
                 remove_page(self.page.parent)
 
     def __repr__(self) -> str:
-        return f"<remove the page {self.page}>"
+        return _shown(f"remove the page {self.page}", self)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,12 @@ class _Clean:
             unpublish(folder)
 
     def __repr__(self) -> str:
-        return f"<remove what the manifest of {self.out / self.folder} lists>"
+        return _shown(f"remove what the manifest of {self.out / self.folder} lists", self)
+
+
+def _shown(work: str, action: object) -> str:
+    """An action as Python shows functions: doit tells what stands before the place in memory."""
+    return f"<{work} at {id(action):#x}>"
 
 
 def _stage_task(spec: StageSpec, session: _Session, name: str) -> dict[str, Any]:

@@ -24,6 +24,9 @@ from mobileprep.fsio import unreadable
 _GRACE_SECONDS = 3600
 # Less than the grace: what a build of the last half hour has used is never evicted.
 _MARK_SECONDS = _GRACE_SECONDS / 2
+# Clocks of machines that share a store may differ by less. What lies further ahead was noted by a
+# clock that was wrong: when that was nobody knows, only that nobody has used it since.
+_SKEW_SECONDS = 3600
 # The notes on tasks and files beside objects and records may take the bound divided by this.
 _NOTES_SHARE = 20
 _NOTES = ("latest", "seen", "unchanged")
@@ -124,7 +127,7 @@ class _Eviction:
     def __init__(self, folder: Path) -> None:
         self._now = time.time()
         self._objects = {file.path.name: file for file in _files(folder / "cas", _OBJECT)}
-        self._records = sorted(_files(folder / "ac", _RECORD), key=lambda file: file.used)
+        self._records = _least_used_first(_files(folder / "ac", _RECORD), self._now)
         self._removed: Counter[str] = Counter()
         self.left = sum(file.size for file in (*self._objects.values(), *self._records))
 
@@ -153,7 +156,7 @@ class _Eviction:
                 self._remove(file, file.changed, "objects")
 
     def _remove(self, file: _File, touched: float, kind: str) -> bool:
-        if self._now - touched < _GRACE_SECONDS:
+        if _within(_GRACE_SECONDS, touched, self._now):
             return False
         try:
             if file.path.lstat().st_mtime != file.used:
@@ -175,12 +178,12 @@ def remove_unfinished(folder: Path) -> int:
     Raises:
         CorruptFileError: the store cannot be read.
     """
-    limit = time.time() - _UNFINISHED_SECONDS
+    now = time.time()
     count = 0
     for kind in ("cas", "ac", *_NOTES):
         for file in _files(folder / kind, _UNFINISHED):
             with contextlib.suppress(OSError):
-                if file.changed < limit:
+                if not _within(_UNFINISHED_SECONDS, file.changed, now):
                     file.path.unlink()
                     count += 1
     return count
@@ -202,13 +205,26 @@ def forget_notes(folder: Path, limit_bytes: int) -> int:
     notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
     before = left = sum(file.size for file in notes)
     now = time.time()
-    for file in sorted(notes, key=lambda file: file.used):
-        if left <= limit_bytes // _NOTES_SHARE or now - file.used < _GRACE_SECONDS:
+    for file in _least_used_first(notes, now):
+        if left <= limit_bytes // _NOTES_SHARE or _within(_GRACE_SECONDS, file.used, now):
             break
         with contextlib.suppress(OSError):
             file.path.unlink(missing_ok=True)
             left -= file.size
     return before - left
+
+
+def _least_used_first(files: Iterable[_File], now: float) -> list[_File]:
+    return sorted(files, key=lambda file: (not _is_ahead(file.used, now), file.used))
+
+
+def _within(seconds: float, time_of: float, now: float) -> bool:
+    """Whether a time is so many seconds ago, or less."""
+    return now - time_of < seconds and not _is_ahead(time_of, now)
+
+
+def _is_ahead(time_of: float, now: float) -> bool:
+    return time_of - now > _SKEW_SECONDS
 
 
 def _needs(record: _File, references: References) -> frozenset[str]:

@@ -14,7 +14,9 @@ from typing import Final
 from mobileprep.frozen import dataclass
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
 _LONGEST: Final = 200
+_TEXTS: Final = ("host", "boot", "namespace", "started", "since", "command")
 MOST_BYTES: Final = 4096
 """No more of a lock is read."""
 
@@ -28,6 +30,8 @@ class Holder:
         host: the machine's name.
         boot: what the machine's system calls the time since its last start; empty where it
             does not say.
+        namespace: where its number holds: containers of one machine have numbers of their own;
+            empty where the system does not say.
         started: when the process started, as the system counts; empty where it does not say.
         since: when it took the lock, in local time.
         command: how it was called.
@@ -36,6 +40,7 @@ class Holder:
     pid: int
     host: str
     boot: str
+    namespace: str
     started: str
     since: str
     command: str
@@ -54,6 +59,8 @@ class Holder:
             return False  # on Windows asking for a process by signal would end it
         if self.boot != _boot():
             return bool(self.boot)
+        if self.namespace != _namespace():
+            return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -68,14 +75,14 @@ def this_process() -> Holder:
     """This process as the holder of a lock taken now."""
     pid = os.getpid()
     since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    return Holder(pid, _host(), _boot(), _started(pid), since, _command(sys.argv))
+    return Holder(pid, _host(), _boot(), _namespace(), _started(pid), since, _command(sys.argv))
 
 
 def read_holder(data: bytes) -> Holder | None:
     """The holder that a lock names; None where it names none."""
     try:
         found = json.loads(data)
-        texts = [found[name] for name in ("host", "boot", "started", "since", "command")]
+        texts = [found[name] for name in _TEXTS]
         pid = found["pid"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -109,6 +116,13 @@ def _boot() -> str:
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return os.fsdecode(_NAMESPACE.readlink())
+    except OSError:
         return ""
 
 

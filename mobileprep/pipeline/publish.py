@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
     file_inside,
     inside,
-    name_kept,
+    remove_file,
     sha256_bytes,
+    unfinished,
     write_bytes,
 )
 from mobileprep.pipeline.file_index import FileIndex
@@ -25,9 +26,6 @@ from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Upstream
-
-# As ``fsio.atomic_writer`` names what is not whole yet.
-_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 
 
 class ChangedOutputError(CorruptFileError):
@@ -149,9 +147,13 @@ def publish(
 
 
 def unpublish(folder: Path) -> list[str]:
-    """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
+    """Remove the files that a folder's manifest lists, and the folders left empty; their names.
+
+    Raises:
+        ArtifactError: one cannot be removed.
+    """
     names = published_names(folder)
-    for name in names:
+    for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
         _remove(folder, name)
     if names:
         with contextlib.suppress(OSError):
@@ -194,24 +196,21 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
 
 def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
     """What a killed build has left of files that it was about to write."""
-    kept = {(Path(name).parent, name_kept(Path(name).name)) for name in names}
-    for parent in {parent for parent, _ in kept}:
-        try:
-            found = [path.name for path in (folder / parent).iterdir()]
-        except OSError:
-            continue  # it is not there yet
-        for name in found:
-            match = _TEMPORARY.fullmatch(name)
-            if match is not None and (parent, match[1]) in kept:
-                yield (parent / name).as_posix()
+    paths = [Path(name) for name in names]
+    for parent in {path.parent for path in paths}:
+        here = {path.name for path in paths if path.parent == parent}
+        for name in unfinished(folder / parent, here):
+            yield (parent / name).as_posix()
 
 
 def _remove(folder: Path, name: str) -> None:
     try:
         path = file_inside(folder, name)
-        path.unlink(missing_ok=True)
-        if path.parent != folder.resolve():
-            path.parent.rmdir()
-    except (OSError, ValueError, ArtifactError):
-        # A folder that holds something else stays; a manifest that points elsewhere is not ours.
+    except (ValueError, ArtifactError):
+        return  # a manifest that points elsewhere is not ours
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - never raise
         return
+    remove_file(path)
+    if path.parent != folder.resolve():
+        with contextlib.suppress(OSError):  # it holds something else
+            path.parent.rmdir()

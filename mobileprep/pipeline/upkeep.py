@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ MAX_VARIABLE: Final = "MOBILEPREP_CACHE_MAX"
 DEFAULT_MAX: Final = 20 * 10**9
 """The bytes that a store may take where nothing else is said."""
 _UNBOUNDED: Final = "none"
-_MOST_NOTE: Final = 4096
+_MOST_NOTE: Final = 1 << 20
+# Neither a link is followed nor a pipe waited for.
+_PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _COUNTED_SECONDS: Final = 24 * 3600
 # What was used within an hour stays: a store that is over its bound with that is not counted again
 # by every build.
@@ -102,27 +105,45 @@ class Upkeep:
         with self._lock:
             if self._release is None:
                 return
+            if limit is not None and written:
+                self._add(written)
             self._release()
             self._release = None
         if limit is not None:
             with contextlib.suppress(CorruptFileError, ArtifactError):
-                self._bound(limit, written, references)
+                self._bound(limit, references)
 
     def counted(self, total: int) -> None:
-        """Note how many bytes the store has been found to hold.
+        """Note how many bytes the store has been found to hold; the caller has it alone.
 
         Raises:
             ArtifactError: the store cannot be written.
         """
-        self._write(_Note(total, time.time()))
+        write_bytes(self._note, _note_line(total), follow=False)
 
-    def _bound(self, limit: int, written: int, references: References) -> None:
-        note = self._noted() or (_Note(0, time.time()) if self._found_empty else None)
+    def _add(self, written: int) -> None:
+        """Note what this run has added, while it still shares the store: nobody counts meanwhile.
+
+        A line at the end for each run, so that of runs that end at once none is lost. A store that
+        began empty need not be counted; any other without a note is.
+        """
+        with contextlib.suppress(OSError):
+            if self._found_empty:
+                with contextlib.suppress(FileExistsError):
+                    self._append(_note_line(0), os.O_CREAT | os.O_EXCL)
+            self._append(f"{written}\n".encode())
+
+    def _append(self, line: bytes, flags: int = 0) -> None:
+        descriptor = os.open(self._note, os.O_WRONLY | os.O_APPEND | _PLAIN | flags, 0o666)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    def _bound(self, limit: int, references: References) -> None:
+        note = self._noted()
         if note is not None:
             age = time.time() - note.counted
-            note = _Note(note.bytes + written, note.counted)
-            # Before it is cleared too: where another build runs, that one goes by it.
-            self._write(note)
             if 0 <= age < (_PAUSE_SECONDS if note.bytes > limit else _COUNTED_SECONDS):
                 return
         is_over = note is not None and note.bytes > limit
@@ -131,21 +152,23 @@ class Upkeep:
             remove_unfinished(self._folder)
             forget_notes(self._folder, limit)
             done = evict(self._folder, int(limit * _ROOM) if is_over else limit, references)
-        self.counted(done.left_bytes)
+            self.counted(done.left_bytes)
 
     def _noted(self) -> _Note | None:
         try:
-            data = json.loads(read_file(self._note, limit=_MOST_NOTE))
-            return _Note(int(data["bytes"]), float(data["counted"]))
+            counted, *added = read_file(self._note, limit=_MOST_NOTE).splitlines()
+            data = json.loads(counted)
+            return _Note(int(data["bytes"]) + sum(map(int, added)), float(data["counted"]))
         except (CorruptFileError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
-
-    def _write(self, note: _Note) -> None:
-        write_bytes(self._note, json.dumps(asdict(note)).encode(), follow=False)
 
     @property
     def _note(self) -> Path:
         return self._folder / "size.json"
+
+
+def _note_line(total: int) -> bytes:
+    return f"{json.dumps(asdict(_Note(total, time.time())))}\n".encode()
 
 
 def _nobody(sentence: str) -> None:

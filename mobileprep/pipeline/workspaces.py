@@ -45,7 +45,8 @@ def _is_left(path: Path) -> bool:
         changed = max(each.lstat().st_mtime for each in (path, *inside))
     except OSError:
         return False  # it is being worked in, or removed
-    return time.time() - changed > _ABANDONED_SECONDS
+    # Of a time that is yet to come nothing is known, but that it was not noted of late.
+    return abs(time.time() - changed) > _ABANDONED_SECONDS
 
 
 def _remove(path: Path) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mobileprep.api.targets import publish_target
 from mobileprep.api.verdicts import PUBLISH, WRITE_PAGE, Verdict, verdicts
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.pipeline.execute import Executor, Ran
+from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.recipe.load import load_recipe
 from tests.report.page.browser import built
 
@@ -252,3 +254,42 @@ def test_it_is_removed_once(page: Path) -> None:
     assert remove_page(page.parent)
     assert not page.exists()
     assert not remove_page(page.parent)
+
+
+@pytest.fixture
+def half_written(page: Path) -> Path:
+    path = page.with_name(f".{page.name}.0123456789abcdef")
+    path.write_bytes(page.read_bytes()[:100])
+    return path
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_what_a_killed_build_left_of_it_is_removed(half_written: Path, *, force: bool) -> None:
+    assert again(half_written.with_name("report.html"), force=force) == []
+    assert not half_written.exists()
+
+
+def test_it_is_removed_with_what_a_killed_build_left_of_it(half_written: Path) -> None:
+    other = half_written.with_name(".notes.html.0123456789abcdef")
+    other.touch()
+    assert remove_page(half_written.parent)
+    assert not half_written.exists()
+    assert other.exists()
+
+
+def test_a_build_of_other_targets_that_writes_it_is_waited_for(
+    half_written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    with ExitStack() as other:
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            assert half_written.exists()
+            other.close()
+
+        other.enter_context(folder_locks([half_written.parent], wait=False, tell=pytest.fail))
+        monkeypatch.setattr("time.sleep", pause)
+        assert again(half_written.with_name("report.html"), jobs=1) == []
+    assert len(pauses) == 1
+    assert not half_written.exists()

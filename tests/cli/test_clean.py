@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
+
+import pytest
 
 from mobileprep.pipeline.store_lock import share
 from tests.cli.conftest import Run
@@ -20,6 +23,30 @@ def test_what_the_manifest_lists_goes_and_what_the_user_added_stays(built: Path,
     assert removed > len(listed)
     assert [p.name for p in FOLDER.rglob("*")] == ["notes.txt"]
     assert run("clean", built).err == "0 files removed\n"
+
+
+def test_what_killed_builds_have_left_half_written_goes_too(built: Path, run: Run) -> None:
+    for path in (FOLDER / "digits.pb", FOLDER / "manifest.json", FOLDER.with_name("report.html")):
+        path.with_name(f".{path.name}.0123456789abcdef").touch()
+    assert run("clean", built).code == 0
+    assert not FOLDER.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["digits.pb", "report.html"])
+def test_what_cannot_be_removed_is_told(
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    real = Path.unlink
+
+    def unlink(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name == name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        real(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    told = run("clean", built)
+    assert told.code == 9
+    assert f"{name}: cannot be removed: Permission denied" in told.err
 
 
 def test_another_output_folder_is_left_alone(built: Path, run: Run) -> None:

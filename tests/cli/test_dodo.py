@@ -203,6 +203,9 @@ def test_clean_removes_what_the_manifest_lists(app: Path) -> None:
     (folder / "mine.txt").write_text("kept")
     tried = doit(app, "clean", "-n", "model:digits/phone").out
     assert "removing file 'built/digits/phone/digits.pb'" in tried
+    assert "executing 'Python: remove what the manifest of built/digits/phone lists'" in tried
+    page = doit(app, "clean", "-n", "model:digits/report.html").out
+    assert "executing 'Python: remove the page built/digits/report.html'" in page
     assert (folder / "digits.pb").is_file()
     doit(app, "clean", "model:digits/phone")
     assert [p.name for p in folder.iterdir()] == ["mine.txt"]

@@ -22,7 +22,7 @@ def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
 def test_the_words_of_a_wait_and_the_uris_are_those_of_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     since, command = "2026-03-01 10:02:11 +0000", "mobileprep build ml"
-    assert f"it is being worked on by {Holder(4711, 'build-3', '', '', since, command)}" in text
+    assert f"it is being worked on by {Holder(4711, 'build-3', '', '', '', since, command)}" in text
     assert f"`{BUILD_TYPE}`" in text
     assert f"`{BUILDER}`" in text
 

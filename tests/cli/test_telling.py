@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep import activity
+from mobileprep.cli._shared import telling
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.terminal.log_file import KeptStream
 from mobileprep.cli._shared.terminal.waiting import Activities
@@ -91,6 +93,32 @@ def test_a_log_is_written_over_nothing_but_a_log(digits: Path, run: Run, name: s
     Path("build.log").touch()
     for _ in range(2):
         assert run("validate", digits, "--log-file", "build.log").code == 0
+
+
+def test_a_log_that_was_cut_at_its_front_is_a_log(digits: Path, run: Run) -> None:
+    run("build", digits, "--log-file", "build.log")
+    cut = Path("build.log").read_bytes()[100:]
+    for data in (cut, cut.partition(b"\n")[2]):
+        Path("build.log").write_bytes(data)
+        assert run("validate", digits, "--log-file", "build.log").code == 0
+
+
+@pytest.mark.parametrize("end", ["2026-01-01 00:00:00  done\n", "a 2026-01-01 00:00:00  0.10 s\n"])
+def test_the_log_of_another_program_is_none(digits: Path, run: Run, end: str) -> None:
+    Path("other.log").write_text(f"2026-01-01 00:00:00  begun\n{end}")
+    assert run("validate", digits, "--log-file", "other.log").code == 9
+
+
+def test_a_log_that_is_cut_while_it_is_written_goes_on_at_its_new_end(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(_line: str) -> str:
+        os.truncate("build.log", 0)
+        return "after\n"
+
+    monkeypatch.setattr(telling, "dated", cut)
+    assert run("validate", digits, "--log-file", "build.log").code == 0
+    assert Path("build.log").read_bytes() == b"after\n"
 
 
 def test_a_verbose_build_names_its_slowest_stages(digits: Path, run: Run) -> None:

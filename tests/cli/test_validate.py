@@ -195,3 +195,14 @@ def test_data_of_other_kinds_is_opened_and_a_user_s_code_not_run(
     code, err = validate(run, f"validation:\n  data: {data}\n")
     assert (code == 0) == (not told)
     assert told in err
+
+
+@pytest.mark.parametrize("base", ["version: 1\nnothing: 1\n", "version: 1\n  name: [\n"])
+def test_what_is_wrong_with_a_recipe_that_two_extend_is_told_once(run: Run, base: str) -> None:
+    Path("base.yaml").write_text(base)
+    for name in ("a", "b"):
+        Path(f"{name}.yaml").write_text(f"extends: base.yaml\nname: {name}\nnone_of_{name}: 1\n")
+    told = run("validate", "a.yaml", "b.yaml")
+    assert told.code == 3
+    assert told.err.count("base.yaml:2:") == 1
+    assert [told.err.count(f"none_of_{name}: unknown") for name in "ab"] == [1 - ("[" in base)] * 2

@@ -229,6 +229,23 @@ def test_of_notes_on_tasks_and_files_the_oldest_go(
     assert notes[3].exists()
 
 
+def test_times_ahead_of_the_clock_keep_nothing(store: Folder) -> None:
+    """No use that is yet to come was one: the clock was wrong then."""
+    size = store.record("now", store.object(b"now"), days=0).stat().st_size + 3
+    store.record("old", store.object(b"old"), days=9)
+    store.record("ahead", store.object(b"ahead"), days=-9)
+    store.evict(2 * size)
+    assert store.objects() == {b"now", b"old"}
+    note = store.path / "seen" / f"{'a' * 64}.json"
+    write_bytes(note, b"x" * 100)
+    os.utime(note, (time.time() + DAY,) * 2)
+    half = store.path / "cas" / f".{'b' * 64}.0123456789abcdef"
+    half.touch()
+    os.utime(half, (time.time() + DAY,) * 2)
+    assert forget_notes(store.path, 0) == 100
+    assert remove_unfinished(store.path) == 1
+
+
 def test_files_half_written_by_killed_processes_are_removed_after_a_day(
     store: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,14 @@ def test_a_process_that_ended_is_gone_and_so_is_one_before_the_last_start() -> N
     assert not replace(here, host="another", pid=ended.pid).is_gone
 
 
+@pytest.mark.skipif(not this_process().namespace, reason="the system does not tell")
+def test_a_process_of_another_container_is_not_taken_for_gone() -> None:
+    """Two containers of one machine may have one name, and give the same numbers."""
+    other = replace(this_process(), namespace="pid:[1]", started="0")
+    assert not other.is_gone
+    assert replace(other, boot="earlier").is_gone
+
+
 def test_a_number_that_no_process_can_have_is_not_taken_for_gone() -> None:
     assert not replace(this_process(), pid=1 << 80).is_gone
 
@@ -51,9 +59,11 @@ def test_values_of_variables_are_not_told(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_lock_is_a_line_of_json_sorted() -> None:
-    holder = Holder(7, "here", "boot", "99", "2026-01-01 00:00:00 +0000", "mobileprep build")
+    taken = "2026-01-01 00:00:00 +0000"
+    holder = Holder(7, "here", "boot", "pid:[4]", "99", taken, "mobileprep build")
     assert holder.as_bytes() == (
-        b'{"boot": "boot", "command": "mobileprep build", "host": "here", "pid": 7, '
-        b'"since": "2026-01-01 00:00:00 +0000", "started": "99"}\n'
+        b'{"boot": "boot", "command": "mobileprep build", "host": "here", '
+        b'"namespace": "pid:[4]", "pid": 7, "since": "2026-01-01 00:00:00 +0000", '
+        b'"started": "99"}\n'
     )
     assert str(holder) == ("process 7 on here since 2026-01-01 00:00:00 +0000 (mobileprep build)")

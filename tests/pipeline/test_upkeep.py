@@ -16,7 +16,7 @@ from mobileprep.pipeline import eviction, upkeep
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_lock import alone, remove_folder, share
-from mobileprep.pipeline.upkeep import DEFAULT_MAX, store_bound
+from mobileprep.pipeline.upkeep import DEFAULT_MAX, Upkeep, store_bound
 
 DAY = 24 * 3600
 
@@ -52,8 +52,10 @@ def kept(folder: Path) -> set[str]:
 
 def age_count(folder: Path, seconds: float) -> None:
     note = folder / "v2" / "size.json"
-    data = json.loads(note.read_text())
-    note.write_text(json.dumps({**data, "counted": data["counted"] - seconds}))
+    counted, *added = note.read_text().splitlines(keepends=True)
+    data = json.loads(counted)
+    head = json.dumps({**data, "counted": data["counted"] - seconds}) + "\n"
+    note.write_text("".join([head, *added]))
 
 
 def test_a_store_over_its_bound_loses_what_was_used_least_recently(folder: Path) -> None:
@@ -89,18 +91,34 @@ def test_a_store_is_counted_anew_once_a_day(folder: Path, monkeypatch: pytest.Mo
     assert len(counts) == 3
 
 
+def held(folder: Path) -> int:
+    """The bytes of a store by its note: what was counted, and what runs have added since."""
+    counted, *added = (folder / "v2" / "size.json").read_text().splitlines()
+    return int(json.loads(counted)["bytes"]) + sum(map(int, added))
+
+
 def test_what_the_first_run_writes_is_what_a_store_holds(folder: Path) -> None:
     run(folder, "a", 1000, limit=10**6)
-    note = folder / "v2" / "size.json"
-    assert json.loads(note.read_text())["bytes"] == 1000
+    assert held(folder) == 1000
     run(folder, "b", 500, limit=10**6)
-    assert json.loads(note.read_text())["bytes"] == 1500
+    assert held(folder) == 1500
+
+
+def test_two_runs_that_begin_with_an_empty_store_are_both_noted(folder: Path) -> None:
+    other = Store(folder)
+    other.begin()
+    run(folder, "a", 1000, limit=10**6)
+    work = other.workspace()
+    (work / "left" / "b").write_bytes(b"b" * 500)
+    other.take(work / "left" / "b")
+    other.finish(10**6)
+    assert held(folder) == 1500
 
 
 def test_a_store_that_a_killed_run_has_filled_is_counted(folder: Path) -> None:
     run(folder, "a", 1000, limit=None)
     run(folder, "b", 500, limit=10**6)
-    assert json.loads((folder / "v2" / "size.json").read_text())["bytes"] > 1500
+    assert held(folder) > 1500
 
 
 def test_a_build_that_runs_nothing_takes_no_lock(folder: Path) -> None:
@@ -129,6 +147,26 @@ def test_the_last_build_to_end_knows_what_those_before_it_wrote(folder: Path) ->
     assert kept(folder) == {"a", "b"}, "the other may need them"
     other.finish(15_000)
     assert kept(folder) == {"b"}
+
+
+def test_builds_that_end_at_once_are_all_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(folder, "a", 10_000, days=1, limit=25_000)
+    real = Upkeep._noted
+
+    def noted(one: Upkeep) -> object:
+        found = real(one)
+        monkeypatch.setattr(Upkeep, "_noted", real)
+        run(folder, "b", 10_000, limit=25_000)
+        return found
+
+    monkeypatch.setattr(Upkeep, "_noted", noted)
+    run(folder, "c", 10_000, limit=25_000)
+    assert kept(folder) == {"a", "b", "c"}, "counted a moment ago"
+    age_count(folder, upkeep._PAUSE_SECONDS)
+    run(folder, "d", 10, limit=25_000)
+    assert kept(folder) == {"b", "c", "d"}
 
 
 def test_clearing_waits_for_builds_and_builds_for_clearing(tmp_path: Path) -> None:

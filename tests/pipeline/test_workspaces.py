@@ -160,3 +160,9 @@ def test_several_may_sweep_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(sweep, [tmp_path] * 8))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_time_ahead_of_the_clock_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir()
+    rest(tmp_path / "left", days=-2)
+    assert sweep(tmp_path) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shlex
 import sys
 import time
@@ -12,13 +13,17 @@ from pathlib import Path
 from typing import Final, TextIO, cast
 
 from mobileprep import __version__
-from mobileprep.cli._shared.terminal.log_file import KeptStream, begins_a_log, dated
+from mobileprep.cli._shared.terminal.log_file import KeptStream, dated, is_log
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import ArtifactError, UsageError
 
 # How many of the slowest are named, and what share of all is too little to be.
 _NAMED: Final = 5
 _LEAST: Final = 0.01
+# So much of what a log begins and ends with tells that it is one.
+_ENDS: Final = 64
+# Where something else cuts a log meanwhile, what follows stands at its end all the same.
+_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None:
@@ -96,7 +101,8 @@ def _log(name: str | None) -> Iterator[Callable[[str], None] | None]:
         raise UsageError(message, "name a file", "--log-file")
     try:
         _check_log(path)
-        stream = path.open("w", encoding="utf-8", errors="backslashreplace")
+        descriptor = os.open(path, _WRITING, 0o666)
+        stream = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
         raise ArtifactError(message, "name a file in a folder that is there", str(path)) from error
@@ -114,7 +120,9 @@ def _check_log(path: Path) -> None:
     if not path.is_file():
         return
     with path.open("rb") as stream:
-        if begins_a_log(stream.read(64)):
+        begin = stream.read(_ENDS)
+        stream.seek(max(0, path.stat().st_size - _ENDS))
+        if is_log(begin, stream.read()):
             return
     message = "is there and no log of mobileprep"
     raise ArtifactError(message, "name another file, or remove this one", str(path))

@@ -10,8 +10,10 @@ from typing import Any, Final, TextIO
 # What a quiet command still says; a hint and more lines of a message are set in.
 _SAID: Final = re.compile(r"mobileprep: (?!note: )")
 _MORE: Final = re.compile(r"\s+\S")
-# What a log begins with, which is dated and names the version.
-_HEAD: Final = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  mobileprep ")
+# What a log begins with, which is dated and names the version, and what it ends with.
+_TIME: Final = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  "
+_HEAD: Final = re.compile(_TIME + rb"mobileprep ")
+_END: Final = re.compile(rb"(?:\A|\n)" + _TIME + rb"\d+\.\d\d s\n\Z")
 
 
 class KeptStream:
@@ -77,6 +79,6 @@ def dated(line: str) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n"
 
 
-def begins_a_log(data: bytes) -> bool:
-    """Whether a file that begins so is a log, or empty."""
-    return not data or _HEAD.match(data) is not None
+def is_log(begin: bytes, end: bytes) -> bool:
+    """Whether a file that begins and ends so is a log, maybe cut at its front, or empty."""
+    return not begin or bool(_HEAD.match(begin) or _END.search(end))
