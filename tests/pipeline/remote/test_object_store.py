@@ -43,6 +43,10 @@ class NoCredentialsError(Exception):
     """As botocore has it."""
 
 
+class EndpointConnectionError(Exception):
+    """As botocore has it, where nobody listens."""
+
+
 class ClientAuthenticationError(Exception):
     """As Azure's library has it, where nobody is signed in."""
 
@@ -156,6 +160,7 @@ def test_a_damaged_object_of_ours_is_not_sent(bucket: Bucket, remote: Remote, so
         (NoCredentialsError("secret"), "refuses access: check its credentials; building"),
         (ClientAuthenticationError("secret"), "refuses access: check its credentials; building"),
         (OSError("Forbidden: secret"), "refuses access: check its credentials; building"),
+        (EndpointConnectionError("secret"), "cannot be reached; building"),
         (Exception("secret"), "fails (Exception)"),
         (OSError("secret"), "fails (OSError)"),
         (KeyError("content-length"), "fails (KeyError)"),
