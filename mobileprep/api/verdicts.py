@@ -66,7 +66,7 @@ class Verdict:
         seconds: how long its last run took, None where that is not known.
         bytes: the length of all that it left then.
         store_bytes: what it takes from the local store beside what steps before it take.
-        remote_bytes: the same of the remote store; of a graph without its large tensors.
+        remote_bytes: the same of the remote store.
         inputs: the files from outside that it reads.
         outputs: the files that it leaves, as far as they are known before it has run.
     """
@@ -187,11 +187,9 @@ class _Sizes:
         if isinstance(found, Stale) or self._forecast.runs(up.task):
             return ()
         output = found.record.outputs[up.output]
-        store = self._state.store
-        parts = store.parts(output)
-        # Of a file whose index is not here, its parts are not known, but its length is.
-        unknown = output.index is not None and not store.objects.holds(output.index)
-        return (Part(output.sha256, output.size),) if unknown else parts
+        parts = self._state.store.needed(output)
+        # Of a file whose index is nowhere, its parts are not known, but its length is.
+        return (Part(output.sha256, output.size),) if parts is None else parts
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:

@@ -66,6 +66,8 @@ class Store:
         self._fetching = threading.Lock()
         # What is stale is judged again and again; the remote store is asked once for each.
         self._nowhere: set[str] = set()
+        # What indexes name that are in the remote store alone.
+        self._named_there: dict[Part, tuple[Part, ...]] = {}
         self._asking = threading.Lock()
         self.sharing: Sharing | None = None
         if remote is not None:
@@ -132,12 +134,23 @@ class Store:
         except CorruptFileError:
             return (output.part,)
 
+    def needed(self, output: Output) -> tuple[Part, ...] | None:
+        """All objects that an output needs; None where its index is nowhere.
+
+        An index of the remote store is known by what ``missing`` has read of it.
+        """
+        if output.index is None or self.objects.holds(output.index):
+            return self.parts(output)
+        named = self._named_there.get(output.index)
+        return None if named is None else (*self.parts(output), *named)
+
     def _absent_there(self, output: Output, absent: list[Part], sharing: Sharing) -> list[Part]:
         """The objects that an output needs, and that the remote store lacks as this one does."""
         if output.index in absent:
             named = _parts_there(output.index, sharing)
             if named is None:
                 return [output.index]
+            self._named_there[output.index] = named
             absent = self.objects.absent(named)
         found = sharing.has(absent)
         return [part for part, is_there in zip(absent, found, strict=True) if not is_there]

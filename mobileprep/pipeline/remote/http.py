@@ -189,7 +189,7 @@ def _trusted(ca_file: Path | None) -> ssl.SSLContext:
 def _unexpected(response: BaseHTTPResponse) -> RemoteError:
     status = response.status
     if status in _REFUSED:
-        return RemoteError(f"refuses access ({status}); is its token set?", ends="all")
+        return RemoteError(f"refuses access ({status}): check its token", ends="all")
     if 300 <= status < 400 and status != _NOT_MODIFIED:
         message = f"sends elsewhere ({status}), which is not followed; name the other address"
         return RemoteError(message, ends="all")
@@ -203,7 +203,7 @@ def _not_taken(status: int) -> RemoteError:
     if status in _PASSING:
         return RemoteError(message, again=True)
     if status in _REFUSED:
-        message = f"refuses what is sent to it ({status}); is its token set?"
+        message = f"refuses what is sent to it ({status}): check its token"
     return RemoteError(message, ends="sending")
 
 

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
-from collections.abc import Callable, Coroutine, Iterator
+import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from mobileprep.pipeline.remote.faults import RemoteError
+from mobileprep.pipeline.remote.faults import LocalError, RemoteError, TooLongError
 from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
 from mobileprep.pipeline.remote.sink import Sink
-from mobileprep.pipeline.remote.time_left import CONNECT_SECONDS, SILENT_SECONDS, TimeLeft
+from mobileprep.pipeline.remote.time_left import CONNECT_SECONDS, SILENT_SECONDS, TimeLeft, within
 
 _BLOCK = 1 << 20
 _RANGE = 8 << 20
-# What a store's libraries raise beside the system's errors and those of values.
-_ERRORS: Final = {
-    "s3": ("botocore.exceptions:BotoCoreError", "botocore.exceptions:ClientError"),
-    "gs": ("gcsfs.retry:HttpError", "google.auth.exceptions:GoogleAuthError"),
-    "az": ("azure.core.exceptions:AzureError",),
-    "abfs": ("azure.core.exceptions:AzureError",),
-}
-# An answer that lacks a field ends as any of these in them.
-_OF_PYTHON: Final = (
-    ImportError,
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-)
+# What they log without handlers of the application's goes to standard error, with tracebacks and
+# texts that may hold secrets.
+_LOGGERS: Final = ("adlfs", "aiobotocore", "asyncio", "azure", "fsspec", "gcsfs", "google", "s3fs")
+_REFUSED: Final = (401, 403)
+_UNREACHED: Final = ("ClientConnectorError", "EndpointConnectionError", "ProxyConnectionError")
 # Tries are counted by the caller, for all kinds of stores alike.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "s3": {
@@ -50,24 +37,21 @@ class ObjectStoreBackend:
     """Entries as objects below a prefix of a bucket."""
 
     def __init__(self, url: str) -> None:
-        import fsspec
-
+        _silence()
         parts = urlsplit(url)
-        self._errors: tuple[type[Exception], ...] = (
-            *_OF_PYTHON,
-            asyncio.TimeoutError,
-            *_library_errors(parts.scheme),
-        )
         self._base = f"{parts.netloc}{parts.path}".rstrip("/")
         try:
-            self._files: Any = fsspec.filesystem(
-                parts.scheme,
-                use_listings_cache=False,
-                skip_instance_cache=True,
-                **_OPTIONS.get(parts.scheme, {}),
-            )
-        except self._errors as error:
-            raise _fault(error) from error
+            # Some ask machines for credentials that may not be there, each with many tries.
+            self._files: Any = within(TimeLeft().wait(), lambda: _file_system(parts.scheme))
+        except TimeoutError as error:
+            message = "takes too long to be signed in to"
+            raise RemoteError(message, ends="all") from error
+        except ImportError as error:
+            message = f"needs a library that cannot be loaded ({error.name})"
+            raise RemoteError(message, ends="all") from error
+        except Exception as error:
+            message = f"cannot be signed in to ({type(error).__name__}): check its credentials"
+            raise RemoteError(message, ends="all") from error
         self._files.retries = 1
 
     def read(self, name: str, sink: Sink) -> bool:
@@ -85,9 +69,7 @@ class ObjectStoreBackend:
             pass
         try:
             is_done = self._run(self._put(f"{self._base}/{name}", source, time_left)) is not None
-        except RemoteError as error:
-            if not isinstance(error.__cause__, PermissionError):
-                raise
+        except _RefusedError as error:
             # Many may read a bucket and not write there.
             message = "does not let these credentials write"
             raise RemoteError(message, ends="sending") from error
@@ -141,7 +123,9 @@ class ObjectStoreBackend:
             return cast(int, sync(self._files.loop, lambda: work))
         except FileNotFoundError:
             return None
-        except self._errors as error:
+        except (RemoteError, LocalError, TooLongError):
+            raise
+        except Exception as error:  # those of the libraries have no class in common
             raise _fault(error) from error
 
 
@@ -151,19 +135,48 @@ async def _within(
     return await asyncio.wait_for(work(*args, **kwargs), seconds)
 
 
-def _library_errors(scheme: str) -> Iterator[type[Exception]]:
-    """What the libraries behind a scheme raise; of those that are not there, nothing."""
-    for name in (*_ERRORS[scheme], "aiohttp:ClientError"):
-        module, _, error = name.partition(":")
-        with contextlib.suppress(ImportError, AttributeError):
-            yield getattr(importlib.import_module(module), error)
+def _file_system(scheme: str) -> Any:  # noqa: ANN401 - fsspec has no types
+    import fsspec
+
+    return fsspec.filesystem(
+        scheme,
+        use_listings_cache=False,
+        skip_instance_cache=True,
+        **_OPTIONS.get(scheme, {}),
+    )
+
+
+class _RefusedError(RemoteError):
+    """The store knows these credentials not, or has none, or does not let them do that."""
+
+    def __init__(self) -> None:
+        super().__init__("refuses access: check its credentials", ends="all")
+
+
+def _silence() -> None:
+    """Keep the libraries' logs off standard error; handlers of the application's still get them."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a library says that access is refused: each has its own way."""
+    told = getattr(error, "status_code", None) or getattr(error, "code", None)
+    is_told = isinstance(error, PermissionError) or told in _REFUSED
+    # Of credentials that lack, the name of the class tells; of 403, gcsfs has a text alone.
+    is_named = any(word in type(error).__name__ for word in ("Credential", "Authentication"))
+    return is_told or is_named or str(error).startswith("Forbidden")
 
 
 def _fault(error: Exception) -> RemoteError:
     """What an error of a library says; its name alone is told, its text may hold secrets."""
     name = type(error).__name__
-    if isinstance(error, PermissionError):
-        return RemoteError("refuses access; are its credentials set?", ends="all")
+    if _is_refusal(error):
+        return _RefusedError()
     if isinstance(error, asyncio.TimeoutError) or "Timeout" in name:
         return RemoteError("is too slow")
+    if name in _UNREACHED:
+        return RemoteError("cannot be reached", again=True, ends="all")
     return RemoteError(f"fails ({name})", again=True)

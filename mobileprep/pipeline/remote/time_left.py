@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 10.0
@@ -49,3 +53,31 @@ class TimeLeft:
     def wait(self) -> float:
         """How many seconds the next bytes may take; raises what ``left`` does."""
         return min(self.left(), SILENT_SECONDS)
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """What a call gives that has no time-out of its own, such as one that looks a name up.
+
+    A call that takes longer goes on in a thread that holds nothing up.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        message = "too slow"
+        raise TimeoutError(message)
+    return results[0]

@@ -17,8 +17,9 @@ from weakref import WeakSet
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError
 
-from mobileprep.pipeline.remote.time_left import TimeLeft
+from mobileprep.pipeline.remote.time_left import TimeLeft, within
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -60,6 +61,14 @@ class _TimedResponse(HTTPResponse):
 
 class _TimedConnection(HTTPConnection):
     response_class = _TimedResponse
+
+    def _new_conn(self) -> socket.socket:
+        """A socket. A host's name is looked up without a time-out; each address has one."""
+        try:
+            return within(TIME_LEFT.get().wait(), super()._new_conn)
+        except TimeoutError as error:
+            message = f"no connection to {self.host} in time"
+            raise ConnectTimeoutError(self, message) from error
 
     def send(self, data: Any) -> None:  # noqa: ANN401 - as in http.client
         if self.sock is not None:

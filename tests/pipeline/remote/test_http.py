@@ -370,7 +370,7 @@ def test_a_store_that_takes_nothing_is_still_read(
         assert not remote.send("cas", KEY, source)
     assert server.methods().count("PUT") == 1
     [warning] = remote.warnings
-    assert f"({code}); " in warning
+    assert f"({code})" in warning
     assert warning.endswith("; nothing more is sent to it")
     server.entries[OBJECT] = DATA
     assert remote.fetch("cas", KEY, target, limit=ROOM)
@@ -435,6 +435,26 @@ def test_a_name_that_does_not_resolve_is_told() -> None:
     assert remote.warnings == (
         "the remote store http://store.invalid cannot be reached; building without it",
     )
+
+
+def test_a_name_that_is_looked_up_for_ever_is_not_waited_for(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = threading.Event()
+
+    def look_up(*_: object, **__: object) -> list[object]:
+        found.wait(30)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    remote = remote_at("http://127.0.0.1:1")
+    begun = time.monotonic()
+    for _ in range(3):
+        assert not remote.fetch("cas", KEY, target, limit=ROOM)
+    found.set()
+    assert time.monotonic() - begun < 10
+    [warning] = remote.warnings
+    assert "does not answer; building without it" in warning
 
 
 def test_what_is_on_its_way_is_broken_off(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,30 @@ KEY = sha256_bytes(DATA)
 PATH = f"bucket/prefix/cas/{KEY}"
 
 pytestmark = pytest.mark.usefixtures("_hasty")
+
+
+class CodeError(Exception):
+    """As gcsfs has them."""
+
+    code = 401
+
+
+class StatusError(Exception):
+    """As Azure's library has them."""
+
+    status_code = 403
+
+
+class NoCredentialsError(Exception):
+    """As botocore has it."""
+
+
+class EndpointConnectionError(Exception):
+    """As botocore has it, where nobody listens."""
+
+
+class ClientAuthenticationError(Exception):
+    """As Azure's library has it, where nobody is signed in."""
 
 
 class Bucket:
@@ -127,7 +154,14 @@ def test_a_damaged_object_of_ours_is_not_sent(bucket: Bucket, remote: Remote, so
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (PermissionError("secret"), "refuses access; are its credentials set?"),
+        (PermissionError("secret"), "refuses access: check its credentials; building"),
+        (CodeError("secret"), "refuses access: check its credentials; building"),
+        (StatusError("secret"), "refuses access: check its credentials; building"),
+        (NoCredentialsError("secret"), "refuses access: check its credentials; building"),
+        (ClientAuthenticationError("secret"), "refuses access: check its credentials; building"),
+        (OSError("Forbidden: secret"), "refuses access: check its credentials; building"),
+        (EndpointConnectionError("secret"), "cannot be reached; building"),
+        (Exception("secret"), "fails (Exception)"),
         (OSError("secret"), "fails (OSError)"),
         (KeyError("content-length"), "fails (KeyError)"),
         (asyncio.TimeoutError(), "is too slow"),
@@ -145,15 +179,65 @@ def test_faults_are_told_without_their_text(
     assert "secret" not in "".join(remote.warnings)
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (ValueError("secret"), "cannot be signed in to (ValueError): check its credentials"),
+        (ImportError("secret", name="grpc"), "needs a library that cannot be loaded (grpc)"),
+    ],
+)
+def test_a_library_that_cannot_sign_in_is_asked_once(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
+) -> None:
+    asked = []
+
+    def unset(*_: object, **__: object) -> None:
+        asked.append(1)
+        raise fault
+
+    monkeypatch.setattr(fsspec, "filesystem", unset)
+    for _ in range(3):
+        assert not remote.fetch("cas", KEY, tmp_path / "target", limit=1 << 20)
+    [warning] = remote.warnings
+    assert f"{told}; building without it" in warning
+    assert asked == [1]
+
+
+def test_a_library_that_looks_for_credentials_for_ever_is_not_waited_for(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = threading.Event()
+    monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: found.wait(30))
+    begun = time.monotonic()
+    assert not remote.has("cas", KEY)
+    found.set()
+    assert time.monotonic() - begun < 10
+    [warning] = remote.warnings
+    assert "takes too long to be signed in to; building without it" in warning
+
+
+@pytest.mark.usefixtures("bucket")
+def test_what_libraries_log_is_not_shown(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert not remote.has("cas", KEY)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    for name in ("gcsfs", "azure.identity", "asyncio", "aiobotocore", "fsspec"):
+        logging.getLogger(name).error("secret", exc_info=OSError("secret"))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("refusal", [PermissionError(), StatusError(), OSError("Forbidden: x")])
 def test_a_bucket_that_may_not_be_written_is_still_read(
     bucket: Bucket,
     remote: Remote,
     source: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    refusal: Exception,
 ) -> None:
     async def refused(*_: object) -> None:
-        raise PermissionError
+        raise refusal
 
     bucket.objects[PATH] = DATA
     monkeypatch.setattr(bucket, "_put_file", refused)
