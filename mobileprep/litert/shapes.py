@@ -41,6 +41,20 @@ def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
     return scope.emit("RESHAPE", inputs, sizes, value.dtype, "ReshapeOptions", new_shape=sizes)
 
 
+def known_size(value: Value, axis: int) -> int:
+    """The size of a dimension that has to be known.
+
+    Raises:
+        CannotExpressError: it is not.
+        IndexError: there is no such dimension.
+    """
+    size = -1 if value.shape is None else value.shape[axis]
+    if size < 0:
+        message = "the sizes that it works along are not known"
+        raise CannotExpressError(message, "give the inputs' shapes")
+    return size
+
+
 def as_int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
     """An input of sizes or indices as int32, at once where its elements are known."""
     if value.dtype is DType.INT32:

@@ -13,8 +13,8 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_int32, reshaped
-from mobileprep.litert.types import NAMES, need
+from mobileprep.litert.shapes import as_int32, known_size, reshaped
+from mobileprep.litert.types import LONG_NUMBERS, NAMES, need
 from mobileprep.ops.arrays import integers
 
 _MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
@@ -329,6 +329,37 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         values = [value, scope.integers_constant([place], "axis")]
         value = scope.emit("REVERSE_V2", values, shape, value.dtype, "ReverseV2Options")
     return value
+
+
+@lowering("Roll")
+def roll(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """For each axis the CONCATENATION of two SLICEs."""
+    value = inputs[0]
+    need(node, [value], LONG_NUMBERS | {DType.BOOL})
+    shifts, axes = (scope.integers(node, i, what) for i, what in ((1, "shift"), (2, "axis")))
+    for shift, axis in zip(shifts, axes, strict=True):
+        value = _rolled(scope, value, shift, axis)
+    return value
+
+
+def _rolled(scope: Scope, value: Value, shift: int, axis: int) -> Value:
+    size = known_size(value, axis)
+    place = axis % (value.rank or 1)
+    kept = size - shift % size if size else 0
+    if kept == size:
+        return value
+    parts = [_part(scope, value, place, kept, size), _part(scope, value, place, 0, kept)]
+    table = "ConcatenationOptions"
+    return scope.emit("CONCATENATION", parts, value.shape, value.dtype, table, axis=place)
+
+
+def _part(scope: Scope, value: Value, axis: int, start: int, end: int) -> Value:
+    sizes = value.shape or ()
+    begins, taken = [0] * len(sizes), [-1] * len(sizes)
+    begins[axis], taken[axis] = start, end - start
+    bounds = [scope.integers_constant(b, w) for b, w in ((begins, "begin"), (taken, "size"))]
+    shape = (*sizes[:axis], end - start, *sizes[axis + 1 :])
+    return scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
 
 
 @lowering("Where")

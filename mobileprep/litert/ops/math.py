@@ -151,16 +151,25 @@ def reciprocal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return binary(scope, "DIV", "DivOptions", number(scope, inputs[0], 1), inputs[0])
 
 
-@lowering("DivNoNan")
-def div_no_nan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """x / y, and 0 where y is 0."""
+# For each op that gives 0 where one of its inputs is 0: which one, and what it gives elsewhere.
+_ZERO_WHERE: Final[dict[str, tuple[int, str, str]]] = {
+    "DivNoNan": (1, "DIV", "DivOptions"),
+    "MulNoNan": (1, "MUL", "MulOptions"),
+    "Xdivy": (0, "DIV", "DivOptions"),
+}
+
+
+@lowering(*_ZERO_WHERE)
+def zero_where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """A quotient or product, and 0 where one of the two is 0, whatever the other."""
     need_float(node, inputs)
-    quotient = binary(scope, "DIV", "DivOptions", *inputs)
-    zero = number(scope, inputs[1], 0)
-    is_zero = scope.emit("EQUAL", [inputs[1], zero], inputs[1].shape, DType.BOOL, "EqualOptions")
+    index, code, table = _ZERO_WHERE[node.op]
+    tested = inputs[index]
+    result = binary(scope, code, table, *inputs)
+    zero = number(scope, tested, 0)
+    is_zero = scope.emit("EQUAL", [tested, zero], tested.shape, DType.BOOL, "EqualOptions")
     shape = scope.output_shape(node)
-    values = [is_zero, zero, quotient]
-    return scope.emit("SELECT_V2", values, shape, quotient.dtype, "SelectV2Options")
+    return scope.emit("SELECT_V2", [is_zero, zero, result], shape, result.dtype, "SelectV2Options")
 
 
 @lowering("Expm1")

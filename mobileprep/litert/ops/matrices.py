@@ -15,6 +15,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import known_size
 from mobileprep.litert.types import LONG_NUMBERS, need
 
 _BOOLS: Final = frozenset({DType.BOOL})
@@ -28,6 +29,9 @@ _LONGEST: Final = 256
 def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """MATRIX_DIAG, whose matrices are square, with zeros beside their main diagonal."""
     need(node, inputs[:1], LONG_NUMBERS)
+    if inputs[0].rank == 0:
+        message = "its diagonal is a single number"
+        raise CannotExpressError(message, "give a diagonal of one dimension or more")
     if node.op != "MatrixDiag":
         _need_main_diagonal(scope, node)
         _need_square(scope, node, inputs[0])
@@ -50,7 +54,7 @@ def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     """SELECT_V2 between the matrices and zero, by a constant that tells the band."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | _BOOLS)
-    rows, columns = np.ogrid[: _size(value, -2), : _size(value, -1)]
+    rows, columns = np.ogrid[: known_size(value, -2), : known_size(value, -1)]
     (below,), (above,) = (scope.integers(node, i, "band") for i in (1, 2))
     band = ((below < 0) | (rows - columns <= below)) & ((above < 0) | (columns - rows <= above))
     shape, kept = scope.output_shape(node), scope.constant(band, "band")
@@ -65,7 +69,7 @@ def cumprod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     value = inputs[0]
     need(node, [value], LONG_NUMBERS)
     (axis,) = scope.integers(node, 1, "axis")
-    count = _size(value, axis)
+    count = known_size(value, axis)
     if count > _LONGEST:
         message = f"it runs along {count} numbers, of at most {_LONGEST}"
         raise CannotExpressError(message, "cut the graph before it, and feed what it computes")
@@ -105,20 +109,6 @@ def _selected(
         raise CannotExpressError(message, "reshape its input before it")
     values = [chosen, value, number(scope, value, otherwise)]
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
-
-
-def _size(value: Value, axis: int) -> int:
-    """The size of a dimension that has to be known.
-
-    Raises:
-        CannotExpressError: it is not.
-        IndexError: there is no such dimension.
-    """
-    size = -1 if value.shape is None else value.shape[axis]
-    if size < 0:
-        message = "the sizes that it works along are not known"
-        raise CannotExpressError(message, "give the inputs' shapes")
-    return size
 
 
 def _need_main_diagonal(scope: Scope, node: Node) -> None:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_given, channels_last, last_shape, padded, spatial
+from mobileprep.litert.shapes import (
+    as_given,
+    channels_last,
+    known_size,
+    last_shape,
+    padded,
+    reshaped,
+    spatial,
+)
 from mobileprep.litert.types import need_float
 
 _CODES = {"MaxPool": "MAX_POOL_2D", "AvgPool": "AVERAGE_POOL_2D"}
+# Of cubes: batch, depth, height, width and channels.
+_RANK: Final = 5
 
 
 @lowering("MaxPool", "AvgPool")
@@ -22,20 +34,56 @@ def pool(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     need_float(node, inputs)
     lowest = float(np.finfo(np.float32).min)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]), lowest)
-    sizes, strides = spatial(node, "ksize"), spatial(node, "strides")
-    done = scope.emit(
-        _CODES[node.op],
+    shape = last_shape(node, scope.output_shape(node))
+    window = Window(spatial(node, "ksize"), spatial(node, "strides"), padding)
+    return as_given(scope, node, _pooled(scope, _CODES[node.op], image, shape, window))
+
+
+@lowering("MaxPool3D", "AvgPool3D")
+def pool_of_cubes(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """Pooling along height and width, then along depth; means count what lies inside alone."""
+    need_float(node, inputs)
+    cubes = channels_last(scope, node, inputs[0], _RANK)
+    depth, height, width, channels = (known_size(cubes, axis) for axis in range(1, _RANK))
+    shape = last_shape(node, scope.output_shape(node), _RANK)
+    assert shape is not None
+    batch, deep, high, wide, _ = shape
+    sizes, strides = spatial(node, "ksize", _RANK), spatial(node, "strides", _RANK)
+    padding, code = node.attr_str("padding"), _CODES[node.op.removesuffix("3D")]
+    image = reshaped(scope, cubes, (_times(batch, depth), height, width, channels))
+    flat = Window(sizes[1:], strides[1:], padding)
+    image = _pooled(scope, code, image, (_times(batch, depth), high, wide, channels), flat)
+    image = reshaped(scope, image, (batch, depth, high * wide, channels))
+    along = Window((sizes[0], 1), (strides[0], 1), padding)
+    image = _pooled(scope, code, image, (batch, deep, high * wide, channels), along)
+    return as_given(scope, node, reshaped(scope, image, shape), _RANK)
+
+
+class Window(NamedTuple):
+    """What a pool goes over its input with, along height and width."""
+
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    padding: str
+
+
+def _pooled(scope: Scope, code: str, image: Value, shape: TensorShape, window: Window) -> Value:
+    return scope.emit(
+        code,
         [image],
-        last_shape(node, scope.output_shape(node)),
+        shape,
         image.dtype,
         "Pool2DOptions",
-        padding=padding,
-        stride_h=strides[0],
-        stride_w=strides[1],
-        filter_height=sizes[0],
-        filter_width=sizes[1],
+        padding=window.padding,
+        stride_h=window.strides[0],
+        stride_w=window.strides[1],
+        filter_height=window.sizes[0],
+        filter_width=window.sizes[1],
     )
-    return as_given(scope, node, done)
+
+
+def _times(open_size: int, size: int) -> int:
+    return -1 if open_size < 0 else open_size * size
 
 
 @lowering("LRN")

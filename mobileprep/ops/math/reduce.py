@@ -50,17 +50,12 @@ def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
     for axis in axes:
         count *= x.shape[axis]
     if x.dtype.kind in "iu":
-        _check_count(count)
+        # The mean of no integers is 0, as TensorFlow leaves it.
+        count = max(count, 1)
         return (_sum(x, axes, keep).astype(np.float64) / count).astype(x.dtype)
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     total = _sum(wide, axes, keep)
     return np.divide(total, total.dtype.type(count)).astype(x.dtype)
-
-
-def _check_count(count: int) -> None:
-    if count == 0:
-        message = "the mean of no integers does not exist"
-        raise ValueError(message)
 
 
 def _norm(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
@@ -135,13 +130,22 @@ def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
 @kernel("ArgMax", "ArgMin")
 def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
     """The index of the first largest (smallest) element along an axis."""
-    find = np.argmax if node.op == "ArgMax" else np.argmin
+    lowest = node.op == "ArgMax"
+    find = np.argmax if lowest else np.argmin
     axis = axis_of(scalar(dimension), x.ndim)
     if x.shape[axis] == 0:
         message = f"axis {axis} has no elements"
         raise ValueError(message)
     kind = numpy_attr(node, "output_type", DType.INT64)
-    return np.asarray(find(x, axis=axis), dtype=kind)
+    return np.asarray(find(_without_nan(x, lowest=lowest), axis=axis), dtype=kind)
+
+
+def _without_nan(x: Array, *, lowest: bool) -> Array:
+    """NaN as what is never found: TensorFlow's comparisons pass over it, and numpy's take it."""
+    if x.dtype.kind in "iub":
+        return x
+    missing = np.isnan(x)
+    return np.where(missing, _bound(x, lowest=lowest), x) if missing.any() else x
 
 
 @shape_fn("ArgMax", "ArgMin")

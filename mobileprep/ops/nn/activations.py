@@ -44,7 +44,10 @@ def _selu(x: Array) -> Any:  # noqa: ANN401
 
 
 def _softplus(x: Array) -> Any:  # noqa: ANN401
-    return np.logaddexp(x, x.dtype.type(0)) if x.dtype.kind == "f" else np.log1p(np.exp(x))
+    if x.dtype.kind == "f":
+        return np.logaddexp(x, x.dtype.type(0))
+    # numpy has no logaddexp for bfloat16; exp(-|x|) is finite.
+    return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
 
 
 def _softsign(x: Array) -> Any:  # noqa: ANN401
@@ -80,7 +83,8 @@ shape_fn(*_ACTIVATIONS)(unchanged)
 @kernel("LeakyRelu")
 def leaky_relu(node: Node, x: Array) -> Array:
     """x where positive, else x times the attribute ``alpha``."""
-    alpha = x.dtype.type(node.attr_float("alpha", 0.2))
+    # An attribute has 32 bits, its default as well.
+    alpha = x.dtype.type(np.float32(node.attr_float("alpha", 0.2)))
     return np.where(x > 0, x, np.multiply(x, alpha))
 
 

@@ -270,3 +270,29 @@ def test_a_shape_that_cannot_be_is_refused() -> None:
     ]
     with pytest.raises(InvalidGraphError, match="sure"):
         model(Graph(nodes), ["x"], ["sure"])
+
+
+@pytest.mark.parametrize(
+    "shift, axis", [(1, 0), (-1, 1), (7, -1), ([1, 2], [0, 2]), ([3, 2], [1, 1])]
+)
+def test_roll(shift: Any, axis: Any) -> None:
+    for x in (numbers(2, 3, 4), integers(2, 3, 4), integers(2, 3, 4, dtype=np.int64)):
+        check("Roll", [x, ints(*np.ravel(shift)), ints(*np.ravel(axis))], constant=[1, 2])
+
+
+def test_roll_behind_an_open_batch() -> None:
+    inputs = [numbers(2, 3, 4), np.int32(1), np.int32(1)]
+    assert check("Roll", inputs, constant=[1, 2], open_sizes=1) == [
+        "SLICE",
+        "SLICE",
+        "CONCATENATION",
+    ]
+
+
+def test_roll_by_whole_turns_moves_nothing() -> None:
+    check("Roll", [numbers(2, 3), ints(3, -2), ints(1, 0)], constant=[1, 2])
+
+
+def test_roll_along_an_open_size_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="not known"):
+        check("Roll", [numbers(2, 3), np.int32(1), np.int32(0)], constant=[1, 2], open_sizes=1)

@@ -115,6 +115,14 @@ def test_division_without_nan() -> None:
     check("DivNoNan", [x, y])
 
 
+@pytest.mark.parametrize(("kind", "index"), [("DivNoNan", 1), ("MulNoNan", 1), ("Xdivy", 0)])
+def test_zero_wins_over_what_has_no_value(kind: str, index: int) -> None:
+    wild = np.array([[np.nan, np.inf, 0, 2]], np.float32)
+    zeros = np.array([[0, 0, 0, 0], [1, -2, 3, 0]], np.float32)
+    inputs = (wild, zeros) if index else (zeros, wild)
+    check(kind, inputs)
+
+
 def test_exponents_and_logarithms_around_1() -> None:
     # Their difference to 1 has the precision of float32 around 1.
     check("Expm1", [numbers(2, 3)], tolerance=1e-6)

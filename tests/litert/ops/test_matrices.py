@@ -85,3 +85,8 @@ def test_a_running_product_of_any_batch() -> None:
 def test_running_products_that_are_refused(values: Any, open_sizes: int, told: str) -> None:
     with pytest.raises(UnsupportedError, match=told):
         check("Cumprod", [values, np.int32(0)], constant=[1], open_sizes=open_sizes)
+
+
+def test_a_diagonal_of_a_single_number_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="its diagonal is a single number"):
+        check("MatrixDiag", [np.float32(3)])

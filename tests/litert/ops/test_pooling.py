@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mobileprep.errors import UnsupportedError
 from tests.litert.one_op import check, numbers
 
 
@@ -37,3 +38,34 @@ def test_local_response_normalization(radius: int) -> None:
     # Powers of float32, which the runtime takes by another function.
     found = check("LRN", [numbers(2, 3, 4, 9)], depth_radius=radius, tolerance=1e-5, **attrs)
     assert found == ["LOCAL_RESPONSE_NORMALIZATION"]
+
+
+@pytest.mark.parametrize("kind", ["MaxPool3D", "AvgPool3D"])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("layout", ["NDHWC", "NCDHW"])
+@pytest.mark.parametrize("open_sizes", [0, 1])
+def test_pooling_of_cubes(kind: str, padding: str, layout: str, open_sizes: int) -> None:
+    size, strides, x = [1, 3, 2, 4, 1], [1, 2, 1, 3, 1], numbers(2, 7, 4, 8, 3)
+    if layout == "NCDHW":
+        size, strides, x = [1, *size[:-1]], [1, *strides[:-1]], x.transpose(0, 4, 1, 2, 3)
+    check(
+        kind,
+        [x],
+        open_sizes=open_sizes,
+        ksize=size,
+        strides=strides,
+        padding=padding,
+        data_format=layout,
+    )
+
+
+def test_cubes_of_unknown_sizes_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="not known"):
+        check(
+            "MaxPool3D",
+            [numbers(1, 4, 4, 4, 2)],
+            open_sizes=2,
+            ksize=[1, 2, 2, 2, 1],
+            strides=[1, 2, 2, 2, 1],
+            padding="SAME",
+        )

@@ -1,10 +1,13 @@
-"""Shapes and costs of activations and softmax."""
+"""Activations and softmax: shapes, costs, and values where arithmetic ends."""
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.graphs import run
 
 EACH = {
     "Relu": 1,
@@ -43,3 +46,12 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def test_softplus_of_much_stays_finite_in_bfloat16() -> None:
+    x = np.array([-100, 0, 100, 1000], ml_dtypes.bfloat16)
+    assert run("Softplus", x).astype(np.float32).tolist() == [0, 0.69140625, 100, 1000]
+
+
+def test_the_default_slope_of_leaky_relu_has_32_bits() -> None:
+    assert run("LeakyRelu", np.array([-1.0])).tolist() == [-float(np.float32(0.2))]

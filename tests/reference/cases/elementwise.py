@@ -46,6 +46,10 @@ def reals() -> Iterator[Case]:
         yield Case(op, (SPECIAL,))
         yield Case(op, (SPECIAL[:7].astype(np.float16),))
     yield Case("LeakyRelu", (make.real(9),), {"alpha": 0.3})
+    yield Case("LeakyRelu", (make.real(9, kind=np.float64),))
+    far = np.array([-100, -20, 20, 89, 1e4])
+    for kind in (*FLOATS, BF16):
+        yield Case("Softplus", (far.astype(kind),), note="far")
 
 
 def other_types() -> Iterator[Case]:

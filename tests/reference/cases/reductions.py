@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.reference.cases.base import F32, FLOATS, Case, Make, i32, scalar
 
+NAN = np.array([[1, np.nan, 3], [np.nan, 2, 2], [np.nan] * 3, [-np.inf, np.nan, 0]], F32)
 AXES = (i32(0), i32(1, 2), i32(-1), i32(), i32(0, 1, 2))
 
 
@@ -23,6 +24,7 @@ def numbers() -> Iterator[Case]:
         yield Case(op, (make.real(0, 3), i32(0)), note="empty")
         yield Case(op, (make.real(4), scalar(0)), note="scalar axis")
         yield Case(op, (make.real(64, 300), i32(0)), note="long")
+    yield Case("Mean", (make.whole(0, 3, 0, 3), i32(0)), note="empty whole")
     yield Case("Max", (np.array([[np.nan, 1], [2, 3]], F32), i32(1)), note="nan")
 
 
@@ -40,6 +42,7 @@ def extremes() -> Iterator[Case]:
         for kind in (np.float32, np.int32, np.uint8):
             yield Case(op, (make.real(3, 4, kind=kind, low=0, high=3), scalar(1)))
         yield Case(op, (make.real(3, 4), scalar(-2)), {"output_type": np.int32})
+        yield Case(op, (NAN, scalar(1)), note="nan")
 
 
 def running() -> Iterator[Case]:
