@@ -76,6 +76,5 @@ def target_folders(
     return [
         inside(out, f"{recipe.name}/{target.folder}")
         for recipe in recipes
-        for target in recipe.targets
-        if not targets or target.name in targets or target.folder in targets
+        for target in recipe.chosen(targets)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -27,7 +28,8 @@ from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import is_stdout, output_path
-from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.visible import plain
 
 if TYPE_CHECKING:
@@ -99,48 +101,106 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.api.known_files import being_hashed
 
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
-    state = _prepared(args, recipes, files)
+    planned = _planned(args, recipes, files)
     if args.dry_run:
-        return _dry(args, _explain(state, out))
-    with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
+        code = _dry(args, _explain(planned.state, out))
+        _raise_first(planned.faults)
+        return code
+    with holding(args, target_folders(planned.recipes, out, targets_of(args))) as waited:
         if waited:
-            state = _prepared(args, recipes)
-        done = _build(args, recipes, state, started, begun)
+            state = _prepared(args, planned.recipes, whole=not planned.faults)
+            planned = dataclasses.replace(planned, state=state)
+        done = _build(args, planned, started, begun)
         if request is not None and not (waited or done.ran or done.warnings or done.failures):
             from mobileprep.api.noting import note_unchanged
 
-            note_unchanged(request, recipes, state, lambda: load_recipes(args))
+            note_unchanged(request, recipes, planned.state, lambda: load_recipes(args))
     return 0
 
 
-def _prepared(
-    args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex | None = None
-) -> State:
-    """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
-    from mobileprep.api.building import prepared
-    from mobileprep.api.lock import check_locks, lock_warnings
-    from mobileprep.cli._shared.warn import warn_all
+@dataclass(frozen=True)
+class _Planned:
+    """What a build is to do.
 
-    targets = targets_of(args)
-    out = Path(args.out)
-    state = prepared(
-        recipes, out, targets=targets, force=args.force, checksum=args.checksum, files=files
-    )
-    if args.locked:
-        check_locks(recipes, state, whole=not targets)
-    else:
-        warn_all(lock_warnings(recipes, state, whole=not targets))
+    Args:
+        recipes: with the targets that can be planned; all, unless it goes on after failures.
+        state: their plan against the store.
+        faults: why others cannot.
+    """
+
+    recipes: Sequence[Recipe]
+    state: State
+    faults: Sequence[MobileprepError] = ()
+
+
+def _planned(args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex) -> _Planned:
+    try:
+        return _Planned(recipes, _prepared(args, recipes, files))
+    except (CorruptFileError, ArtifactError):
+        if not args.keep_going:
+            raise
+        from mobileprep.api.plannable import plannable
+
+        fit, faults = plannable(
+            recipes, targets_of(args), lambda some: _held(args, some, files, whole=False)
+        )
+        if not (fit and faults):
+            raise
+    return _Planned(fit, _prepared(args, fit, files, whole=False), faults)
+
+
+def _prepared(
+    args: argparse.Namespace,
+    recipes: Sequence[Recipe],
+    files: FileIndex | None = None,
+    *,
+    whole: bool = True,
+) -> State:
+    """The plan of recipes, held to their locks where that is asked for; else misfits are told.
+
+    Args:
+        args: the flags.
+        recipes: the recipes.
+        files: what is known of files, where they are being hashed already.
+        whole: whether the recipes have all of their targets.
+    """
+    state = _held(args, recipes, files, whole=whole)
+    if not args.locked:
+        from mobileprep.api.lock import lock_warnings
+        from mobileprep.cli._shared.warn import warn_all
+
+        warn_all(lock_warnings(recipes, state, whole=whole and not targets_of(args)))
     return state
 
 
-def _build(
-    args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float, begun: int
-) -> BuildRun:
+def _held(
+    args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex | None, *, whole: bool
+) -> State:
+    """The plan of recipes, held to their locks where that is asked for."""
+    from mobileprep.api.building import prepared
+
+    state = prepared(
+        recipes,
+        Path(args.out),
+        targets=targets_of(args),
+        force=args.force,
+        checksum=args.checksum,
+        files=files,
+    )
+    if args.locked:
+        from mobileprep.api.lock import check_locks
+
+        check_locks(recipes, state, whole=whole and not targets_of(args))
+    return state
+
+
+def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: int) -> BuildRun:
     from mobileprep.api.building import run_build
     from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.cli._shared.warn import warn_all
     from mobileprep.pipeline.runner import stale_stages
 
+    recipes, state = planned.recipes, planned.state
     # What cannot be written is told before anything is: Make takes what is published for done.
     depfile = None if args.depfile is None else _depfile(args, recipes, state)
     if args.explain:
@@ -160,18 +220,19 @@ def _build(
         )
     warn_all(done.warnings)
     _tell_targets(args, done.targets)
-    if depfile is not None and not done.failures:
+    failures = [*planned.faults, *done.failures]
+    if depfile is not None and not failures:
         depfile.write(begun)
     _tell_stages(len(done.ran), len(state.plan.stages), started)
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")
-    if not (args.json and done.failures):
+    if not (args.json and failures):
         from mobileprep.cli._shared.reports import print_reports
 
         changed = [b.report for b in done.targets if args.json or (b.is_changed and not args.quiet)]
         beside = [b.report for b in done.targets] if changed else []
         print_reports(changed, as_json=args.json, beside=beside)
-    _raise_first(done.failures)
+    _raise_first(failures)
     return done
 
 

@@ -67,8 +67,7 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     targets = [
         _TargetPlanner(recipe, target, known).plan()
         for recipe in map(portable_recipe, recipes)
-        for target in recipe.targets
-        if not wanted or target.name in wanted or target.folder in wanted
+        for target in recipe.chosen(wanted)
     ]
     return Plan(tuple(known.stages), tuple(targets))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -256,6 +256,10 @@ class Recipe:
     def place(self, keys: Iterable[Key] = ()) -> str:
         """``file:line:column`` of a key path such as ``("targets", "phone")``."""
         return str(place_of(self.tree, keys)) if self.tree is not None else self.file
+
+    def chosen(self, names: Collection[str]) -> tuple[Target, ...]:
+        """The targets that are meant by names, their own or of their folders; all without any."""
+        return tuple(t for t in self.targets if not names or t.name in names or t.folder in names)
 
 
 def digestible(value: object) -> Plain:

@@ -111,6 +111,37 @@ def test_the_exit_code_is_that_of_the_first_failure(
     assert (told.code, told.err.count("mobileprep: error: ")) == (code, 2), told.err
 
 
+@pytest.mark.parametrize("flags", [[], ["--locked"], ["--checksum"], ["--force"]])
+def test_what_can_be_planned_is_built_where_a_file_of_another_is_missing(
+    digits: Path, run: Run, flags: list[str]
+) -> None:
+    other = copies(digits, 2)[1]
+    with_targets(digits, "\n  a: {}\n  b: {validation: {data: data/gone.npz}}\n")
+    gone = digits.parent / "data/gone.npz"
+    shutil.copy(digits.parent / "data/test.npz", gone)
+    for path in (digits, other):
+        assert run("lock", path).code == 0
+    gone.unlink()
+    (other.parent / "model/graph.pbtxt").unlink()
+    command = ["build", digits, other, *OUT, *flags]
+    assert run(*command).code == 4
+    assert not Path("out").exists()
+    said = run(*command, "--keep-going", "--dry-run")
+    assert (said.code, said.err.count("mobileprep: error: ")) == (4, 2), said.err
+    assert "digits/a/publish" in said.err
+    told = run(*command, "--keep-going")
+    assert (told.code, told.err.count("mobileprep: error: ")) == (4, 2), told.err
+    assert "data/gone.npz" in told.err
+    assert "model/graph.pbtxt" in told.err
+    assert [str(p) for p in Path("out").rglob("manifest.json")] == ["out/digits/a/manifest.json"]
+
+
+def test_where_nothing_can_be_planned_the_first_reason_is_told(digits: Path, run: Run) -> None:
+    (digits.parent / "model/graph.pbtxt").unlink()
+    told = run("build", digits, *OUT, "--keep-going")
+    assert (told.code, told.err.count("mobileprep: error: ")) == (4, 1), told.err
+
+
 def test_what_reads_a_failed_stage_does_not_run(digits: Path, run: Run) -> None:
     (digits.parent / "data/test.npz").write_bytes(b"PK")
     told = run("build", digits, *OUT, "--keep-going")

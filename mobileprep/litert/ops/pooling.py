@@ -35,7 +35,7 @@ def pool(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     lowest = float(np.finfo(np.float32).min)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]), lowest)
     shape = last_shape(node, scope.output_shape(node))
-    window = Window(spatial(node, "ksize"), spatial(node, "strides"), padding)
+    window = _Window(spatial(node, "ksize"), spatial(node, "strides"), padding)
     return as_given(scope, node, _pooled(scope, _CODES[node.op], image, shape, window))
 
 
@@ -51,15 +51,15 @@ def pool_of_cubes(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     sizes, strides = spatial(node, "ksize", _RANK), spatial(node, "strides", _RANK)
     padding, code = node.attr_str("padding"), _CODES[node.op.removesuffix("3D")]
     image = reshaped(scope, cubes, (_times(batch, depth), height, width, channels))
-    flat = Window(sizes[1:], strides[1:], padding)
+    flat = _Window(sizes[1:], strides[1:], padding)
     image = _pooled(scope, code, image, (_times(batch, depth), high, wide, channels), flat)
     image = reshaped(scope, image, (batch, depth, high * wide, channels))
-    along = Window((sizes[0], 1), (strides[0], 1), padding)
+    along = _Window((sizes[0], 1), (strides[0], 1), padding)
     image = _pooled(scope, code, image, (batch, deep, high * wide, channels), along)
     return as_given(scope, node, reshaped(scope, image, shape), _RANK)
 
 
-class Window(NamedTuple):
+class _Window(NamedTuple):
     """What a pool goes over its input with, along height and width."""
 
     sizes: Sequence[int]
@@ -67,7 +67,7 @@ class Window(NamedTuple):
     padding: str
 
 
-def _pooled(scope: Scope, code: str, image: Value, shape: TensorShape, window: Window) -> Value:
+def _pooled(scope: Scope, code: str, image: Value, shape: TensorShape, window: _Window) -> Value:
     return scope.emit(
         code,
         [image],
