@@ -16,6 +16,7 @@ from typing import NoReturn
 from mobileprep import __version__
 from mobileprep.cli._shared.failures import (
     NO_OUTPUT,
+    error_of_limits,
     error_of_system,
     print_failure,
     tell_error,
@@ -144,7 +145,10 @@ def _answer(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
         if _is_interrupt(error):
             return _interrupted(as_json=as_json)
-        return _own_up(error, as_json=as_json)
+        limit = error_of_limits(error)
+        return (
+            _own_up(error, as_json=as_json) if limit is None else tell_error(limit, as_json=as_json)
+        )
 
 
 def _folder_is_gone() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -131,6 +132,29 @@ def test_a_bug_is_owned_up_to(
     told = capsys.readouterr().err
     assert "ZeroDivisionError: oops" in told
     assert "bug of mobileprep" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        (MemoryError(), "gives no more memory", "limit on memory"),
+        (MemoryError("Unable to allocate 8 TiB"), "memory: Unable to allocate 8 TiB", "-j"),
+        (RuntimeError("can't start new thread"), "starts no more threads", "ulimit -u"),
+        (OSError(errno.EMFILE, "Too many open files", "a.pb"), "a.pb: cannot be read", "ulimit -n"),
+    ],
+)
+def test_what_the_machine_has_no_more_of_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, run: Run, error: Exception, message: str, hint: str
+) -> None:
+    def fail(_arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
+    told = run("build")
+    assert told.code in {4, 9}
+    assert message in told.err
+    assert hint in told.err
+    assert "bug" not in told.err
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -31,10 +31,13 @@ NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG}
 # What a system answers for a path whatever was to be done with it: no bug of ours brings it about.
 _OF_PATHS: Final = frozenset(
     {
-        *(errno.EACCES, errno.EIO, errno.ELOOP, errno.EMFILE, errno.ENAMETOOLONG, errno.ENFILE),
+        *(errno.EACCES, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG),
         *(errno.ENODEV, errno.ENOMEM, errno.ENOTDIR, errno.ENXIO, errno.EPERM),
     }
 )
+_OPEN_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+# As Python says it.
+_NO_THREAD: Final = "can't start new thread"
 _OF_WRITING: Final = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS})
 
 _MENDS: Final[dict[type[MobileprepError], str]] = {
@@ -74,15 +77,32 @@ def unwritable_output(error: OSError) -> ArtifactError:
     return ArtifactError(message, "send the output to a place with room", "the standard output")
 
 
+def error_of_limits(error: Exception) -> MobileprepError | None:
+    """What to tell where the machine has no more memory or threads; None of any other error."""
+    if isinstance(error, MemoryError):
+        message = f"the machine gives no more memory{f': {error}' if str(error) else ''}"
+        return ArtifactError(message, "raise the limit on memory, or run fewer at once with -j")
+    if isinstance(error, RuntimeError) and _NO_THREAD in str(error):
+        message = "the machine starts no more threads"
+        return ArtifactError(message, "raise the limit on processes ('ulimit -u', a container's)")
+    return None
+
+
 def error_of_system(error: OSError) -> MobileprepError | None:
     """What to tell of a path that the system refuses; None of what may be a bug of ours."""
     path, reason = error.filename, error.strerror
-    if path is None or error.errno not in _OF_PATHS | _OF_WRITING:
+    if path is None or error.errno not in _OF_PATHS | _OPEN_FILES | _OF_WRITING:
         return None
     where = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
     if error.errno in _OF_WRITING:
         return ArtifactError(f"cannot be written: {reason}", "", where)
-    return CorruptFileError(f"cannot be read: {reason}", "name a file that can be read", where)
+    is_limit = error.errno in _OPEN_FILES
+    hint = (
+        "raise the limit on open files ('ulimit -n')"
+        if is_limit
+        else "name a file that can be read"
+    )
+    return CorruptFileError(f"cannot be read: {reason}", hint, where)
 
 
 def tell_error(error: MobileprepError, *, as_json: bool) -> int:
