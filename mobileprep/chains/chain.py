@@ -115,7 +115,7 @@ def _check_outputs(name: str, before: Graph, after: Graph, context: Context) -> 
     lost = (n for n in sorted(nodes_of(context.outputs)) if n in before and n not in after)
     for output in lost:
         message = f"the output {output!r} is gone after it"
-        raise refuse(name, message, "leave the nodes that outputs name in the graph, under their names")
+        raise refuse(name, message, "leave what outputs names, under its name")
 
 
 def _record(name: str, before: Graph, result: Result) -> StepRecord:
