@@ -29,6 +29,7 @@ from mobileprep.plan.spec import Plan, TargetPlan
 from mobileprep.recipe.model import Recipe
 
 _NAMED: Final = 3
+_SAMPLES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def debug_quantization(
     recipe: Recipe,
     target: str = "",
     *,
-    samples: int = 16,
+    samples: int | None = None,
     seed: int = 0,
     warn: Callable[[str], None] = lambda _: None,
     tell: Callable[[int, int], None] = lambda done, count: None,
@@ -73,14 +74,15 @@ def debug_quantization(
     Args:
         recipe: the recipe.
         target: the name of the target, or its folder; may be empty where one alone is quantized.
-        samples: how many to run, of the validation's data, or else of the calibration's.
+        samples: how many to run, of the validation's data, or else of the calibration's; 16 without
+            it, or all where there are fewer.
         seed: which, where there are more.
         warn: called with what the user should know.
         tell: called after each layer with how many are done, and how many there are.
 
     Raises:
         UsageError: there is no such target, it is not quantized so, or it has no data.
-        AccuracyError: the data does not fit, or has fewer samples.
+        AccuracyError: the data does not fit, or has fewer samples than are named.
         MobileprepError: what the stages before raise.
     """
     alone = _one_target(recipe, target)
@@ -146,13 +148,14 @@ def worst_layers(
 def _measured(
     recipe: Recipe,
     subject: QuantizedTarget,
-    samples: int,
+    samples: int | None,
     seed: int,
     warn: Callable[[str], None],
     tell: Callable[[int, int], None],
 ) -> QuantizationDamage:
     graph, interface = subject.graph, subject.interface
-    feeds, _ = feeds_of(subject, SampleChoice(samples, seed), warn)
+    choice = SampleChoice(samples or _SAMPLES, seed, exactly=samples is not None)
+    feeds, count = feeds_of(subject, choice, warn)
     comparison = OutputComparison(graph, interface.outputs, feeds)
     quantized = subject.quantized(())
     layers = layer_damage(graph, subject.quantized, comparison, tell)
@@ -161,7 +164,7 @@ def _measured(
         recipe.name,
         recipe.targets[0].folder,
         subject.files.name,
-        samples,
+        count,
         comparison.damage(quantized),
         layers,
         tensor_damage(graph, quantized, feeds),

@@ -10,10 +10,11 @@ from typing import Any
 from mobileprep import activity
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.frozen import dataclass
+from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_inputs
-from mobileprep.transforms.base import Context, Result, make_transform
+from mobileprep.transforms.base import Context, Result, make_transform, refuse
 from mobileprep.transforms.plugins import apply_plugin
 
 
@@ -55,7 +56,7 @@ def run_chain(
     *,
     watch: Callable[[StepRecord, Graph], None] | None = None,
 ) -> tuple[Graph, list[StepRecord]]:
-    """Apply steps in order; every result is checked.
+    """Apply steps in order; every result is checked, its outputs too but with ``tf115``.
 
     The functions of the library are carried through. As the original does, ``tf115``
     keeps those too that nothing calls any more.
@@ -87,6 +88,8 @@ def run_step(graph: Graph, step: ChainStep, context: Context) -> Result:
     """Apply one step; an ignored error leaves the graph as it was, with a warning."""
     try:
         result = _apply(graph, step, context)
+        if not context.tf115:
+            _check_outputs(step.name, graph, result.graph, context)
     except UsageError:
         raise
     except MobileprepError as error:
@@ -103,6 +106,16 @@ def _apply(graph: Graph, step: ChainStep, context: Context) -> Result:
     if step.plugin is None:
         return make_transform(step.name, step.options).apply(graph, context)
     return apply_plugin(step.name, step.options, step.plugin, graph, context)
+
+
+def _check_outputs(name: str, before: Graph, after: Graph, context: Context) -> None:
+    """Hold a step to the outputs: an app that fetches one that is gone would fail on the device."""
+    if after is before:
+        return
+    lost = (n for n in sorted(nodes_of(context.outputs)) if n in before and n not in after)
+    for output in lost:
+        message = f"the output {output!r} is gone after it"
+        raise refuse(name, message, "leave what outputs names, under its name")
 
 
 def _record(name: str, before: Graph, result: Result) -> StepRecord:

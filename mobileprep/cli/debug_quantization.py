@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mobileprep.api.quantization_debugging import QuantizationDamage
     from mobileprep.calibration.damage import TensorDamage
 
-_SAMPLES = 16
 _SHOWN = 10
 
 
@@ -28,13 +27,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=int,
-        default=_SAMPLES,
-        help=f"how many samples to run, of the validation or else the calibration ({_SAMPLES})",
+        help="how many samples to run, of the validation or else the calibration; without it 16, "
+        "or all where there are fewer",
     )
     parser.add_argument("--seed", type=int, default=0, help="which samples, where there are more")
-    parser.add_argument(
-        "--tensors", type=int, default=_SHOWN, help=f"how many tensors to show ({_SHOWN})"
-    )
+    parser.add_argument("--tensors", type=int, default=_SHOWN, help="how many tensors to show")
     parser.add_argument("--json", action="store_true", help="print all layers and tensors as JSON")
 
 
@@ -51,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._shared.load import load_recipes
     from mobileprep.cli._shared.warn import warn
 
-    if args.samples < 1 or args.tensors < 0 or args.seed < 0:
+    if (args.samples is not None and args.samples < 1) or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"
-        raise UsageError(message, f"leave them out for {_SAMPLES}, 0 and {_SHOWN}")
+        raise UsageError(message, f"leave them out for 16, 0 and {_SHOWN}")
     recipes = load_recipes(args)
     if len(recipes) != 1:
         message = f"{len(recipes)} recipes are named"

@@ -203,7 +203,7 @@ def _dispatch(arguments: list[str]) -> int:
     given = arguments[1:]
     if verb.name in DROP_INS:
         given = parser.plain([*default_flags(arguments[0]), *given])
-    args, rest = parser.parse_known_args(given)
+    args, rest = parser.known(given)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     with telling(args, arguments):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from mobileprep.cli._shared.originals.scripts import plain_arguments
@@ -56,6 +57,14 @@ class Parser(argparse.ArgumentParser):
     def plain(self, arguments: Sequence[str]) -> list[str]:
         """Arguments that may have been written for an original tool, as this parser takes them."""
         return plain_arguments(arguments, self._option_string_actions)
+
+    def known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """What the flags are given, and the words that are none of them."""
+        for word in takewhile(lambda w: w != "--", arguments):
+            name, _, value = word.partition("=")
+            if name.startswith("-") and value == "--":  # argparse would hand on an empty list
+                self.error(f"argument {name}: expected a value, found '--'")
+        return self.parse_known_args(arguments)
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a UsageError that names the nearest flag."""

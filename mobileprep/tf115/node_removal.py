@@ -31,7 +31,7 @@ def remove_in_rounds(
     matched = 0
     skipped: Counter[str] = Counter()
     for name in ops:
-        for count in range(1, max_inputs + 1):
+        for count in range(1, min(max_inputs, _most_inputs(graph, name)) + 1):
             while True:
                 done = _one_round(graph, name, count, protected)
                 graph = done.graph
@@ -43,6 +43,11 @@ def remove_in_rounds(
         return Rewritten(graph, skipped=skipped)
     nodes = without_dangling(graph.nodes, graph.by_name)
     return Rewritten(graph.with_nodes(nodes), matched, skipped)
+
+
+def _most_inputs(graph: Graph, name: str) -> int:
+    """The most inputs of any node of an op; rounds for more would find nothing."""
+    return max((len(node.inputs) for node in graph if node.op == name), default=0)
 
 
 def _one_round(graph: Graph, name: str, inputs: int, protected: Collection[str]) -> Rewritten:

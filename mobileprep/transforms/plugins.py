@@ -62,6 +62,10 @@ def apply_plugin(
     if wrong:
         message = f"{name}: apply answered a Result whose graph {wrong}"
         raise TransformError(message, "make it with graph.with_nodes(...)", str(path))
+    wrong, right = _no_numbers(result)
+    if wrong:
+        message = f"{name}: apply answered a Result whose {wrong}"
+        raise TransformError(message, right, str(path))
     return result
 
 
@@ -69,10 +73,49 @@ def _no_graph(found: object) -> str:
     """Why something is no graph, or an empty text where it is one."""
     if not isinstance(found, Graph):
         return f"is {type(found).__name__}"
+    names: set[str] = set()
     for node in found.nodes:
-        if not isinstance(node, Node):
-            return f"has {type(node).__name__} among its nodes"
-        for what in node.inputs:
-            if not isinstance(what, Ref):
-                return f"has {type(what).__name__}, not Ref, among the inputs of {node.name!r}"
+        wrong = _no_node(node)
+        if wrong:
+            return wrong
+        if node.name in names:
+            return f"has two nodes named {node.name!r}"
+        names.add(node.name)
     return ""
+
+
+def _no_node(found: object) -> str:
+    """Why something is no node of a graph, or an empty text where it is one."""
+    if not isinstance(found, Node):
+        return f"has {type(found).__name__} among its nodes"
+    # What a user's file puts there, no type checker has seen.
+    name: object = found.name
+    op: object = found.op
+    if not isinstance(name, str):
+        return f"has a name that is no text: {name!r}"
+    if not isinstance(op, str):
+        return f"has an op that is no text: {op!r}, of {name!r}"
+    for what in found.inputs:
+        if not isinstance(what, Ref):
+            return f"has {type(what).__name__}, not Ref, among the inputs of {name!r}"
+    return ""
+
+
+def _no_numbers(result: Result) -> tuple[str, str]:
+    """What no report can tell of a Result, and what it should be; empty texts where all is well."""
+    matched: object = result.matched
+    skipped: object = result.skipped
+    warnings: object = result.warnings
+    if not _is_count(matched):
+        return f"matched is {matched!r}", "count the places as a whole number from 0 on"
+    if not isinstance(skipped, Mapping) or not all(
+        isinstance(why, str) and _is_count(count) for why, count in skipped.items()
+    ):
+        return f"skipped is {skipped!r}", "count places by reason: {'the reason': 2}"
+    if not isinstance(warnings, tuple | list) or not all(isinstance(w, str) for w in warnings):
+        return f"warnings is {warnings!r}", "make it a tuple of texts"
+    return "", ""
+
+
+def _is_count(found: object) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool) and found >= 0

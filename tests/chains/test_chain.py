@@ -91,3 +91,31 @@ def test_functions_that_nothing_calls_stay_only_where_1_15_keeps_them(
     context = Context(("x",), ("out",), tf115=tf115)
     after, _ = run_chain(Graph(graph().nodes, library=library), steps, context)
     assert len(after.library.functions) == kept
+
+
+LOSES_THE_OUTPUT = {"old_node_name": "out", "new_node_name": "other"}
+
+
+def test_a_step_that_loses_an_output_is_refused() -> None:
+    with pytest.raises(TransformError, match="rename_node: the output 'out' is gone") as caught:
+        records(ChainStep("rename_node", LOSES_THE_OUTPUT))
+    assert "outputs" in caught.value.hint
+
+
+def test_an_output_that_was_not_there_before_is_no_fault_of_the_step() -> None:
+    context = Context(("x",), ("out", "nowhere"))
+    run_chain(graph(), [ChainStep("remove_device")], context)
+
+
+def test_the_original_loses_outputs_without_a_word() -> None:
+    after, _ = run_chain(
+        graph(), [ChainStep("rename_node", LOSES_THE_OUTPUT)], Context(("x",), ("out",), tf115=True)
+    )
+    assert "out" not in after
+
+
+def test_a_step_whose_errors_are_ignored_leaves_the_output() -> None:
+    step = ChainStep("rename_node", LOSES_THE_OUTPUT, ignore_errors=True)
+    after, (record,) = run_chain(graph(), [step], CONTEXT)
+    assert "out" in after
+    assert "ignored" in record.warnings[0]

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mobileprep import build
@@ -52,6 +53,17 @@ def test_layers_and_tensors_are_ranked(recipe, run, target: str) -> None:
         # Weights are rounded so that their sums stay, not each to its nearest step.
         assert damage["rmse_over_scale"] == pytest.approx(HEALTHY_RMSE, rel=0.15)
         assert damage["clipped"] == 0
+
+
+def test_data_with_fewer_samples_is_taken_whole(recipe, run) -> None:
+    labelled = np.load(recipe.parents[1] / "digits" / "data" / "test.npz")
+    np.savez(
+        recipe.parents[1] / "digits" / "data" / "test.npz",
+        **{n: a[:3] for n, a in labelled.items()},
+    )
+    told = run("debug-quantization", recipe, "--target", "observed", "--json")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)["samples"] == 3
 
 
 def test_the_text_has_a_rule_that_leaves_the_worst_in_float(recipe, run) -> None:

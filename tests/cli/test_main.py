@@ -89,6 +89,17 @@ def test_a_blank_argument_is_refused(run: Run, blank: str) -> None:
     assert "unrecognized arguments: " in told.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("plan", ".", "--out=--"), ("plan", ".", "--set=--"), ("memmap", "--in_graph=--"),
+     ("compare", "a", "b", "--rows=--"), ("doctor", "--library=--"), ("build", ".", "--html=--")],
+)  # fmt: skip
+def test_two_dashes_are_no_value(arguments: tuple[str, ...], run: Run) -> None:
+    told = run(*arguments)
+    assert told.code == 2, told.err
+    assert "--" in told.err
+
+
 def test_a_missing_flag_is_named(run: Run) -> None:
     told = run("transform", "--in_graph=a")
     assert told.code == 2

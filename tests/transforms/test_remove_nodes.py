@@ -163,6 +163,12 @@ def test_max_inputs_takes_nodes_of_several_inputs_for_their_first(tf115):
 
 
 @BOTH
+def test_max_inputs_beyond_those_of_any_node_costs_no_more(tf115):
+    after = apply("remove_nodes", _chain(), max_inputs=2**31 - 1, tf115=tf115, **IDENTITY).graph
+    assert str(after["c"].inputs[0]) == "x"
+
+
+@BOTH
 def test_a_second_input_that_others_use_stays(tf115):
     """The original removes it, and refuses the graph that it then has."""
     graph = Graph([placeholder(), const("c", 1.0), node("a", "Foo", "x c"), _out("a c")])
