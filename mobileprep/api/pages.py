@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -166,26 +167,27 @@ def _page(
 
 def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
     folder = page.path.parent
-    if page.data is None and not unfinished(folder, [PAGE]):
-        return page.warnings
-    # Builds of other targets write the same page, and hold other folders meanwhile.
-    with folder_locks([folder], wait=True, tell=_nobody):
-        _remove_unfinished(folder)
-        if page.data is not None:
+    _remove_unfinished(folder, executor.tell)
+    if page.data is not None:
+        with _alone(folder, executor.tell):
             write_bytes(page.path, page.data, follow=False)
-            executor.state.store.files.note(page.path, sha256_bytes(page.data))
+        executor.state.store.files.note(page.path, sha256_bytes(page.data))
     return page.warnings
 
 
-def _nobody(sentence: str) -> None:
-    """A page is written in less than a second: no words for that wait."""
-
-
-def _remove_unfinished(folder: Path) -> None:
+def _remove_unfinished(folder: Path, tell: Callable[[str], None]) -> None:
     """Remove what killed builds have left of the page of a recipe's folder."""
-    for name in unfinished(folder, [PAGE]):
-        with contextlib.suppress(OSError):
-            (folder / name).unlink()
+    if not unfinished(folder, [PAGE]):
+        return
+    with _alone(folder, tell):
+        for name in unfinished(folder, [PAGE]):
+            with contextlib.suppress(OSError):
+                (folder / name).unlink()
+
+
+def _alone(folder: Path, tell: Callable[[str], None]) -> AbstractContextManager[bool]:
+    """While builds of other targets, which hold other folders, write no page of the recipe."""
+    return folder_locks([folder], wait=True, tell=tell)
 
 
 def _ran(executor: Executor, recipe: str) -> frozenset[str]:
@@ -253,13 +255,17 @@ def page_of_recipe(recipe: str, out: Path) -> Path:
     return file_inside(out, f"{recipe}/{PAGE}")
 
 
-def remove_page(folder: Path) -> bool:
+def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
     """Remove the page of a recipe's folder, and halves of one; whether a whole one was there.
+
+    Args:
+        folder: the recipe's folder.
+        tell: called with a sentence before it waits for a build that writes the page.
 
     Raises:
         ArtifactError: it cannot be removed.
     """
-    _remove_unfinished(folder)
+    _remove_unfinished(folder, tell)
     path = folder / PAGE
     if not is_page(path):
         return False

@@ -218,7 +218,7 @@ class _CleanPage:
         if is_page(self.page):
             sys.stdout.write(f"removing file '{self.page}'\n")
             if not dryrun:
-                remove_page(self.page.parent)
+                remove_page(self.page.parent, _tell)
 
     def __repr__(self) -> str:
         return _shown(f"remove the page {self.page}", self)

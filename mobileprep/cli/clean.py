@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):
         removed = {f: len(unpublish(f)) + remove_provenance(f) for f in folders}
-        pages = [f for f in {folder.parent for folder in folders} if remove_page(f)]
+        pages = [f for f in {folder.parent for folder in folders} if remove_page(f, tell)]
     for parent in {f.parent for f, count in removed.items() if count} | {*pages}:
         with contextlib.suppress(OSError):
             parent.rmdir()  # where the lock's file was

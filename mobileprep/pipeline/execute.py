@@ -116,6 +116,10 @@ class Executor:
             if up is None or not self.state.reject(up, inputs[up]):
                 raise
 
+    def tell(self, sentence: str) -> None:
+        """Tell the user of something that is of no stage."""
+        self._warn("", sentence)
+
     def record(self, task: str) -> Record:
         """The record of a stage whose earlier stages are fresh; raises what ``run`` does."""
         return self.run(self.state.spec(task))

@@ -24,6 +24,10 @@ from mobileprep.recipe.load import load_recipe
 from tests.report.page.browser import built
 
 
+def nobody(sentence: str) -> None:
+    """Tells nothing."""
+
+
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
@@ -117,7 +121,7 @@ def test_a_file_of_another_is_left_as_it_is(page: Path) -> None:
     (warning,) = again(page)
     assert "is no page of a build" in warning
     assert page.read_text() == "mine"
-    assert not remove_page(page.parent)
+    assert not remove_page(page.parent, nobody)
     assert page.exists()
 
 
@@ -251,9 +255,9 @@ def test_what_keeps_it_from_being_made_ahead_keeps_no_target_from_being_publishe
 
 
 def test_it_is_removed_once(page: Path) -> None:
-    assert remove_page(page.parent)
+    assert remove_page(page.parent, nobody)
     assert not page.exists()
-    assert not remove_page(page.parent)
+    assert not remove_page(page.parent, nobody)
 
 
 @pytest.fixture
@@ -272,7 +276,7 @@ def test_what_a_killed_build_left_of_it_is_removed(half_written: Path, *, force:
 def test_it_is_removed_with_what_a_killed_build_left_of_it(half_written: Path) -> None:
     other = half_written.with_name(".notes.html.0123456789abcdef")
     other.touch()
-    assert remove_page(half_written.parent)
+    assert remove_page(half_written.parent, nobody)
     assert not half_written.exists()
     assert other.exists()
 

@@ -60,8 +60,8 @@ warns of batch norms that the whole chain left although another transform, or an
 fold them. `mobileprep transform` tells the bytes of both files, and warns of constants that a step
 copied, as the original's `fold_constants` does with each that is read through an Identity.
 
-Every transform takes `ignore_errors`: when it fails, the graph stays as it was, with a warning. In a
-recipe a step after which an output is gone, or has another name, fails too.
+Every transform takes `ignore_errors`: when it fails, the graph stays as it was, with a warning. In
+a recipe a step after which an output is gone, or has another name, fails too.
 Where a recipe does the right thing and `mobileprep transform` does what the original does, the
 difference is in [Faithfulness](faithfulness.md). For a transform of your own, see
 [Transforms of your own](own-transforms.md).
