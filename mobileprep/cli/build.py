@@ -139,7 +139,7 @@ def _planned(args: argparse.Namespace, recipes: Sequence[Recipe], files: FileInd
     except (CorruptFileError, ArtifactError):
         if not args.keep_going:
             raise
-        from mobileprep.api.plannable import plannable
+        from mobileprep.plan.plannable import plannable
 
         fit, faults = plannable(
             recipes, targets_of(args), lambda some: _held(args, some, files, whole=False)
