@@ -14,13 +14,17 @@ class RemoteError(Exception):
         message: goes on from "the remote store URL ...".
         again: whether the next try may well do better.
         ends: what need not be tried for the rest of the build.
+        after: how many seconds the store asks to be left alone before the next try.
     """
 
-    def __init__(self, message: str, *, again: bool = False, ends: Ends = "nothing") -> None:
+    def __init__(
+        self, message: str, *, again: bool = False, ends: Ends = "nothing", after: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.again = again
         self.ends = ends
+        self.after = after
 
 
 class WrongBytesError(RemoteError):

@@ -57,7 +57,7 @@ class GuardedRemote:
         self._backend: Backend | None = None
         self._warnings = dict.fromkeys(f"{self._named}: {note}" for note in settings.notes)
         self._lock = threading.Lock()
-        self._is_off = False
+        self._off = threading.Event()
         self._is_read_only = settings.read_only
         # What gave wrong bytes too often is not read any more. It is sent to: that may mend it.
         self._is_doubted = False
@@ -98,7 +98,7 @@ class GuardedRemote:
 
     def stop(self) -> None:
         """See ``Remote``."""
-        self._is_off = True
+        self._off.set()
         backend = self._backend
         if backend is not None:
             backend.break_off()
@@ -149,7 +149,7 @@ class GuardedRemote:
     def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
         """The answer to some work, tried again where that may help; False where it fails."""
         for tried in range(1, _TRIES + 1):
-            if self._is_off or (self._is_read_only if way == "sending" else self._is_doubted):
+            if self._off.is_set() or (self._is_read_only if way == "sending" else self._is_doubted):
                 return False
             begun = time.monotonic()
             try:
@@ -159,15 +159,22 @@ class GuardedRemote:
                 return False
             except RemoteError as error:
                 self._lost(begun)
-                if not error.again or tried == _TRIES or self._costs_too_long():
+                if not error.again or tried == _TRIES or self._costs_too_long(error.after):
                     self._failed(error, way)
                     return False
+                self._pause(tried, error.after)
             else:
                 self._went_well(done, way, begun)
                 return done.answer
-            # Machines that all build at once must not come back at once.
-            time.sleep(_FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
         return False
+
+    def _pause(self, tried: int, asked: float) -> None:
+        """Wait before the next try: longer each time, and as long as the store asks for."""
+        begun = time.monotonic()
+        # Machines that all build at once must not come back at once.
+        self._off.wait(asked + _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
+        if asked:
+            self._lost(begun)
 
     def _connected(self) -> Backend:
         with self._lock:
@@ -179,8 +186,8 @@ class GuardedRemote:
         """What the next exchange may take, before the store has cost too much."""
         return TimeLeft(_MOST_SECONDS_LOST - self._seconds_lost + _QUICK_SECONDS)
 
-    def _costs_too_long(self) -> bool:
-        return self._seconds_lost > _MOST_SECONDS_LOST
+    def _costs_too_long(self, more: float = 0.0) -> bool:
+        return self._seconds_lost + more > _MOST_SECONDS_LOST
 
     def _lost(self, since: float) -> None:
         """Count the time from then on; what several exchanges lose at once counts once."""
@@ -204,7 +211,7 @@ class GuardedRemote:
             self._in_a_row[way] += 1
             often = self._in_a_row[way] >= _MOST_IN_A_ROW
         ends: Ends = error.ends
-        if self._costs_too_long():
+        if self._costs_too_long(error.after):
             ends = "all"
         elif often and isinstance(error, WrongBytesError):
             ends = "taking"
@@ -217,11 +224,12 @@ class GuardedRemote:
     def _end(self, ends: Ends, message: str) -> None:
         """Tell what is wrong with the store, and leave it alone as far as that says."""
         with self._lock:
-            if self._is_off:
+            if self._off.is_set():
                 return
             if ends == "taking" and self._is_read_only:
                 ends = "all"
-            self._is_off = ends == "all"
+            if ends == "all":
+                self._off.set()
             self._is_read_only = self._is_read_only or ends == "sending"
             self._is_doubted = self._is_doubted or ends == "taking"
         self._warn(f"{self._named} {message}{_AFTER[ends]}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from urllib3 import BaseHTTPResponse, Timeout
+from urllib3 import BaseHTTPResponse, Retry, Timeout
 from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
 from urllib3.exceptions import (
     HTTPError,
@@ -79,26 +79,27 @@ class HttpBackend:
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """PUT; where that fails for want of a folder, MKCOL and PUT."""
-        status = self._put(name, source, time_left)
+        response = self._put(name, source, time_left)
         folder = name.partition("/")[0]
-        if status in _NO_FOLDER and folder not in self._folders_made:
+        if response.status in _NO_FOLDER and folder not in self._folders_made:
             # Servers of WebDAV may want it, nginx says 500 then; once is enough for the build.
             self._folders_made.add(folder)
             with self._exchange("MKCOL", f"{folder}/", time_left) as made:
                 tried = made.status in (200, 201, 405)
-            status = self._put(name, source, time_left) if tried else status
-        if not 200 <= status < 300 or status == 202:
-            raise _not_taken(status)
+            response = self._put(name, source, time_left) if tried else response
+        if not 200 <= response.status < 300 or response.status == 202:
+            raise _not_taken(response)
 
     def break_off(self) -> None:
         """Shut all connections."""
         self._pool.shut()
 
-    def _put(self, name: str, source: Path, time_left: TimeLeft) -> int:
+    def _put(self, name: str, source: Path, time_left: TimeLeft) -> BaseHTTPResponse:
+        """The answer to PUT, without its text."""
         size = file_size(source)
         body = file_blocks(name, source, size, time_left)
         with self._exchange("PUT", name, time_left, body, size) as response:
-            return response.status
+            return response
 
     @contextlib.contextmanager
     def _exchange(
@@ -193,18 +194,37 @@ def _unexpected(response: BaseHTTPResponse) -> RemoteError:
     if 300 <= status < 400 and status != _NOT_MODIFIED:
         message = f"sends elsewhere ({status}), which is not followed; name the other address"
         return RemoteError(message, ends="all")
-    return RemoteError(f"answers {status}", again=status in _PASSING)
+    return _told(f"answers {status}", response)
 
 
-def _not_taken(status: int) -> RemoteError:
+def _not_taken(response: BaseHTTPResponse) -> RemoteError:
+    status = response.status
     message = f"does not take what is sent to it ({status})"
     if status == _TOO_LARGE:
         return RemoteError(f"does not take files of such a size ({status})")
     if status in _PASSING:
-        return RemoteError(message, again=True)
+        return _told(message, response)
     if status in _REFUSED:
         message = f"refuses what is sent to it ({status}): check its token"
     return RemoteError(message, ends="sending")
+
+
+def _told(message: str, response: BaseHTTPResponse) -> RemoteError:
+    """The error of a status, with the pause that the server asks for where it may pass."""
+    if response.status not in _PASSING:
+        return RemoteError(message)
+    after = _retry_after(response)
+    if after:
+        message += f" and asks to be left alone for {after:.0f} s"
+    return RemoteError(message, again=True, after=after)
+
+
+def _retry_after(response: BaseHTTPResponse) -> float:
+    """The seconds of Retry-After, a number or a date; 0 where there is none that can be read."""
+    try:
+        return max(0.0, Retry().get_retry_after(response) or 0.0)
+    except (HTTPError, ValueError, OverflowError):
+        return 0.0
 
 
 def _fault(error: HTTPError) -> RemoteError:

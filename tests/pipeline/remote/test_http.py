@@ -267,6 +267,59 @@ def test_what_passes_is_sent_again(server: Server, remote: Remote, source: Path,
     assert remote.warnings == ()
 
 
+@pytest.mark.parametrize("way", ["GET", "PUT"])
+def test_the_pause_that_a_server_asks_for_is_kept(
+    server: Server, remote: Remote, source: Path, target: Path, way: str
+) -> None:
+    asked = [fault.status(503, Retry_After="1"), fault.KEEP[way]]
+    server.entries[OBJECT] = DATA if way == "GET" else b""
+    server.script[way] = asked
+    begun = time.monotonic()
+    if way == "GET":
+        assert remote.fetch("cas", KEY, target, limit=ROOM)
+    else:
+        assert remote.send("cas", KEY, source)
+    assert time.monotonic() - begun >= 1
+    assert remote.warnings == ()
+
+
+@pytest.mark.parametrize("after", ["3600", "9" * 40, "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_a_pause_longer_than_a_build_waits_ends_the_store(
+    server: Server, remote: Remote, target: Path, after: str
+) -> None:
+    server.script["GET"] = [fault.status(429, Retry_After=after)]
+    assert not remote.fetch("cas", KEY, target, limit=ROOM)
+    assert not remote.has("cas", KEY)
+    assert server.methods() == ["GET"]
+    [warning] = remote.warnings
+    assert "answers 429 and asks to be left alone for" in warning
+    assert warning.endswith("; building without it")
+
+
+@pytest.mark.parametrize("after", ["", "soon", "-5", "0", "9" * 5000, "Fri, 31 Dec 1999"])
+def test_a_pause_that_says_nothing_is_passed_over(
+    server: Server, remote: Remote, target: Path, after: str
+) -> None:
+    server.entries[OBJECT] = DATA
+    server.script["GET"] = [fault.status(503, Retry_After=after), fault.KEEP["GET"]]
+    assert remote.fetch("cas", KEY, target, limit=ROOM)
+    assert remote.warnings == ()
+
+
+def test_a_pause_is_broken_off(server: Server, remote: Remote, target: Path) -> None:
+    server.script["GET"] = [fault.status(503, Retry_After="15")]
+    done: list[bool] = []
+    fetching = threading.Thread(
+        target=lambda: done.append(remote.fetch("cas", KEY, target, limit=ROOM))
+    )
+    fetching.start()
+    while not server.requests:
+        time.sleep(0.01)
+    remote.stop()
+    fetching.join(10)
+    assert done == [False]
+
+
 @pytest.mark.parametrize(
     ("code", "is_taken"), [(200, True), (201, True), (204, True), (299, True), (202, False)]
 )
