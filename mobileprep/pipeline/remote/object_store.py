@@ -20,6 +20,13 @@ _RANGE = 8 << 20
 # texts that may hold secrets.
 _LOGGERS: Final = ("adlfs", "aiobotocore", "asyncio", "azure", "fsspec", "gcsfs", "google", "s3fs")
 _REFUSED: Final = (401, 403)
+_WRONGLY_SET_UP: Final = (
+    "ConfigNotFound",
+    "ConfigParseError",
+    "InvalidRegionError",
+    "NoRegionError",
+    "ProfileNotFound",
+)
 _UNREACHED: Final = ("ClientConnectorError", "EndpointConnectionError", "ProxyConnectionError")
 # Tries are counted by the caller, for all kinds of stores alike.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
@@ -177,6 +184,9 @@ def _fault(error: Exception) -> RemoteError:
         return _RefusedError()
     if isinstance(error, asyncio.TimeoutError) or "Timeout" in name:
         return RemoteError("is too slow")
+    if name in _WRONGLY_SET_UP:
+        message = f"cannot be used as its library is set up here ({name})"
+        return RemoteError(message, ends="all")
     if name in _UNREACHED:
         return RemoteError("cannot be reached", again=True, ends="all")
     return RemoteError(f"fails ({name})", again=True)

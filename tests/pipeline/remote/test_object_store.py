@@ -47,6 +47,10 @@ class EndpointConnectionError(Exception):
     """As botocore has it, where nobody listens."""
 
 
+class ProfileNotFound(Exception):  # noqa: N818 - its name
+    """As botocore has it, for a misprint in AWS_PROFILE."""
+
+
 class ClientAuthenticationError(Exception):
     """As Azure's library has it, where nobody is signed in."""
 
@@ -161,6 +165,10 @@ def test_a_damaged_object_of_ours_is_not_sent(bucket: Bucket, remote: Remote, so
         (ClientAuthenticationError("secret"), "refuses access: check its credentials; building"),
         (OSError("Forbidden: secret"), "refuses access: check its credentials; building"),
         (EndpointConnectionError("secret"), "cannot be reached; building"),
+        (
+            ProfileNotFound("secret"),
+            "cannot be used as its library is set up here (ProfileNotFound); building",
+        ),
         (Exception("secret"), "fails (Exception)"),
         (OSError("secret"), "fails (OSError)"),
         (KeyError("content-length"), "fails (KeyError)"),
