@@ -27,6 +27,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "BITWISE_XOR": "2.14.0",
     "BROADCAST_ARGS": "2.6.0",
     "BROADCAST_TO": "2.5.0 2.5.0 2.5.0",
+    "BUCKETIZE": "2.8.0",
     "CALL_ONCE": "2.5.0",
     "CAST": "1.5.0 2.7.0 2.8.0 2.9.0 2.12.0 2.15.0 2.17.0 2.21.0",
     "CEIL": "1.14.0",

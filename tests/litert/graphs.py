@@ -52,8 +52,10 @@ def _attribute(value: Any) -> attr.AttrValue:
     kinds = {bool: attr.boolean, int: attr.integer, float: attr.floating, str: attr.string}
     if isinstance(value, DType):
         return attr.dtype(value)
+    if isinstance(value, list) and value and isinstance(value[0], float):
+        return attr.AttrValue("list(float)", tuple(value))
     if isinstance(value, list):
-        return attr.integers(*value)
+        return attr.integers(*value) if value else attr.AttrValue("list", ())
     return kinds[type(value)](value)
 
 

@@ -197,6 +197,7 @@ CASES: Final[Mapping[str, Case]] = {
     "NON_MAX_SUPPRESSION_V5": suppression(5, 0.0),
     # Beyond the list.
     "BITWISE_XOR": two("BitwiseXor", _WHOLE, integers(2, 3, 4, low=0)),
+    "BUCKETIZE": case("Bucketize", _X, boundaries=[-1.0, 0.0, 0.5]),
     "BROADCAST_ARGS": case("BroadcastArgs", np.int32([3, 1]), np.int32([2, 1, 4])),
     "MATRIX_DIAG": case("MatrixDiag", _X),
     "MATRIX_SET_DIAG": case("MatrixSetDiag", numbers(2, 3, 3), numbers(2, 3, seed=5)),

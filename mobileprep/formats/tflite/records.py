@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mobileprep.frozen import dataclass
 
-OptionValue = int | float | bool | str | tuple[int, ...]
+OptionValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,11 @@ class _Writer:
 
     def _option(self, table: str, name: str, value: OptionValue) -> int | float | bool:
         _, kind = layout().field(table, name)
+        if kind == "[float]":
+            made: int = self._builder.CreateNumpyVector(np.array(value, np.float32))
+            return made
         if isinstance(value, tuple):
-            return self._numbers(value)
+            return self._numbers(tuple(map(int, value)))
         if isinstance(value, str):
             known = kind in layout().enums
             return layout().number(kind, value) if known else self._text(value)

@@ -164,8 +164,23 @@ def zero_where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A quotient or product, and 0 where one of the two is 0, whatever the other."""
     need_float(node, inputs)
     index, code, table = _ZERO_WHERE[node.op]
-    tested = inputs[index]
     result = binary(scope, code, table, *inputs)
+    return _zero_where(scope, node, inputs[index], result)
+
+
+@lowering("Xlogy", "Xlog1py")
+def xlogy(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """x * log(y), or x * log(y + 1), and 0 where x is 0, whatever y."""
+    need_float(node, inputs)
+    x, y = inputs
+    if node.op == "Xlog1py":
+        y = _one_more(scope, y)
+    logarithm = scope.emit("LOG", [y], y.shape, y.dtype)
+    return _zero_where(scope, node, x, binary(scope, "MUL", "MulOptions", x, logarithm))
+
+
+def _zero_where(scope: Scope, node: Node, tested: Value, result: Value) -> Value:
+    """A result, and 0 where another value is 0."""
     zero = number(scope, tested, 0)
     is_zero = scope.emit("EQUAL", [tested, zero], tested.shape, DType.BOOL, "EqualOptions")
     shape = scope.output_shape(node)
@@ -184,8 +199,12 @@ def expm1(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def log1p(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """log(x + 1), to the precision of float32 around 1."""
     need_float(node, inputs)
-    more = binary(scope, "ADD", "AddOptions", inputs[0], number(scope, inputs[0], 1))
+    more = _one_more(scope, inputs[0])
     return scope.emit("LOG", [more], more.shape, more.dtype)
+
+
+def _one_more(scope: Scope, value: Value) -> Value:
+    return binary(scope, "ADD", "AddOptions", value, number(scope, value, 1))
 
 
 @lowering("Cast")

@@ -41,6 +41,20 @@ def reverse_sequence(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     )
 
 
+@lowering("Bucketize")
+def bucketize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BUCKETIZE."""
+    need(node, inputs, LONG_NUMBERS | {DType.DOUBLE})
+    return scope.emit(
+        "BUCKETIZE",
+        inputs,
+        inputs[0].shape,
+        DType.INT32,
+        "BucketizeOptions",
+        boundaries=node.attr_floats("boundaries", ()),
+    )
+
+
 @lowering("SegmentSum")
 def segment_sum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """SEGMENT_SUM, or UNSORTED_SEGMENT_SUM where constant segments have gaps."""

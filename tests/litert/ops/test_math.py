@@ -123,6 +123,14 @@ def test_zero_wins_over_what_has_no_value(kind: str, index: int) -> None:
     check(kind, inputs)
 
 
+@pytest.mark.parametrize("kind", ["Xlogy", "Xlog1py"])
+def test_zero_wins_over_a_logarithm_of_nothing(kind: str) -> None:
+    wild = np.array([[np.nan, np.inf, 0, -1, -5, 0.5]], np.float32)
+    check(kind, [np.zeros((2, 6), np.float32), wild])
+    x = np.array([[2], [-0.5]], np.float32)
+    check(kind, [x, abs(numbers(2, 3)) + np.float32(0.1)], tolerance=1e-6)
+
+
 def test_exponents_and_logarithms_around_1() -> None:
     # Their difference to 1 has the precision of float32 around 1.
     check("Expm1", [numbers(2, 3)], tolerance=1e-6)
