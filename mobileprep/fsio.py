@@ -204,6 +204,34 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink()
 
 
+def check_name(path: Path) -> None:
+    """Make sure that what has the name ``path`` may be replaced by a file, if anything has it.
+
+    Raises:
+        ArtifactError: what ``write_bytes`` would raise.
+    """
+    try:
+        check_replaceable(path, path, follow=False)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a file can take the name ``path``, a link there replaced, and leave no trace.
+
+    Raises:
+        ArtifactError: what ``write_bytes`` would raise.
+    """
+    check_name(path)
+    temporary = path.with_name(_temporary_name(path.name))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.open("xb").close()
+        temporary.unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 @contextlib.contextmanager
 def _streamed() -> Iterator[BinaryIO]:
     """A file without a name: what cannot be taken back is sent when it is whole."""

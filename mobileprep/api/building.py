@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
 from mobileprep.api.missed_limits import with_worst_layers
-from mobileprep.api.pages import Pages
+from mobileprep.api.pages import Pages, check_page
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import load_recipes, target_folders
-from mobileprep.api.targets import plan_state, publish_target, shared_store
+from mobileprep.api.targets import plan_state, promised_files, publish_target, shared_store
 from mobileprep.errors import MissedLimitError, MobileprepError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.limits import shared_memory
@@ -30,6 +30,7 @@ from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.upkeep import store_bound
+from mobileprep.pipeline.writable import check_target
 from mobileprep.plan.spec import TargetPlan
 from mobileprep.processors import cores
 from mobileprep.recipe.model import Recipe
@@ -185,6 +186,8 @@ def run_build(
 
     sharing = state.store.sharing
     try:
+        if not keep_going:
+            _check_writable(state, out)
         with (
             _ended(sharing, warn),
             shared_memory(min(jobs, len(stale_stages(state))), memory),
@@ -203,6 +206,20 @@ def run_build(
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
     warnings = () if sharing is None else sharing.warnings
     return BuildRun(targets, tuple(executor.ran), failures, (*told, *warnings))
+
+
+def _check_writable(state: State, out: Path) -> None:
+    """Make sure that what stages make can be published, before the first of them runs.
+
+    Raises:
+        ArtifactError: a file cannot be written.
+    """
+    stale = {spec.task for spec, _ in stale_stages(state)}
+    waiting = [target for target in state.plan.targets if not stale.isdisjoint(target.tasks)]
+    for recipe in dict.fromkeys(target.recipe for target in waiting):
+        check_page(recipe, out)
+    for target in waiting:
+        check_target(target, promised_files(target, state), state, out)
 
 
 @contextlib.contextmanager

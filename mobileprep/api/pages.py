@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,6 +17,7 @@ from mobileprep.api.targets import build_report
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
+    check_writable,
     file_inside,
     read_file,
     remove_file,
@@ -273,6 +275,17 @@ def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
     return True
 
 
+def check_page(recipe: str, out: Path) -> None:
+    """Make sure that the page of a recipe whose stages are to run can be written.
+
+    Raises:
+        ArtifactError: it cannot.
+    """
+    path = page_of_recipe(recipe, out)
+    if _found(path) is not None:  # else it is left as it is
+        check_writable(path)
+
+
 def is_page(path: Path) -> bool:
     """Whether a file is the page of a build."""
     return path.is_file() and _found(path) is not None
@@ -329,7 +342,7 @@ def _found(path: Path) -> str | None:
 
     It is empty where nothing is there, or the page was edited.
     """
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - Path raises for names too long
         return ""
     try:
         return page_key(read_file(path, limit=LARGEST_PAGE))

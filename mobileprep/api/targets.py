@@ -15,7 +15,7 @@ from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import ChangedOutputError, Changes, changes, publish
-from mobileprep.pipeline.published import TOOL
+from mobileprep.pipeline.published import MANIFEST, TOOL
 from mobileprep.pipeline.remote.variables import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
@@ -23,7 +23,7 @@ from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_folder import default_folder
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
-from mobileprep.plan.spec import TargetPlan
+from mobileprep.plan.spec import PUBLISHED, TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
@@ -131,6 +131,17 @@ def target_changes(built: Built, out: Path, files: FileIndex) -> tuple[Changes, 
     """What brings a target's folder up to date, and the files there that no stage has left."""
     extra = {REPORT: report_json(build_report(built))}
     return changes(built, extra, out, files), extra
+
+
+def promised_files(target: TargetPlan, state: State) -> list[str]:
+    """The files that a target's folder is sure to get, known before any stage has run."""
+    left = [
+        name.removeprefix(PUBLISHED)
+        for task in target.tasks
+        for name in state.plan.stage(task).stage.output_files
+        if name.startswith(PUBLISHED)
+    ]
+    return [*left, REPORT, MANIFEST]
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:

@@ -10,8 +10,14 @@ from typing import Any
 from mobileprep.api.pages import is_page, page_files, page_reasons, remove_page, write_page
 from mobileprep.api.paths import FilePath
 from mobileprep.api.recipes import check_names
-from mobileprep.api.targets import build_report, plan_state, publish_target, shared_store
-from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
+from mobileprep.api.targets import (
+    build_report,
+    plan_state,
+    promised_files,
+    publish_target,
+    shared_store,
+)
+from mobileprep.api.verdicts import folder_verdict, stage_verdict
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import inside

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.api.pages import is_page, page_files, page_reasons
-from mobileprep.api.targets import REPORT, target_changes
+from mobileprep.api.targets import promised_files, target_changes
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.frozen import dataclass
@@ -17,7 +17,7 @@ from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.needs import Forecast, foretell
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.publish import stays
-from mobileprep.pipeline.published import MANIFEST, listed
+from mobileprep.pipeline.published import listed
 from mobileprep.pipeline.runner import Built, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.changes import Change
@@ -266,17 +266,6 @@ def _at_hand(target: TargetPlan, state: State) -> Built | None:
         return collect_target(target, state)
     except CorruptFileError:
         return None
-
-
-def promised_files(target: TargetPlan, state: State) -> list[str]:
-    """The files that a target's folder is sure to get, known before any stage has run."""
-    left = [
-        name.removeprefix(PUBLISHED)
-        for task in target.tasks
-        for name in state.plan.stage(task).stage.output_files
-        if name.startswith(PUBLISHED)
-    ]
-    return [*left, REPORT, MANIFEST]
 
 
 def _digest(output: Output | None) -> str | None:

@@ -25,7 +25,7 @@ from mobileprep.pipeline.published import MANIFEST, TOOL, held, listed
 from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
-from mobileprep.plan.spec import Upstream
+from mobileprep.plan.spec import TargetPlan, Upstream
 
 
 class ChangedOutputError(CorruptFileError):
@@ -182,15 +182,25 @@ def hash_all(state: State, out: Path) -> None:
         files.digest(path)
 
 
-def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
-    data: dict[str, Any] = {
+def made_of(target: TargetPlan, sources: Mapping[str, str]) -> dict[str, Any]:
+    """What a target's manifest tells of all that its files are made of.
+
+    Args:
+        target: the target's plan.
+        sources: the sha256 of each file from outside, by name.
+    """
+    return {
         "tool": TOOL,
-        "recipe": built.target.recipe,
-        "target": built.target.target,
-        "settings": built.target.settings,
-        "sources": {name: {"sha256": digest} for name, digest in built.sources.items()},
-        "files": {name: {"sha256": digest} for name, digest in files.items()},
+        "recipe": target.recipe,
+        "target": target.target,
+        "settings": target.settings,
+        "sources": {name: {"sha256": digest} for name, digest in sources.items()},
     }
+
+
+def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
+    listing = {name: {"sha256": digest} for name, digest in files.items()}
+    data = {**made_of(built.target, built.sources), "files": listing}
     return (json.dumps(data, sort_keys=True, indent=1) + "\n").encode()
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mobileprep import __version__
 from mobileprep.errors import ArtifactError, CorruptFileError
@@ -21,16 +21,25 @@ MOST_MANIFEST: Final = 64 << 20
 
 def listed(folder: Path) -> dict[str, str]:
     """The digests of the files that an earlier build left, by name; none without a manifest."""
+    try:
+        found = manifest(folder)["files"]
+        return {str(n): str(f["sha256"]) for n, f in found.items() if n != MANIFEST}
+    except (LookupError, TypeError, AttributeError):
+        return {}
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest of a folder tells, whoever wrote it; an empty dict without one."""
     path = folder / MANIFEST
     try:
         if path.is_symlink() or not path.is_file():
             return {}
-        found = json.loads(read_bytes(path, limit=MOST_MANIFEST))["files"]
-        return {str(n): str(f["sha256"]) for n, f in found.items() if n != MANIFEST}
-    except (CorruptFileError, OSError, ValueError, LookupError, TypeError, AttributeError):
+        found = json.loads(read_bytes(path, limit=MOST_MANIFEST))
+    except (CorruptFileError, OSError, ValueError):
         return {}
     except RecursionError:  # of lists in lists
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def held(folder: Path) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -411,3 +412,80 @@ def test_a_dry_run_tells_of_a_page_that_is_missing(built: Path, run: Run) -> Non
     assert (told.code, "nothing to do" in told.err) == (0, True)
     page.write_text("mine")
     assert run("build", built, "--dry-run", "--exit-code").code == 0
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """Folders in which no file can be made, as on a disk that is read-only."""
+    folders: set[Path] = set()
+    opened = os.open
+
+    def refuse(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if writes and Path(os.fsdecode(path)).resolve().parent in folders:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, flags, *rest, **named)
+
+    def refuse_to_open(path: Path, mode: str = "r", *rest: Any, **named: Any) -> Any:
+        if "r" not in mode and path.resolve().parent in folders:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return io.open(path, mode, *rest, **named)  # noqa: UP020 - what Path.open does
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "open", refuse_to_open)
+    return folders
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_runs(
+    built: Path, run: Run, refused: set[Path]
+) -> None:
+    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    for folder in ("out/digits", "out/digits/download"):
+        refused.clear()
+        refused.add(Path(folder).resolve())
+        told = run("build", built, *OUT)
+        assert (told.code, "Read-only file system" in told.err) == (9, True)
+        assert folder in told.err
+        assert "round_weights" not in told.err
+    refused.clear()
+    assert "8 of 24 stages ran" in run("build", built, *OUT).err
+
+
+@pytest.mark.parametrize("name", ["digits.pb", "manifest.json"])
+def test_a_folder_in_the_place_of_an_output_is_told_before_anything_runs(
+    digits: Path, run: Run, name: str
+) -> None:
+    in_the_way = Path("out/digits/phone") / name
+    in_the_way.mkdir(parents=True)
+    told = run("build", digits, *OUT)
+    assert (told.code, f"{name}: cannot be written: there is a folder" in told.err) == (9, True)
+    assert "digits/freeze" not in told.err
+
+
+def test_a_file_in_the_place_of_the_output_folder_is_told_before_anything_runs(
+    digits: Path, run: Run
+) -> None:
+    Path("out").write_text("mine")
+    told = run("build", digits, *OUT)
+    assert (told.code, "out is no folder" in told.err) == (9, True)
+    assert "digits/freeze" not in told.err
+
+
+def test_a_folder_that_stays_as_it_is_need_not_be_writable(
+    built: Path, run: Run, refused: set[Path]
+) -> None:
+    refused.add(Path("out/digits/phone").resolve())
+    told = run("build", built, *OUT, "--force")
+    assert told.code == 0, told.err
+    assert "phone: up to date" in told.err
+    refused.add(Path("out/digits").resolve())
+    assert run("build", built, *OUT).code == 0
+
+
+def test_the_others_are_built_where_one_cannot_be_written(
+    digits: Path, run: Run, refused: set[Path]
+) -> None:
+    Path("out/digits/phone").mkdir(parents=True)
+    refused.add(Path("out/digits/phone").resolve())
+    told = run("build", digits, *OUT, "--keep-going")
+    assert (told.code, "download: written" in told.err) == (9, True)
