@@ -133,6 +133,11 @@ def _run_stages(state: State) -> None:
     from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.pipeline.execute import Executor
     from mobileprep.pipeline.runner import build, stale_stages
+    from mobileprep.pipeline.upkeep import store_bound
 
-    with Progress(len(stale_stages(state))) as progress:
-        build(Executor(state, progress.listen, lambda *_: None))
+    bound = store_bound(os.environ)
+    try:
+        with Progress(len(stale_stages(state))) as progress:
+            build(Executor(state, progress.listen, lambda *_: None))
+    finally:
+        state.store.finish(bound)

@@ -11,6 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.pipeline.store_lock import alone
 from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
@@ -286,3 +287,18 @@ def test_a_missing_model_is_told(model: Path, run: Run) -> None:
     assert told.code == 4
     assert "models/none.pb: is not there" in told.err
     assert not Path("recipe.yaml").exists()
+
+
+def test_the_store_is_let_go(model: Path, run: Run) -> None:
+    assert run("init", model, "--inputs", "x", "--outputs", "y").code == 0
+    (store,) = Path("store").glob("v*")
+    with alone(store, wait=False, tell=lambda _: None):
+        pass
+
+
+def test_the_store_is_let_go_where_nothing_builds(model: Path, run: Run) -> None:
+    write_graph(model, Graph([placeholder("x", -1, 3), node("y", "NoSuchOp", "x")]))
+    assert run("init", model, "--inputs", "x", "--outputs", "y").code != 0
+    for store in Path("store").glob("v*"):
+        with alone(store, wait=False, tell=lambda _: None):
+            pass
