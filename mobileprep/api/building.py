@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,6 +151,7 @@ def run_build(
     advance: Advance = lambda _task, _done, _total: None,
     keep_going: bool = False,
     memory: Iterable[int | None] = (),
+    partial: Collection[str] = (),
 ) -> BuildRun:
     """Run what is stale of a plan, and bring the folder of each target up to date.
 
@@ -164,6 +165,7 @@ def run_build(
         advance: told how far stages are that run samples.
         keep_going: after a failure go on with what does not depend on it.
         memory: what each recipe says that runs may take.
+        partial: the names of recipes with targets that cannot be planned; their pages stay.
 
     Raises:
         UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
@@ -172,7 +174,7 @@ def run_build(
     bound = store_bound(os.environ)
     executor = Executor(state, listen, warn, advance)
     done: dict[str, BuiltTarget] = {}
-    pages = Pages(executor, out)
+    pages = Pages(executor, out, partial)
 
     def finish(target: TargetPlan) -> None:
         report, is_changed = publish_target(target, executor, out)

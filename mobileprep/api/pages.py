@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -66,11 +66,14 @@ class Pages:
     Args:
         executor: runs the plan.
         out: the output folder.
+        partial: the names of recipes with targets that the plan lacks because they cannot be
+            planned.
     """
 
-    def __init__(self, executor: Executor, out: Path) -> None:
+    def __init__(self, executor: Executor, out: Path, partial: Collection[str] = ()) -> None:
         self._executor = executor
         self._out = out
+        self._partial = partial
         self._published: dict[str, Report] = {}
         self._made: dict[str, _Page] = {}
 
@@ -83,8 +86,13 @@ class Pages:
                 tuple(dict.fromkeys(task for t in _targets(plan, recipe) for task in t.tasks)),
                 functools.partial(self._make, recipe),
             )
-            for recipe in page_files(plan, self._out)
+            for recipe in self._due()
         ]
+
+    def _due(self) -> list[str]:
+        """The recipes whose pages are to be looked after."""
+        files = page_files(self._executor.state.plan, self._out)
+        return [recipe for recipe in files if recipe not in self._partial]
 
     def published(self, target: TargetPlan, report: Report) -> None:
         """Hear that the folder of a target is up to date, and its report."""
@@ -104,7 +112,7 @@ class Pages:
         """
         warnings: list[str] = []
         plan = self._executor.state.plan
-        for recipe in page_files(plan, self._out):
+        for recipe in self._due():
             if not all(target.folder in self._published for target in _targets(plan, recipe)):
                 continue  # one failed: what is there tells of the last whole build
             page = self._made.get(recipe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -97,10 +97,15 @@ class Verdict:
         return {**asdict(self), "fresh": self.fresh}
 
 
-def verdicts(state: State, out: Path) -> list[Verdict]:
+def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Verdict]:
     """The verdicts on all stages of a plan, then on its targets' folders and pages below ``out``.
 
     Nothing is run or written, and a build of the same state does what it would have done.
+
+    Args:
+        state: the plan against a store.
+        out: the output folder.
+        partial: the names of recipes with targets that cannot be planned; their pages stay.
 
     Raises:
         CorruptFileError: an input file is missing or unreadable.
@@ -118,11 +123,12 @@ def verdicts(state: State, out: Path) -> list[Verdict]:
         one if one.fresh else sizes.told(one, needed)
         for one, needed in zip(judged, read, strict=True)
     ]
-    return [*found, *_pages(state, out, {one.task for one in judged if not one.fresh})]
+    pages = _pages(state, out, {one.task for one in judged if not one.fresh})
+    return [*found, *(page for recipe, page in pages if recipe not in partial)]
 
 
-def _pages(state: State, out: Path, due: set[str]) -> Iterator[Verdict]:
-    """The pages that are to be written though all else of their recipes is in its place."""
+def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdict]]:
+    """The pages, by recipe, that are to be written though all else of it is in its place."""
     for recipe, path in page_files(state.plan, out).items():
         targets = [target for target in state.plan.targets if target.recipe == recipe]
         folders = tuple(f"{target.folder}/{PUBLISH}" for target in targets)
@@ -133,7 +139,8 @@ def _pages(state: State, out: Path, due: set[str]) -> Iterator[Verdict]:
         if not reasons or (path.exists() and not is_page(path)):
             continue
         name, file = f"{recipe}/{path.name}", OutputFact(path.name, str(path), None)
-        yield Verdict(name, WRITE_PAGE, folders, reasons, (), True, None, None, 0, 0, (), (file,))
+        known = (None, None, 0, 0, (), (file,))
+        yield recipe, Verdict(name, WRITE_PAGE, folders, reasons, (), True, *known)
 
 
 def _is_fresh(task: str, state: State) -> bool:

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     planned = _planned(args, recipes, files)
     if args.dry_run:
-        code = _dry(args, _explain(planned.state, out))
+        code = _dry(args, _explain(planned, out))
         _raise_first(planned.faults)
         return code
     with holding(args, target_folders(planned.recipes, out, targets_of(args))) as waited:
@@ -126,11 +126,13 @@ class _Planned:
         recipes: with the targets that can be planned; all, unless it goes on after failures.
         state: their plan against the store.
         faults: why others cannot.
+        partial: the names of recipes that have such others.
     """
 
     recipes: Sequence[Recipe]
     state: State
     faults: Sequence[MobileprepError] = ()
+    partial: Sequence[str] = ()
 
 
 def _planned(args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex) -> _Planned:
@@ -146,7 +148,10 @@ def _planned(args: argparse.Namespace, recipes: Sequence[Recipe], files: FileInd
         )
         if not (fit and faults):
             raise
-    return _Planned(fit, _prepared(args, fit, files, whole=False), faults)
+    left = {recipe.name: recipe.targets for recipe in fit}
+    chosen = {recipe.name: tuple(recipe.chosen(targets_of(args))) for recipe in recipes}
+    partial = [name for name, targets in left.items() if targets != chosen[name]]
+    return _Planned(fit, _prepared(args, fit, files, whole=False), faults, partial)
 
 
 def _prepared(
@@ -204,7 +209,7 @@ def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: i
     # What cannot be written is told before anything is: Make takes what is published for done.
     depfile = None if args.depfile is None else _depfile(args, recipes, state)
     if args.explain:
-        _explain(state, Path(args.out))
+        _explain(planned, Path(args.out))
     stale = stale_stages(state)
     seconds = {spec.task: v.last.seconds for spec, v in stale if v.last is not None}
     with Progress(len(stale), seconds, jobs_of(args)) as progress:
@@ -217,6 +222,7 @@ def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: i
             advance=progress.advance,
             keep_going=args.keep_going,
             memory=[recipe.memory for recipe in recipes],
+            partial=planned.partial,
         )
     warn_all(done.warnings)
     _tell_targets(args, done.targets)
@@ -291,11 +297,11 @@ def _builder(args: argparse.Namespace) -> str:
     return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
 
 
-def _explain(state: State, out: Path) -> list[Verdict]:
+def _explain(planned: _Planned, out: Path) -> list[Verdict]:
     """Say what a build would do and why; the verdicts."""
     from mobileprep.api.verdicts import verdicts
 
-    judged = verdicts(state, out)
+    judged = verdicts(planned.state, out, planned.partial)
     stale = [verdict for verdict in judged if not verdict.fresh]
     for verdict in stale:
         _say(str(verdict))

@@ -136,6 +136,21 @@ def test_what_can_be_planned_is_built_where_a_file_of_another_is_missing(
     assert [str(p) for p in Path("out").rglob("manifest.json")] == ["out/digits/a/manifest.json"]
 
 
+def test_the_page_stays_where_a_target_cannot_be_planned(digits: Path, run: Run) -> None:
+    with_targets(digits, "\n  a: {}\n  b: {validation: {data: data/b.npz}}\n")
+    shutil.copy(digits.parent / "data/test.npz", digits.parent / "data/b.npz")
+    assert run("build", digits, *OUT).code == 0
+    page = Path("out/digits/report.html")
+    before = page.read_bytes()
+    (digits.parent / "data/b.npz").unlink()
+    digits.write_text(digits.read_text().replace("  a: {}", "  a: {sort: true}"))
+    told = run("build", digits, *OUT, "--keep-going")
+    assert (told.code, "out/digits/a: written" in told.err) == (4, True)
+    assert page.read_bytes() == before
+    said = run("build", digits, *OUT, "--keep-going", "--dry-run")
+    assert (said.code, "nothing to do" in said.err) == (4, True), said.err
+
+
 def test_where_nothing_can_be_planned_the_first_reason_is_told(digits: Path, run: Run) -> None:
     (digits.parent / "model/graph.pbtxt").unlink()
     told = run("build", digits, *OUT, "--keep-going")
