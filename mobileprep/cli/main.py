@@ -18,6 +18,7 @@ from mobileprep.cli._shared.failures import (
     NO_OUTPUT,
     error_of_limits,
     error_of_system,
+    limit_behind_interrupt,
     print_failure,
     tell_error,
     unwritable_output,
@@ -170,6 +171,9 @@ def _own_up(error: Exception, *, as_json: bool) -> int:
 
 
 def _interrupted(*, as_json: bool) -> int:
+    limit = limit_behind_interrupt()
+    if limit is not None:
+        return tell_error(limit, as_json=as_json)
     print("mobileprep: interrupted", file=sys.stderr)
     if as_json:
         print_failure("interrupted", "interrupted", _INTERRUPTED)
@@ -178,9 +182,11 @@ def _interrupted(*, as_json: bool) -> int:
 
 def _is_interrupt(error: BaseException | None) -> bool:
     """Whether an interrupt is behind an error, as Python puts it while it makes a class."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+    seen: set[int] = set()  # one that is raised anew from itself is its own cause
+    while error is not None and not isinstance(error, KeyboardInterrupt) and id(error) not in seen:
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return error is not None
+    return isinstance(error, KeyboardInterrupt)
 
 
 def verb_names() -> list[str]:

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,39 @@ def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch, run: Run
     assert run("build", "x").code == 130
 
 
+def test_an_interrupt_where_no_thread_starts_is_not_the_user_s(
+    monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    # OpenBLAS sends its own process one then.
+    def interrupt(_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    def refuse(_thread: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", interrupt)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    told = run("build", "x")
+    assert (told.code, "starts no more threads" in told.err) == (9, True)
+
+
+def test_an_error_that_is_its_own_cause_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_arguments: object) -> int:
+        error = ValueError("again")
+        try:
+            raise error from error
+        except ValueError:
+            message = "oops"
+            raise ZeroDivisionError(message) from error
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
+    assert main([]) == 70
+    assert "oops" in capsys.readouterr().err
+
+
 def test_a_bug_is_owned_up_to(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +184,7 @@ def test_a_bug_is_owned_up_to(
     [
         (MemoryError(), "gives no more memory", "limit on memory"),
         (MemoryError("Unable to allocate 8 TiB"), "memory: Unable to allocate 8 TiB", "-j"),
+        (ImportError("a.so: failed to map segment from shared object"), "memory", "ulimit -v"),
         (RuntimeError("can't start new thread"), "starts no more threads", "ulimit -u"),
         (OSError(errno.EMFILE, "Too many open files", "a.pb"), "a.pb: cannot be read", "ulimit -n"),
     ],

@@ -36,6 +36,8 @@ _OF_PATHS: Final = frozenset(
     }
 )
 _OPEN_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+# As the system's loader says it of a library.
+_NO_ROOM: Final = "failed to map segment"
 # As Python says it.
 _NO_THREAD: Final = "can't start new thread"
 _OF_WRITING: Final = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS})
@@ -82,10 +84,32 @@ def error_of_limits(error: Exception) -> MobileprepError | None:
     if isinstance(error, MemoryError):
         message = f"the machine gives no more memory{f': {error}' if str(error) else ''}"
         return ArtifactError(message, "raise the limit on memory, or run fewer at once with -j")
+    if isinstance(error, ImportError) and _NO_ROOM in str(error):
+        message = f"the machine gives no more memory: {error}"
+        return ArtifactError(message, "raise the limit on memory ('ulimit -v', a container's)")
     if isinstance(error, RuntimeError) and _NO_THREAD in str(error):
-        message = "the machine starts no more threads"
-        return ArtifactError(message, "raise the limit on processes ('ulimit -u', a container's)")
+        return _no_threads()
     return None
+
+
+def limit_behind_interrupt() -> MobileprepError | None:
+    """What to tell where not the user has interrupted, but the library that multiplies matrices.
+
+    OpenBLAS sends its own process an interrupt where the system starts none of its threads.
+    """
+    import threading
+
+    try:
+        threading.Thread(target=int).start()
+    except RuntimeError:
+        return _no_threads()
+    return None
+
+
+def _no_threads() -> ArtifactError:
+    message = "the machine starts no more threads"
+    hint = "raise the limits on processes and memory ('ulimit -u', 'ulimit -v', a container's)"
+    return ArtifactError(message, hint)
 
 
 def error_of_system(error: OSError) -> MobileprepError | None:
