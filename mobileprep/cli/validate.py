@@ -29,9 +29,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_files:
         # Costs start-up time, as models bring numpy with them.
         from mobileprep.api.fit import check_models
+        from mobileprep.plan.installed import check_installed
 
         for recipe in recipes:
             check_files(recipe)
+            for target in recipe.targets:
+                check_installed(target)
         foreseen = check_models(recipes)
     warn_of_chains(recipes)
     warn_all(foreseen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
+from mobileprep.plan.engines import engine_version
 from tests.cli.conftest import Run
 from tests.freezing.graphs import placeholder as shaped
 from tests.stages.jobs import classifier, placeholder
@@ -206,3 +208,33 @@ def test_what_is_wrong_with_a_recipe_that_two_extend_is_told_once(run: Run, base
     assert told.code == 3
     assert told.err.count("base.yaml:2:") == 1
     assert [told.err.count(f"none_of_{name}: unknown") for name in "ab"] == [1 - ("[" in base)] * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "module", "place", "mend"),
+    [
+        ("artifact: tflite", "flatbuffers", "9:21", "tflite"),
+        ("integration: {languages: [cpp]}", "jinja2", "9:11", "integration"),
+        ("protect: {encrypt: {key: env:K}}", "cryptography", "9:21", "encrypt"),
+        ("check: true, engine: openvino", "openvino", "9:32", "openvino"),
+    ],
+)
+def test_what_is_not_installed_is_told_with_how_to_install_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, more: str, module: str, place: str, mend: str
+) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str, *rest: str) -> object:
+        return None if name == module else found(name, *rest)
+
+    monkeypatch.setenv("K", "07" * 32)
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    engine_version.cache_clear()
+    targets = f"targets:\n  phone: {{{more}}}"
+    code, told = validate(run, change=("targets: {phone: {}, pi: {}}", targets))
+    engine_version.cache_clear()
+    assert code == 6, told
+    assert f"recipe.yaml:{place}: " in told
+    assert "which is not installed" in told
+    assert f"pip install 'mobileprep[{mend}]'" in told
+    assert run("validate", "recipe.yaml", "--no-files").code == 0
