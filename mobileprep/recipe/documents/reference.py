@@ -34,8 +34,9 @@ targets:
 
 `mobileprep validate RECIPE` tells all problems of a recipe at once, each at its
 `file:line:column`. It opens the models too: wrong names of inputs and outputs, with the nearest
-ones, types, shapes, inputs that no output needs, and data that does not fit, labels among it. With
-`--no-files` it looks at nothing but the recipe.
+ones, types, shapes, inputs that no output needs, and data that does not fit, labels among it; and
+packages that the recipe needs and that are not installed. With `--no-files` it looks at nothing but
+the recipe.
 
 The schema has every transform with its parameters. `mobileprep schema --path` prints where it lies
 in the installation, which is another place on every machine. For a line that is right for all who
