@@ -144,3 +144,25 @@ def test_a_range_file_stands_in_for_the_data_of_a_calibration(load, write, missi
     assert "there is no file 'gone.npz'" in told
     (told,) = missing(f"{source}calibration: {{range_file: other.yaml}}\n")
     assert "there is no file 'other.yaml'" in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source: {frozen: LONG}\n",
+        "source: {frozen: LONG/g}\n",
+        "source: {saved_model: LONG}\n",
+        "source: {graph: g, checkpoint: LONG}\n",
+        "source: {graph: g, checkpoint: c, saver: LONG}\n",
+        "source: {frozen: g}\nvalidation: {data: LONG.npz}\n",
+        "source: {frozen: g}\ncheck: {data: LONG.npz}\n",
+        "source: {frozen: g}\ncalibration: {data: LONG.npz, range_file: LONG.json}\n",
+    ],
+)
+def test_a_name_longer_than_any_file_has_is_told_at_its_place(missing, write, text):
+    for name in ("g", "c.index"):
+        write("", name)
+    assert all(
+        line.startswith(("recipe.yaml:4:", "recipe.yaml:5:"))
+        for line in missing(text.replace("LONG", "x" * 300))
+    )
