@@ -6,10 +6,12 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from mobileprep.errors import CorruptFileError, nearest_hint
 from mobileprep.recipe.model import Recipe, Target
 from mobileprep.recipe.named_files import what_is_there
+from mobileprep.recipe.resolve import plugins_of
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile
 
 
@@ -21,13 +23,21 @@ def check_files(recipe: Recipe) -> None:
             place in the recipe that names it.
     """
     missing: dict[tuple[str, str], str] = {}
-    for target in recipe.targets:
-        for file, message in _missing(target):
-            missing[file.place, file.name] = f"{file.place}: {message}{_nearest(file)}"
+    found = chain(_missing_plugins(recipe), *map(_missing, recipe.targets))
+    for file, message in found:
+        missing[file.place, file.name] = f"{file.place}: {message}{_nearest(file)}"
     if missing:
         lines = [missing[key] for key in sorted(missing, key=_by_line)]
         hint = "paths start at the folder of the recipe that names them"
         raise CorruptFileError("\n".join(lines), hint)
+
+
+def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
+    """What no chain names is told too: a misprint may have made it so."""
+    plugins = () if recipe.tree is None else plugins_of(recipe.tree)
+    for plugin in plugins:
+        if not os.path.isfile(plugin.file.path):  # noqa: PTH113
+            yield plugin.file, f"there is no file {plugin.file.name!r}"
 
 
 def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:

@@ -166,3 +166,20 @@ def test_a_name_longer_than_any_file_has_is_told_at_its_place(missing, write, te
         line.startswith(("recipe.yaml:4:", "recipe.yaml:5:"))
         for line in missing(text.replace("LONG", "x" * 300))
     )
+
+
+@pytest.mark.parametrize(
+    ("plugins", "told"),
+    [
+        ("[tools/mine.py]", "recipe.yaml:4:11: there is no file 'tools/mine.py': its folder does"),
+        ("[mime.py]", "recipe.yaml:4:11: there is no file 'mime.py'; did you mean 'mine.py'?"),
+        ("[mine.py, .]", "recipe.yaml:4:20: there is no file '.': it is a folder"),
+    ],
+)
+def test_a_missing_plugin_is_told_though_no_chain_names_its_transform(
+    missing, write, plugins, told
+):
+    write("", "model.pb")
+    write("", "mine.py")
+    (line,) = missing(f"plugins: {plugins}\nsource: {{frozen: model.pb}}\n")
+    assert line.startswith(told)
