@@ -248,3 +248,13 @@ def test_a_missing_file_is_told(app: Path, run: Run) -> None:
     told = run("build", "recipe.yaml")
     assert told.code == 4
     assert "lower_leaky_relu.json" in told.err
+
+
+def test_a_plugin_that_would_not_run_is_refused_on_the_command_line_too(
+    app: Path, run: Run
+) -> None:
+    (app / "fold_constants.py").write_text("")
+    flags = ("--in_graph=model.pb", "--out_graph=o.pb", "--inputs=x", "--outputs=out")
+    told = run("transform", *flags, "--plugins=fold_constants.py", "--transforms=fold_constants")
+    assert told.code == 2
+    assert "fold_constants.py: mobileprep has a transform 'fold_constants' of its own" in told.err

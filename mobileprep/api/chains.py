@@ -21,7 +21,7 @@ from mobileprep.opdefs.signatures import output_count
 from mobileprep.recipe import model as recipe
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.problems import in_order, render
-from mobileprep.recipe.schemas import TransformSchemas
+from mobileprep.recipe.schemas import TransformSchemas, name_faults
 from mobileprep.recipe.settings import InputFile
 from mobileprep.recipe.steps import read_steps
 from mobileprep.recipe.tree import Node, Place, Scalar, SourceText
@@ -103,9 +103,15 @@ def transform(
 
 
 def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
-    """The transforms that there are, those in files of the user's among them."""
-    files = (InputFile(str(p), Path(p), str(p)) for p in plugins)
-    return TransformSchemas(plugins=[named_plugin(file) for file in files])
+    """The transforms that there are, those in files of the user's among them.
+
+    Raises:
+        UsageError: a file has the name of another transform, and would not run.
+    """
+    named = [named_plugin(InputFile(str(p), Path(p), str(p))) for p in plugins]
+    for plugin, message, hint in name_faults(named):
+        raise UsageError(message, hint, plugin.file.place)
+    return TransformSchemas(plugins=named)
 
 
 def read_chain(chain: Chain, schemas: TransformSchemas) -> tuple[recipe.Step, ...]:

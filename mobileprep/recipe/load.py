@@ -11,7 +11,14 @@ from mobileprep.recipe.checks import cache_problems, meaning_problems
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.problems import Problem, recipe_error
-from mobileprep.recipe.resolve import Chains, cache_of, plugins_of, repair_chain, resolve_target
+from mobileprep.recipe.resolve import (
+    Chains,
+    cache_of,
+    plugin_problems,
+    plugins_of,
+    repair_chain,
+    resolve_target,
+)
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import ModelSections, model_sections
 from mobileprep.recipe.tree import plain
@@ -49,6 +56,7 @@ def load_recipe(
         *schema_problems(root, recipe_schema()),
         *cache_problems(root),
         *memory_problems(root),
+        *plugin_problems(root),
         *meaning_problems(models),
         *_chain_problems(models, chains),
     ]

@@ -15,6 +15,7 @@ from mobileprep.recipe.devices import resolve_device
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
+from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quantize_settings import (
     LITERT_MODES,
     QUANTIZERS,
@@ -22,7 +23,7 @@ from mobileprep.recipe.quantize_settings import (
     Quantize,
     QuantizeRule,
 )
-from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
+from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Cache, Check, InputFile, InputSpec, Pin, Source, SourceKind
 from mobileprep.recipe.steps import ReadSteps, read_steps
@@ -56,13 +57,25 @@ class Chains:
 
 def plugins_of(root: MappingNode) -> tuple[Plugin, ...]:
     """The plugins that a recipe names; values of a wrong type, told by the schema, are left out."""
+    return tuple(named_plugin(_file(item)) for item in _plugin_files(root))
+
+
+def plugin_problems(root: MappingNode) -> list[Problem]:
+    """The plugins that a recipe names, and that would not run."""
+    places = {str(item.place): item.place for item in _plugin_files(root)}
+    return [
+        Problem(places[plugin.file.place], message, hint)
+        for plugin, message, hint in name_faults(plugins_of(root))
+    ]
+
+
+def _plugin_files(root: MappingNode) -> list[Scalar]:
     listed = root.get("plugins")
-    items = listed.items if isinstance(listed, Sequence) else ()
-    return tuple(
-        named_plugin(_file(item))
-        for item in items
+    return [
+        item
+        for item in (listed.items if isinstance(listed, Sequence) else ())
         if isinstance(item, Scalar) and isinstance(item.value, str) and "\0" not in item.value
-    )
+    ]
 
 
 def cache_of(root: MappingNode) -> Cache | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -94,6 +94,20 @@ class TransformSchemas:
         self._plugins[name] = plugin
         self._paths[name] = plugin.schema.path
         return True
+
+
+def name_faults(plugins: Iterable[Plugin]) -> Iterator[tuple[Plugin, str, str]]:
+    """Each plugin that another transform's name keeps from running: it, what is wrong, the mend."""
+    own = {path.stem for path in (SCHEMA_FOLDER / "transforms").glob("*.json")}
+    first: dict[str, Plugin] = {}
+    for plugin in plugins:
+        other = first.setdefault(plugin.name, plugin)
+        if plugin.name in own:
+            message = f"mobileprep has a transform {plugin.name!r} of its own, which would run"
+            yield plugin, message, "give the file another name"
+        elif other.file.path != plugin.file.path:
+            message = f"{other.file.name!r} is the transform {plugin.name!r} already"
+            yield plugin, message, "give one of them another name"
 
 
 def _with_ignore_errors(schema: Schema) -> Schema:

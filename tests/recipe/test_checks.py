@@ -332,3 +332,30 @@ def test_models_times_targets_are_bounded(problems):
     targets = "".join(f"  t{i}: {{}}\n" for i in range(21))
     (found,) = problems(HEAD + SOURCE + "models:\n" + models + "targets:\n" + targets)
     assert found == "5:3 models: models times targets come to more than 1,000; split the recipe"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [
+        (
+            "[a/mine.py, fold_constants.py]",
+            (
+                "4:22 plugins[1]: mobileprep has a transform 'fold_constants' of its own, which "
+                "would run; give the file another name"
+            ),
+        ),
+        (
+            "[a/mine.py, b/mine.py]",
+            (
+                "4:22 plugins[1]: 'a/mine.py' is the transform 'mine' already; "
+                "give one of them another name"
+            ),
+        ),
+    ],
+)
+def test_a_plugin_has_a_name_of_its_own(problems, plugins, expected):
+    assert problems(f"{HEAD}{SOURCE}plugins: {plugins}\n{TARGETS}") == [expected]
+
+
+def test_a_plugin_may_be_listed_twice(load):
+    load(f"{HEAD}{SOURCE}plugins: [mine.py, ./mine.py]\n{TARGETS}")
