@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import bool_flag, flag, verb
+from mobileprep.cli.verb import bool_flag, file_name, flag, verb
 
 if TYPE_CHECKING:
     from mobileprep.api.target_check import TargetCheck
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="a graph as it ships, or another model")
+    parser.add_argument(
+        "graph", type=file_name, metavar="GRAPH", help="a graph as it ships, or another model"
+    )
     flag(
         parser,
         "tensorflow",

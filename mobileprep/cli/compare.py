@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import tolerance, verb
+from mobileprep.cli.verb import file_name, tolerance, verb
 
 if TYPE_CHECKING:
     from mobileprep.ir.compare import GraphDifference
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a graph, binary or text")
-    parser.add_argument("b", metavar="B", help="the graph to compare it with")
+    parser.add_argument("a", type=file_name, metavar="A", help="a graph, binary or text")
+    parser.add_argument("b", type=file_name, metavar="B", help="the graph to compare it with")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--tolerance",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import comma_list, flag, tolerance, verb, whole_number
+from mobileprep.cli.verb import comma_list, file_name, flag, tolerance, verb, whole_number
 from mobileprep.destinations import is_stdout
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "a", metavar="A", help="a graph, a MetaGraph, or the folder of a SavedModel"
+        "a", type=file_name, metavar="A", help="a graph, a MetaGraph, or the folder of a SavedModel"
     )
-    parser.add_argument("b", metavar="B", help="the model to compare it with")
+    parser.add_argument("b", type=file_name, metavar="B", help="the model to compare it with")
     apart = "largest absolute difference of a constant or an output that does not count"
     parser.add_argument("--tolerance", type=tolerance, default=0.0, metavar="X", help=apart)
     samples = "run both on so many drawn samples, too"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import bool_flag, flag, verb, whole_number
+from mobileprep.cli.verb import bool_flag, file_name, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import UsageError
 from mobileprep.fsio import write_text
@@ -21,7 +21,7 @@ _FORMATS = ("dot", "svg", "png", "model-explorer")
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     model = "a GraphDef, a MetaGraph (.meta), or the folder of a SavedModel"
-    flag(parser, "graph", required=True, metavar="FILE", help=model)
+    flag(parser, "graph", required=True, type=file_name, metavar="FILE", help=model)
     flag(
         parser, "dot_output", required=True, metavar="FILE", help="the file to write, - for stdout"
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli.verb import comma_list, verb
+from mobileprep.cli.verb import comma_list, file_name, verb
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import (
     ArtifactError,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
+        type=file_name,
         help="a graph, a .meta file, a checkpoint, a SavedModel, or a folder with one of them",
     )
     parser.add_argument("--checkpoint", help="the checkpoint of a graph that is not frozen")

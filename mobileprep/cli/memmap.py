@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import bool_flag, flag, verb
+from mobileprep.cli.verb import bool_flag, file_name, flag, verb
 from mobileprep.destinations import output_path
 
 if TYPE_CHECKING:
@@ -20,7 +20,14 @@ _MINIMUM_SIZE: Final = 10_000
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    flag(parser, "in_graph", required=True, metavar="FILE", help="the frozen graph to read")
+    flag(
+        parser,
+        "in_graph",
+        required=True,
+        type=file_name,
+        metavar="FILE",
+        help="the frozen graph to read",
+    )
     flag(
         parser, "out_graph", required=True, metavar="FILE", help="the model to write, - for stdout"
     )

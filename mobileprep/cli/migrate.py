@@ -10,11 +10,13 @@ from pathlib import Path
 from mobileprep.cli._shared.ends_flags import add_ends
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.cli.verb import comma_list, file_name, flag, verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="a graph as it ships, or another model")
+    parser.add_argument(
+        "graph", type=file_name, metavar="GRAPH", help="a graph as it ships, or another model"
+    )
     add_ends(parser)
     flag(
         parser,

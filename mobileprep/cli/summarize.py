@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
+from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb, whole_number
 from mobileprep.errors import InvalidGraphError
 from mobileprep.inspection.visible import plain, shortened
 
@@ -26,7 +26,7 @@ _WIDTH: Final = 40
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     model = "a GraphDef, a MetaGraph (.meta), a SavedModel's folder, a .tflite file, a checkpoint"
-    flag(parser, "in_graph", required=True, metavar="FILE", help=model)
+    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help=model)
     structure = "print each node with its inputs, too"
     bool_flag(parser, "print_structure", default=False, help_line=structure)
     checkpoint = "the values of the variables, where they are not beside the model"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.ends_flags import add_ends
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
 
@@ -22,7 +22,7 @@ _TYPES: Final = ("float", "int8", "uint8", "int16")
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     source = "a frozen graph, the folder of a SavedModel, or a MetaGraph (.meta)"
-    flag(parser, "in_graph", required=True, metavar="FILE", help=source)
+    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help=source)
     flag(parser, "out_file", required=True, metavar="FILE", help="the .tflite file, - for stdout")
     add_ends(parser)
     flag(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_flags(parser)
-    flag(parser, "in_graph", required=True, metavar="FILE", help="the graph to read")
+    flag(
+        parser, "in_graph", required=True, type=file_name, metavar="FILE", help="the graph to read"
+    )
     flag(
         parser, "out_graph", required=True, metavar="FILE", help="the graph to write, - for stdout"
     )

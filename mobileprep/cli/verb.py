@@ -136,6 +136,17 @@ def tolerance(text: str) -> float:
     return value
 
 
+def file_name(text: str) -> str:
+    """What a model's file or folder is called, for ``type=`` of a flag.
+
+    An empty name would be taken for the current folder, and whatever lies there for the model.
+    """
+    if not text:
+        message = "an empty name is no file; '.' is the current folder"
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
 def comma_list(text: str) -> tuple[str, ...]:
     """``a,b`` as a tuple, blanks around names dropped."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
 from mobileprep.cli._shared.warn import warn
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import file_name, verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "out", metavar="OUT", help="the folder of a target, or one that holds such folders"
+        "out",
+        type=file_name,
+        metavar="OUT",
+        help="the folder of a target, or one that holds such folders",
     )
     parser.add_argument(
         "--recipe",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mobileprep.cli.verb import comma_list, flag
+from mobileprep.cli.verb import comma_list, file_name, flag
 
 if TYPE_CHECKING:
     from mobileprep.api.models import ModelOptions
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """``--graph``, and how a model that is no frozen graph is frozen."""
     graph = "a frozen graph, the folder of a SavedModel, or a MetaGraph (.meta)"
-    flag(parser, "graph", required=True, metavar="FILE", help=graph)
+    flag(parser, "graph", required=True, type=file_name, metavar="FILE", help=graph)
     checkpoint = "the values of the variables, where they are not beside the model"
     flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
     flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
