@@ -26,7 +26,7 @@ from mobileprep.cli._shared.failures import (
 )
 from mobileprep.cli._shared.limit_flags import limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
-from mobileprep.cli._shared.standard_streams import open_closed_streams
+from mobileprep.cli._shared.standard_streams import let_messages_get_lost, open_closed_streams
 from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
 from mobileprep.cli.verb import Parser, Verb, verbs
@@ -52,6 +52,7 @@ def entry() -> None:
     collect_seldom()
     let_blas_sleep()
     open_closed_streams()
+    let_messages_get_lost()
     code = main(sys.argv[1:])
     if not _is_awaited():
         _leave(code)

@@ -143,3 +143,32 @@ def test_a_vocabulary_that_is_no_file_is_told_with_the_graph(run: Run) -> None:
         told = run("run", "--graph=g.pb", "--fetch=y")
         assert told.code in (*TOLD, 5), told.err
         assert "g.pb" in told.err, told.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell is another")
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        ("build recipe.yaml --out=out", "out/r/a/r.pb"),
+        ("init model.pb --recipe=i.yaml", "i.yaml"),
+        (f"--version; {sys.executable} -m mobileprep lock recipe.yaml", "mobileprep.lock"),
+    ],
+)
+def test_a_reader_of_progress_that_goes_away_ends_nothing(arguments: str, written: str) -> None:
+    """As head does, and grep -q: a build that wrote nothing would have ended with success."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = f"'{sys.executable}' -m mobileprep {arguments}"
+    done = subprocess.run(
+        ["sh", "-c", command], stdout=subprocess.DEVNULL, stderr=writing, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 0
+    assert Path(written).is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
+def test_progress_that_nothing_takes_ends_nothing() -> None:
+    assert in_shell("build recipe.yaml --out=out", "2>/dev/full").returncode == 0
+    assert Path("out/r/a/r.pb").is_file()
+    assert in_shell("build gone.yaml", "2>/dev/full").returncode == 4
