@@ -7,7 +7,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -325,8 +325,11 @@ def test_reasons_do_nothing_to_a_terminal(
     """What a record in the store tells of an earlier build may be anything."""
     judged = verdicts.verdicts
 
-    def with_marks(state: State, out: Path) -> list[verdicts.Verdict]:
-        return [replace(v, reasons=("input \u202e became 1",)) for v in judged(state, out)]
+    def with_marks(
+        state: State, out: Path, partial: Collection[str] = ()
+    ) -> list[verdicts.Verdict]:
+        marked = ("input \u202e became 1",)
+        return [replace(v, reasons=marked) for v in judged(state, out, partial)]
 
     monkeypatch.setattr(verdicts, "verdicts", with_marks)
     told = run(verb[0], built, *OUT, *verb[1:])
