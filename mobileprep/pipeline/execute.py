@@ -137,6 +137,8 @@ class Executor:
         Raises:
             MobileprepError: it was lost, and the stage that left it fails now.
         """
+        for spec in self._to_run_first(upstream):
+            self.run(spec)
         spec = self.state.spec(upstream.task)
         # One thread at a time: what one finds lost, another may be about to have made again.
         with self._lock(upstream.task):
@@ -144,11 +146,8 @@ class Executor:
                 # Found fresh, here or by ``run``, it may still be lost.
                 verdict = self.state.verdict(upstream.task)
                 record = verdict.record if isinstance(verdict, Fresh) else self.run(spec)
-                output = record.outputs[upstream.output]
-                if output.part is not None:
-                    self.state.store.begin()
-                if self._handover.find(upstream) is not None or self.state.store.obtain(output):
-                    return output
+                if self._is_at_hand(upstream, record):
+                    return record.outputs[upstream.output]
                 self.state.lose(upstream.task, upstream.output, record)
             return self.run(spec).outputs[upstream.output]
 
@@ -172,6 +171,39 @@ class Executor:
         """Have the stages run again, unless they have run in this build, that left some outputs."""
         for upstream in outputs:
             self.state.reject(upstream, self.record(upstream.task).outputs[upstream.output])
+
+    def _to_run_first(self, upstream: Upstream) -> list[StageSpec]:
+        """The stages that an output which is lost takes to make it again, earliest first.
+
+        They are found here, and not each by the run of the next: a recipe may have more steps than
+        Python's stack has room for.
+        """
+        found: dict[str, StageSpec] = {}
+        todo = [upstream]
+        while todo:
+            up = todo.pop()
+            if up.task not in found and self._is_lost(up):
+                spec = found[up.task] = self.state.spec(up.task)
+                todo += spec.stage.upstream.values()
+        return [*reversed(found.values())]
+
+    def _is_lost(self, upstream: Upstream) -> bool:
+        """Whether the stage that left an output has to run for it, which the state then knows."""
+        with self._lock(upstream.task):
+            verdict = self.state.verdict(upstream.task)
+            if isinstance(verdict, Stale):
+                return True
+            if self._is_at_hand(upstream, verdict.record):
+                return False
+            self.state.lose(upstream.task, upstream.output, verdict.record)
+            return True
+
+    def _is_at_hand(self, upstream: Upstream, record: Record) -> bool:
+        """Whether an output is in memory, or in the store, to which it may be fetched now."""
+        output = record.outputs[upstream.output]
+        if output.part is not None:
+            self.state.store.begin()
+        return self._handover.find(upstream) is not None or self.state.store.obtain(output)
 
     def _lock(self, name: str) -> threading.RLock:
         # Two threads that ask a defaultdict at once may be given a lock each.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final
 
 from mobileprep.frozen import dataclass
@@ -60,7 +59,7 @@ def at_their_turn(state: State, tasks: Iterable[str]) -> Forecast:
     Raises:
         CorruptFileError: an input file is missing or unreadable.
     """
-    found = ((task, state.verdict(task)) for task in tasks)
+    found = state.verdicts(tasks).items()
     stale = [(task, verdict) for task, verdict in found if isinstance(verdict, Stale)]
     return Forecast(
         {task: verdict.reasons for task, verdict in stale if verdict.parts is not None},
@@ -71,6 +70,8 @@ def at_their_turn(state: State, tasks: Iterable[str]) -> Forecast:
 class _Foresight:
     def __init__(self, state: State) -> None:
         self._state = state
+        # Nothing runs meanwhile: what is stale now need not be judged again.
+        self._verdicts = state.verdicts(spec.task for spec in state.plan.stages)
         self._certain: dict[str, tuple[str, ...]] = {}
         self._perhaps: dict[str, tuple[str, ...]] = {}
         self._missing: dict[Output, frozenset[str]] = {}
@@ -91,7 +92,7 @@ class _Foresight:
     def _judge_stale(self) -> None:
         first: dict[str, str] = {}
         for spec in self._state.plan.stages:
-            found = self._state.verdict(spec.task)
+            found = self._verdicts[spec.task]
             if isinstance(found, Fresh):
                 continue
             if found.parts is None:
@@ -136,7 +137,7 @@ class _Foresight:
 
     def _lost(self, up: Upstream) -> frozenset[str]:
         """The digests that an output of a fresh stage lacks."""
-        found = self._state.verdict(up.task)
+        found = self._verdicts[up.task]
         return self._lacks(found.record.outputs[up.output]) if isinstance(found, Fresh) else _NONE
 
     def _lacks(self, output: Output) -> frozenset[str]:
@@ -149,7 +150,7 @@ class _Foresight:
         return tuple(lost_reason(n, o) for n, o in sorted(outputs.items()) if self._lacks(o))
 
     def _outputs(self, task: str) -> Mapping[str, Output]:
-        found = self._state.verdict(task)
+        found = self._verdicts[task]
         return found.record.outputs if isinstance(found, Fresh) else {}
 
     def _surely_lost(self, wanted: Iterable[Upstream]) -> set[str]:
@@ -181,7 +182,7 @@ class _Foresight:
         may_leave_any: set[str] = set()
         needs: dict[str, frozenset[str]] = {}
         for task in order:
-            found = self._state.verdict(task)
+            found = self._verdicts[task]
             if isinstance(found, Stale):
                 continue
             if first.setdefault(fingerprint(dict(found.record.components)), task) != task:
@@ -210,30 +211,44 @@ class _Foresight:
         return found
 
 
-@dataclass
 class _Healers:
-    """Which stages leave what is lost.
+    """Which stages run to get back what is lost.
 
     Args:
         by_digest: the stages that leave an object, by its digest.
         needs: what each stage needs of what is lost.
     """
 
-    by_digest: Mapping[str, set[str]]
-    needs: Mapping[str, frozenset[str]]
-    _open: set[str] = field(default_factory=set)
+    def __init__(
+        self, by_digest: Mapping[str, set[str]], needs: Mapping[str, frozenset[str]]
+    ) -> None:
+        self._needs = needs
+        self._ways = {
+            digest: [task for task in tasks if digest not in needs[task]]
+            for digest, tasks in by_digest.items()
+        }
+        # A stage, and those that surely run before it; None while no way to run it is found.
+        self._with: dict[str, set[str] | None] = dict.fromkeys(needs)
+        while self._learn():
+            pass
 
     def surely(self, digest: str) -> set[str]:
         """The stages that run in every way to get an object back."""
-        ways = [self._with(t) for t in self.by_digest[digest] if digest not in self.needs[t]]
-        return set.intersection(*ways) if ways else set()
+        return self._in_every_way(digest) or set()
 
-    def _with(self, task: str) -> set[str]:
-        """A stage, and those that surely run before it."""
-        if task in self._open:
-            return {task}
-        self._open.add(task)
-        try:
-            return {task}.union(*map(self.surely, self.needs[task]))
-        finally:
-            self._open.discard(task)
+    def _learn(self) -> bool:
+        """Go over all stages once more; whether that found anything new."""
+        before = dict(self._with)
+        for task, digests in self._needs.items():
+            earlier = [self._in_every_way(digest) for digest in digests]
+            known = [tasks for tasks in earlier if tasks is not None]
+            if len(known) == len(earlier):
+                self._with[task] = {task}.union(*known)
+        return before != self._with
+
+    def _in_every_way(self, digest: str) -> set[str] | None:
+        ways = self._ways.get(digest, [])
+        known = [tasks for task in ways if (tasks := self._with[task]) is not None]
+        if ways and not known:
+            return None
+        return set.intersection(*known) if known else set()

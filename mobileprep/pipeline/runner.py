@@ -72,8 +72,9 @@ def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
     Raises:
         CorruptFileError: an input file is missing or unreadable.
     """
-    verdicts = [(s, state.verdict(s.task)) for s in state.plan.stages]
-    return [(spec, verdict) for spec, verdict in verdicts if isinstance(verdict, Stale)]
+    verdicts = state.verdicts(spec.task for spec in state.plan.stages)
+    stages = ((spec, verdicts[spec.task]) for spec in state.plan.stages)
+    return [(spec, verdict) for spec, verdict in stages if isinstance(verdict, Stale)]
 
 
 def build(

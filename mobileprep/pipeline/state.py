@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
@@ -57,6 +59,10 @@ class State:
         self.store = store
         self._force = force
         self._specs = {s.task: s for s in plan.stages}
+        self._readers: defaultdict[str, list[str]] = defaultdict(list)
+        for spec in plan.stages:
+            for task in spec.needs:
+                self._readers[task].append(spec.task)
         self._digests: dict[Path, str] = {}
         self._fresh: dict[str, Fresh] = {}
         # Stale stages are judged again and again; what ran before this build stays what it was.
@@ -82,16 +88,52 @@ class State:
         Raises:
             CorruptFileError: an input file is missing or unreadable.
         """
-        while (known := self._fresh.get(task)) is None:
-            forgotten = self._forgotten
-            found = self._judge(self._specs[task])
-            if isinstance(found, Stale):
-                return found
-            with self._lock:
-                # What another thread forgot in the meantime may be what this was judged by.
-                if self._forgotten == forgotten:
-                    self._fresh[task] = found
-        return known
+        return self._verdict(task, {})
+
+    def verdicts(self, tasks: Iterable[str]) -> dict[str, Fresh | Stale]:
+        """The verdicts of several stages as of now, each judged once; raises as ``verdict``."""
+        stale: dict[str, Stale] = {}
+        return {task: self._verdict(task, stale) for task in tasks}
+
+    def _verdict(self, task: str, stale: dict[str, Stale]) -> Fresh | Stale:
+        """A verdict that goes by what has been found stale, and adds to it."""
+        # No recursion: a recipe may have more steps than Python's stack has room for.
+        todo = [task]
+        while todo:
+            spec = self._specs[todo[-1]]
+            before = self._unjudged(spec, stale)
+            if before is not None:
+                todo.append(before)
+            elif self._settle(spec, stale):
+                todo.pop()
+        known = stale.get(task) or self._fresh.get(task)
+        return known or self.verdict(task)  # another thread has just forgotten it
+
+    def _unjudged(self, spec: StageSpec, stale: Mapping[str, Stale]) -> str | None:
+        """The next stage to judge before one; None where that can be judged."""
+        if spec.task in stale or spec.task in self._fresh:
+            return None
+        for task in (up.task for up in spec.stage.upstream.values()):
+            if task in stale:
+                return None
+            if task not in self._fresh:
+                return task
+        return None
+
+    def _settle(self, spec: StageSpec, stale: dict[str, Stale]) -> bool:
+        """Judge a stage whose earlier ones are judged; whether its verdict stands."""
+        if spec.task in stale or spec.task in self._fresh:
+            return True
+        forgotten = self._forgotten
+        found = self._judge(spec, stale)
+        if isinstance(found, Stale):
+            stale[spec.task] = found
+            return True
+        with self._lock:
+            # What another thread forgot in the meantime may be what this was judged by.
+            if self._forgotten == forgotten:
+                self._fresh[spec.task] = found
+            return self._forgotten == forgotten
 
     def finished(self, task: str, record: Record) -> None:
         """Note that a stage has just run."""
@@ -180,12 +222,12 @@ class State:
         """The key under which the task's last components are kept."""
         return hashlib.sha256(spec.task.encode()).hexdigest()
 
-    def _judge(self, spec: StageSpec) -> Fresh | Stale:
+    def _judge(self, spec: StageSpec, stale: Mapping[str, Stale]) -> Fresh | Stale:
         digests: dict[str, str] = {}
         for slot, files in spec.stage.files.items():
             digests.update({f"{slot}:{f.name}": self.digest(f) for f in files.members})
         for slot, up in spec.stage.upstream.items():
-            verdict = self.verdict(up.task)
+            verdict = stale.get(up.task) or self.verdict(up.task)
             if isinstance(verdict, Stale):
                 return Stale((f"{up.task} runs first",), last=self._last(spec))
             digests[slot] = verdict.record.outputs[up.output].sha256
@@ -210,10 +252,10 @@ class State:
 
     def _forget_after(self, task: str) -> None:
         """Judge anew what reads a stage that has left something else."""
-        for spec in self.plan.stages:
-            if spec.task in self._fresh and task in spec.needs:
-                del self._fresh[spec.task]
-                self._forget_after(spec.task)
+        todo = [task]
+        while todo:
+            readers = self._readers[todo.pop()]
+            todo += [after for after in readers if self._fresh.pop(after, None) is not None]
 
     def _last(self, spec: StageSpec) -> LastRun | None:
         if spec.task not in self._last_runs:
