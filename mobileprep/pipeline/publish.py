@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -221,6 +222,6 @@ def _remove(folder: Path, name: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - never raise
         return
     remove_file(path)
-    if path.parent != folder.resolve():
-        with contextlib.suppress(OSError):  # it holds something else
-            path.parent.rmdir()
+    with contextlib.suppress(OSError):  # one holds something else
+        for parent in itertools.takewhile(folder.resolve().__ne__, path.parents):
+            parent.rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.output import Output
-from mobileprep.pipeline.publish import Changes, publish
+from mobileprep.pipeline.publish import Changes, publish, unpublish
 from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.records import (
@@ -60,3 +61,27 @@ def test_what_a_killed_build_left_unfinished_is_removed(
         "manifest.json",
         "text",
     ]
+
+
+def test_folders_within_folders_go_with_their_last_file(
+    built_text: tuple[Path, Callable[[], Changes]],
+) -> None:
+    folder, publish_again = built_text
+    names = ("java/org/app/A.java", "java/own/B.java", "text")
+
+    def leave() -> None:
+        for name in names[:2]:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("")
+        files = {name: {"sha256": sha256_bytes(b"abc")} for name in names}
+        (folder / "manifest.json").write_text(json.dumps({"files": files}))
+
+    leave()
+    (folder / "java/own/mine").write_text("")
+    publish_again()
+    left = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*"))
+    assert left == ["java", "java/own", "java/own/mine", "manifest.json", "text"]
+    (folder / "java/own/mine").unlink()
+    leave()
+    unpublish(folder)
+    assert not folder.exists()
