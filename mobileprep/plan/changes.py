@@ -114,7 +114,7 @@ def _differing(
         elif _has_mappings(before) and _has_mappings(after) and len(before) == len(after):
             numbered = (dict(enumerate(items)) for items in (before, after))
             yield from _differing(f"{prefix}{key}.", *numbered)
-        elif before != after:
+        elif canonical(before) != canonical(after):  # as fingerprints see it
             yield f"{prefix}{key}", before, after
 
 

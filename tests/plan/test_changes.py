@@ -54,6 +54,21 @@ def test_a_parameter_is_told_by_its_key_and_place() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [(-0.0, 0.0, "-0.0 became 0.0"), (1, True, "1 became true"), (2, 2.0, "2 became 2.0")],
+)
+def test_what_is_equal_and_spelt_otherwise_is_another(
+    before: object, after: object, words: str
+) -> None:
+    """As it is to fingerprints, by which the stage runs again."""
+    asked = dataclasses.replace(ASKED, options={"value": before})
+    old = json.loads(canonical(components(asked, DIGESTS)))
+    now = dataclasses.replace(ASKED, options={"value": after})
+    (change,) = changes_of(StageSpec("r/01", now, PLACES), old, components(now, DIGESTS))
+    assert str(change) == f"options.value: {words} (recipe.yaml:9:5)"
+
+
 def test_an_input_is_told_with_its_digests() -> None:
     assert told(graph="c" * 64) == ["input graph has changed: bbbbbbbbbbbb became cccccccccccc"]
     assert told(graph2="x" * 64) == ["input graph2 has changed: none became xxxxxxxxxxxx"]
