@@ -58,7 +58,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
     if get_origin(hint) is Mapping and isinstance(value, dict):
         return {key: _value(get_args(hint)[1], item, where) for key, item in value.items()}
     if hint in _PLAIN and type(value) is hint:
-        return value
+        return _bounded(value, where) if hint is int else value
     if get_origin(hint) is Literal and value in get_args(hint):
         return value
     message = f"{where!r} has a value of another type than reports have"
@@ -70,6 +70,16 @@ def _number(value: object, where: str) -> float:
     if value is None:
         return math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
+        return _bounded(value, where)
     message = f"{where!r} is no number"
     raise ValueError(message)
+
+
+def _bounded(value: float, where: str) -> float:
+    """A number that arithmetic takes: JSON has integers beyond all floats too."""
+    try:
+        float(value)
+    except OverflowError as error:
+        message = f"{where!r} is larger than any number of a report"
+        raise ValueError(message) from error
+    return value
