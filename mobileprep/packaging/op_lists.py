@@ -69,6 +69,9 @@ def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
         where = f"{file}:{error.lineno}:{error.colno}"
         message = f"is no JSON: {error.msg}"
         raise CorruptFileError(message, hint, where) from error
+    except ValueError as error:
+        message = "has a number of more digits than can be read"
+        raise CorruptFileError(message, hint, file) from error
     except RecursionError as error:
         message = "is nested too deeply"
         raise CorruptFileError(message, hint, file) from error

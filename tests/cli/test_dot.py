@@ -192,7 +192,14 @@ def test_model_explorer_gets_a_collection_and_overlays(run: Run) -> None:
     assert error[graph["id"]]["results"] == {"a/b/conv": {"value": -31.5}}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tensors": 3}', '{"tensors": [{}]}', "[" * 9])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"tensors": 3}', '{"tensors": [{}]}', "[" * 9, "[" * 50_000),
+        f'{{"tensors": [{{"tensor": "a", "damage": {{"sqnr": {10**400}}}}}]}}',
+    ],
+    ids=lambda text: text[:20],
+)
 def test_damage_of_another_kind_is_refused(text: str, run: Run) -> None:
     Path("damage.json").write_text(text)
     flags = ["--format=model-explorer", "--damage=damage.json"]

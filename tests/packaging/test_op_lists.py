@@ -73,6 +73,7 @@ def test_a_json_list_is_read_in_order(tmp_path: Path) -> None:
         (b'[["", "B"]]', "entry 1: is no pair"),
         (b'[["A", "B\\"; evil"]]', "entry 1: is no pair"),
         (b"[" * 100_000, "is nested too deeply"),
+        (b"[" + b"1" * 5000 + b"]", "has a number of more digits"),
     ],
 )
 def test_a_damaged_list_is_refused_with_its_place(

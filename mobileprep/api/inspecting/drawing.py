@@ -21,6 +21,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.plan.record_data import NONSENSE
 
 Format = Literal["dot", "svg", "png", "model-explorer"]
 FORMATS: Final[tuple[Format, ...]] = ("dot", "svg", "png", "model-explorer")
@@ -169,7 +170,7 @@ def _errors(path: Path, graph: Graph) -> dict[str, float]:
     try:
         found = json.loads(read_bytes(path, limit=_LARGEST))
         told = {t["tensor"].partition(":")[0]: float(t["damage"]["sqnr"]) for t in found["tensors"]}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except NONSENSE as error:
         message = "is not what 'mobileprep debug-quantization --json' prints"
         raise CorruptFileError(message, "write it anew", str(path)) from error
     finite = {n: -v for n, v in told.items() if n in graph and abs(v) < float("inf")}
