@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.machinery
 import importlib.util
 import subprocess
@@ -15,8 +16,10 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.plan.engines import engine_choice, engine_version, litert_choice
 from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.running_stages import EngineChoice
-from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import InputFile, Source
+from mobileprep.plan.target_settings import target_settings
+from mobileprep.recipe.model import Step, Target
+from mobileprep.recipe.settings import Check, Data, InputFile, Source
+from mobileprep.recipe.validation_settings import Validation
 
 
 @pytest.fixture
@@ -114,3 +117,29 @@ def test_litert_comes_with_its_version_or_is_asked_for(installed: dict[str, str]
     assert litert_choice(target("auto")) == EngineChoice(
         "litert", {"litert": "2.1.0"}, regex_engine()
     )
+
+
+@pytest.mark.parametrize(
+    ("checks", "transforms", "validates", "told"),
+    [
+        (False, True, False, False),
+        (True, False, False, False),
+        (True, True, False, True),
+        (False, False, True, True),
+        (True, True, True, True),
+    ],
+)
+def test_manifests_tell_versions_of_engines_where_graphs_run(
+    installed: dict[str, str], *, checks: bool, transforms: bool, validates: bool, told: bool
+) -> None:
+    installed |= {"openvino": "2026.4"}
+    step = Step("remove_no_ops")
+    data = Data(InputFile("data.npz", Path("data.npz")))
+    asked = dataclasses.replace(
+        target("openvino"),
+        check=Check() if checks else None,
+        transforms=(step,) if transforms else (),
+        validation=Validation(data) if validates else None,
+    )
+    found = target_settings(asked)["engine_versions"]
+    assert found == ({"openvino": "2026.4"} if told else {})
