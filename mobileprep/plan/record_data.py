@@ -86,7 +86,7 @@ def _of(kind: type[RecordType], value: object) -> RecordType:
     if type(value) is not kind:
         message = f"{kind.__name__} is expected"
         raise TypeError(message)
-    if type(value) is int:
+    if isinstance(value, int):
         float(value)  # JSON has integers beyond all floats, which reports could not tell
     return value
 
@@ -95,5 +95,6 @@ def _number(value: object) -> float:
     if type(value) not in (int, float):
         message = "a number is expected"
         raise TypeError(message)
-    float(value)
-    return cast("float", value)
+    number = cast("float", value)
+    float(number)
+    return number
