@@ -132,3 +132,11 @@ def test_the_length_of_vectors() -> None:
 def test_means_of_integers_are_cut_off_and_of_none_are_zero() -> None:
     assert run("Mean", i32([[1, 2], [-1, -2]]), i32([1])).tolist() == [1, -1]
     assert run("Mean", i32(np.zeros((2, 0))), i32([1])).tolist() == [0, 0]
+
+
+def test_means_of_long_integers_lose_no_digit() -> None:
+    """As a float, none of these would keep its last digits; TensorFlow divides integers."""
+    assert run("Mean", np.int64([2**55 + 3]), i32([0])).tolist() == 2**55 + 3
+    assert run("Mean", np.int64([-(2**60) - 3, -2]), i32([0])).tolist() == -(2**59) - 2
+    assert run("Mean", np.uint64([2**63 + 5, 2]), i32([0])).tolist() == 2**62 + 3
+    assert run("Mean", np.int64([[2**55 + 3], [-1]]), i32([1])).tolist() == [2**55 + 3, -1]
