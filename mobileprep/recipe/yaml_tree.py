@@ -44,6 +44,7 @@ DEFAULT_LOADER: YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_NODES = 10_000
 MAX_DEPTH = 100
+_TOO_DEEP = (f"nested more than {MAX_DEPTH} levels deep", "flatten it")
 _MERGE_KEY = "<<"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -223,7 +224,7 @@ class _Composer:
 
     def _check_depth(self, place: Place, depth: int) -> None:
         if depth > MAX_DEPTH:
-            _refuse(place, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
+            _refuse(place, *_TOO_DEEP)
 
 
 def _height(node: Node) -> int:
@@ -243,6 +244,9 @@ def _syntax_problem(source: SourceText, references: References, error: Exception
     if not isinstance(error, yaml.MarkedYAMLError):
         return Problem(Place(source, 1, 1), "not YAML", "look for odd escapes or directives")
     place = _place_of_mark(source, error.problem_mark or error.context_mark)
+    if "nesting depth" in (error.problem or ""):
+        # The libyaml of PyYAML 6.0.4 has a limit of its own, and may reach it reading ahead.
+        return Problem(place, *_TOO_DEEP)
     line = source.lines[place.line - 1] if place.line <= len(source.lines) else ""
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation:
