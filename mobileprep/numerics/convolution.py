@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.matrix_products import multiply, parts_of
 from mobileprep.numerics.parallel import for_each
-from mobileprep.numerics.tiles import Finish, Tile, patches, tiles
+from mobileprep.numerics.tiles import Finish, Patches, Tile, tiles
 from mobileprep.numerics.windows import Window
 from mobileprep.work import spend_products
 
@@ -79,25 +81,56 @@ def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish |
 
     The copy is spared where the patches are single elements: the input is the matrix then.
     """
-    positions = out.shape[1:-1]
-    single = math.prod(window.size) == 1
-    adjacent = single and set(window.strides) == {1} and not any(map(sum, window.pads))
-    if single:
-        footprint, limit = out.shape[-1] * out.itemsize, max(_OUTPUT_BYTES, 2 * weights.nbytes)
-    else:
-        footprint, limit = len(weights) * x.itemsize, _PATCH_BYTES
-    # With fewer positions than filters the product itself is cut, between the filters.
-    count = math.prod(out.shape[:-1])
-    shares = min(parts_of(out.size * len(weights)), max(count // _ROWS, 2))
-    parts = tiles(out, footprint, limit, shares if count > out.shape[-1] else 1)
+    parts = _parts(x.shape, out.shape, window, weights.shape[0], x.itemsize)
     run = multiply if len(parts) == 1 else np.matmul
 
-    def work(tile: Tile) -> None:
+    def work(part: _Part) -> None:
+        tile, covered = part
         target = tile.of(out)
-        covered = tile.of(x) if adjacent else patches(x, window, tile, positions)
-        rows = covered.reshape(-1, len(weights))
+        elements = tile.of(x) if covered is None else covered.view(x)
+        rows = elements.reshape(-1, len(weights))
         run(rows, weights, out=target.reshape(len(rows), -1))
         if finish is not None:
             finish(target, tile)
 
     for_each(work, parts)
+
+
+class _Part(NamedTuple):
+    """A tile of an output, and what its windows cover; None where each covers one element."""
+
+    tile: Tile
+    covered: Patches | None
+
+
+# Networks ask the same of every layer in every run. What a thread need not work out itself lets
+# the others begin: they do not run Python at the same time.
+@lru_cache(maxsize=256)
+def _parts(
+    shape: tuple[int, ...], made: tuple[int, ...], window: Window, summed: int, itemsize: int
+) -> tuple[_Part, ...]:
+    """The tiles of an output, with what their windows cover.
+
+    Args:
+        shape: of the input, [batch, *spatial, channels].
+        made: of the output, [batch, *positions, filters].
+        window: how the filters slide.
+        summed: how many products make an output.
+        itemsize: of an element.
+    """
+    positions, filters = made[1:-1], made[-1]
+    single = math.prod(window.size) == 1
+    adjacent = single and set(window.strides) == {1} and not any(map(sum, window.pads))
+    if single:
+        footprint = filters * itemsize
+        limit = max(_OUTPUT_BYTES, 2 * summed * filters * itemsize)
+    else:
+        footprint, limit = summed * itemsize, _PATCH_BYTES
+    # With fewer positions than filters the product itself is cut, between the filters.
+    count = math.prod(made[:-1])
+    shares = min(parts_of(count * filters * summed), max(count // _ROWS, 2))
+    cut = tiles(made, footprint, limit, shares if count > filters else 1)
+    return tuple(
+        _Part(tile, None if adjacent else Patches.of(shape, window, tile, positions))
+        for tile in cut
+    )

@@ -69,7 +69,7 @@ def convolve_depthwise(
     taps = np.tile(filters.reshape(*filters.shape[:2], -1), (1, 1, columns))
     shares = min(threads(), _COST * out.size * math.prod(window.size) // LEAST_WORK)
     footprint = out.shape[-1] * out.itemsize * math.prod(window.strides)
-    parts = tiles(out, footprint, _TILE_BYTES, least or shares)
+    parts = tiles(out.shape, footprint, _TILE_BYTES, least or shares)
     spaces = threading.local()
 
     def work(tile: Tile) -> None:

@@ -150,7 +150,7 @@ def convolve_integers(
         factors.multiply(rows, tile.of(out).reshape(len(rows), -1))
 
     shares = min(threads(), out.size * summed // LEAST_WORK)
-    for_each(convolve, tiles(out, summed * factors.kind.itemsize, _PATCH_BYTES, shares))
+    for_each(convolve, tiles(out.shape, summed * factors.kind.itemsize, _PATCH_BYTES, shares))
     if taken != zeros[0]:
         taps = filters.sum(axis=-2, dtype=np.int64) - filters.shape[-2] * zeros[1]
         sums = taps.sum(axis=(0, 1)) if zeros[0] > 0 else _sums_inside(x, taps, window)

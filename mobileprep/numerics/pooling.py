@@ -70,7 +70,7 @@ def _pooled(
     if out.size:
         footprint = x.shape[-1] * x.itemsize * math.prod(window.strides)
         shares = min(threads(), out.size // _LEAST_WORK)
-        for_each(work, tiles(out, footprint, _TILE_BYTES, shares))
+        for_each(work, tiles(out.shape, footprint, _TILE_BYTES, shares))
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -37,17 +37,17 @@ Finish = Callable[[Array, Tile], None]
 """Called for each tile of an output, as soon as it is computed, with its place; may change it."""
 
 
-def tiles(out: Array, footprint: int, limit: int, least: int) -> tuple[Tile, ...]:
+def tiles(shape: Sequence[int], footprint: int, limit: int, least: int) -> tuple[Tile, ...]:
     """An output cut along batch, or along batch and rows.
 
     Args:
-        out: [batch, rows, ...].
+        shape: of the output, [batch, rows, ...].
         footprint: bytes of work space for each position (an element of all axes but the last).
         limit: about how many bytes a tile may take.
         least: how many tiles to make at least, if there are as many rows.
     """
-    size = math.prod(out.shape[:-1]) * footprint
-    return grid(*out.shape[:2], max(-(-size // limit), least, 1))
+    size = math.prod(shape[:-1]) * footprint
+    return grid(shape[0], shape[1], max(-(-size // limit), least, 1))
 
 
 # Networks ask the same of every layer in every run.
@@ -77,14 +77,54 @@ def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) ->
         tile: images and rows of the output.
         positions: how many positions the window has along each axis.
     """
-    source = padded_rows(x, window, tile)
-    inner = source.strides[1:-1]
+    return Patches.of(x.shape, window, tile, positions).view(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """What a tile's windows cover, of any input of one shape.
+
+    Args:
+        reach: what of the input they cover.
+        window: how the window slides.
+        shape: of the view, [images, *positions, *window, channels].
+        strides: of the view in elements, where what they cover lies in one piece.
+    """
+
+    reach: Reach
+    window: Window
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, ...], window: Window, tile: Tile, positions: tuple[int, ...]
+    ) -> Patches:
+        """For inputs of a shape; the other arguments are those of ``patches``."""
+        covered = Reach.of(shape, window, tile)
+        rows = tile.rows.stop - tile.rows.start
+        made = (covered.shape[0], rows, *positions[1:], *window.size, shape[-1])
+        elements = [math.prod(covered.shape[axis + 1 :]) for axis in range(len(shape))]
+        return cls(covered, window, made, _sliding(elements, window))
+
+    def view(self, x: Array) -> Array:
+        """What the windows cover of an input; it is not to be written to."""
+        source = self.reach.rows(x)
+        if source.flags.c_contiguous:
+            # As ``as_strided``, in an eighth of its time: while it runs no other thread may begin.
+            strides = [n * source.itemsize for n in self.strides]
+            found: Array = np.ndarray(self.shape, source.dtype, source, strides=strides)
+            return found
+        apart = _sliding(source.strides, self.window)
+        return as_strided(source, self.shape, apart, writeable=False)
+
+
+def _sliding(strides: Sequence[int], window: Window) -> tuple[int, ...]:
+    """The strides of a view of what windows cover, for those of what it is a view of."""
+    inner = strides[1:-1]
     steps = [s * stride for s, stride in zip(inner, window.strides, strict=True)]
     taps = [s * dilation for s, dilation in zip(inner, window.dilations, strict=True)]
-    rows = tile.rows.stop - tile.rows.start
-    shape = (len(source), rows, *positions[1:], *window.size, source.shape[-1])
-    strides = (source.strides[0], *steps, *taps, source.strides[-1])
-    return as_strided(source, shape, strides, writeable=False)
+    return (strides[0], *steps, *taps, strides[-1])
 
 
 def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array:

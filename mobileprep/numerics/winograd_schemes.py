@@ -16,29 +16,16 @@ class Axis(NamedTuple):
 
     Args:
         outputs: how many adjacent outputs come of one patch.
-        taps: elements of the filter that are transformed together.
-        pieces: how many times so many make up the filter, with zeros at its end. Long filters lose
-            less to rounding in pieces.
+        taps: elements of the filter.
     """
 
     outputs: int
     taps: int
-    pieces: int = 1
 
     @property
     def points(self) -> int:
-        """Products that a piece takes for each patch and pair of channels."""
+        """Elements of a patch, and products that it takes for each pair of channels."""
         return self.outputs + self.taps - 1
-
-    @property
-    def length(self) -> int:
-        """Elements of the filter, the zeros at its end among them."""
-        return self.taps * self.pieces
-
-    @property
-    def reach(self) -> int:
-        """Elements of the input that a patch has."""
-        return self.outputs + self.length - 1
 
 
 class Scheme(NamedTuple):
@@ -60,23 +47,18 @@ class _Choice(NamedTuple):
     patches: int = 40
 
 
-_ONE: Final = Axis(1, 1)
 _THREE: Final = Axis(4, 3)
 _THREE_SHORT: Final = Axis(2, 3)
 _FIVE: Final = Axis(2, 5)
-_SEVEN: Final = Axis(3, 4, 2)
 
-# By the window's size, that of fewer products first.
+# By the window's size, that of fewer products first. Filters along one axis save less: what is
+# saved goes into reading the transformed filters, which are larger.
 _CHOICES: Final[dict[tuple[int, ...], tuple[_Choice, ...]]] = {
     (3, 3): (
         _Choice(Scheme(_THREE, _THREE), 1 << 11),
         _Choice(Scheme(_THREE_SHORT, _THREE_SHORT), 1 << 14, 24),
     ),
     (5, 5): (_Choice(Scheme(_FIVE, _FIVE), 1 << 11),),
-    (1, 7): (_Choice(Scheme(_ONE, _SEVEN), 1 << 12),),
-    (7, 1): (_Choice(Scheme(_SEVEN, _ONE), 1 << 12),),
-    (1, 3): (_Choice(Scheme(_ONE, _THREE_SHORT), 1 << 12, 32),),
-    (3, 1): (_Choice(Scheme(_THREE_SHORT, _ONE), 1 << 12, 32),),
 }
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Where polynomials are evaluated besides infinity, by how many such points there are. Pairs of
 # either sign near one lose least to rounding: Barabasz et al., "Error analysis and improving the
 # accuracy of Winograd convolution for deep neural networks", 2020.
-_POINTS: Final = {0: (), 3: ("0", "1", "-1"), 5: ("0", "3/4", "-3/4", "3/2", "-3/2")}
+_POINTS: Final = {3: ("0", "1", "-1"), 5: ("0", "3/4", "-3/4", "3/2", "-3/2")}
 
 
 class Transforms(NamedTuple):
@@ -37,7 +37,7 @@ class Transforms(NamedTuple):
 def transforms(outputs: int, taps: int) -> Transforms:
     """The transforms for some adjacent outputs of filters of some elements.
 
-    Together they are 2, 5 or 7, one more than there are points.
+    Together they are 5 or 7, one more than there are points.
 
     Source: Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016; made as
     Cook and Toom multiply polynomials, transposed.

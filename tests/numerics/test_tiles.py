@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.numerics.tiles import Tile, padded_rows
+from mobileprep.numerics.tiles import Tile, padded_rows, patches
 from mobileprep.numerics.windows import Window, reach
 
 
@@ -36,6 +36,29 @@ def test_a_tile_reaches_its_part_of_the_padded_input(seed: int) -> None:
         first = start * window.strides[0]
         end = (stop - 1) * window.strides[0] + reach(window.size[0], window.dilations[0])
         np.testing.assert_array_equal(found, whole[1:3, first:end])
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("lies", ["whole", "among channels", "backwards"])
+def test_patches_are_what_each_window_covers(seed: int, lies: str) -> None:
+    rng = np.random.default_rng(seed)
+    made = rng.normal(size=(3, *rng.integers(1, 7, 2), 4)).astype(np.float32)
+    x = {"whole": made, "among channels": made[..., 1:3], "backwards": made[:, ::-1]}[lies]
+    window = random_window(rng, x.shape[1:3])
+    while window is None:
+        window = random_window(rng, x.shape[1:3])
+    positions = window.positions(x.shape[1:3])
+    whole = np.pad(x, ((0, 0), *window.pads, (0, 0)))
+    first = int(rng.integers(positions[0]))
+    found = patches(x, window, Tile(slice(1, 3), slice(first, positions[0])), positions)
+    assert found.shape == (2, positions[0] - first, positions[1], *window.size, x.shape[-1])
+    (down, across), (high, wide) = window.strides, window.dilations
+    for row, column in np.ndindex(*found.shape[1:3]):
+        top, left = (first + row) * down, column * across
+        bottom = top + reach(window.size[0], high)
+        right = left + reach(window.size[1], wide)
+        covered = whole[1:3, top:bottom:high, left:right:wide]
+        np.testing.assert_array_equal(found[:, row, column], covered)
 
 
 def test_rows_without_padding_are_no_copy() -> None:

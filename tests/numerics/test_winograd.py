@@ -23,15 +23,11 @@ SAME = Window((3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)))
 VALID = Window((3, 3), (1, 1), (1, 1), ((0, 0), (0, 0)))
 UNEVEN = Window((3, 3), (1, 1), (1, 1), ((2, 0), (0, 3)))
 
-ONE, TWO, FOUR, FIVE, SEVEN = Axis(1, 1), Axis(2, 3), Axis(4, 3), Axis(2, 5), Axis(3, 4, 2)
+TWO, FOUR, FIVE = Axis(2, 3), Axis(4, 3), Axis(2, 5)
 SIXTEEN = Scheme(FOUR, FOUR)
 SCHEMES = {
     (3, 3): (Scheme(TWO, TWO), SIXTEEN),
     (5, 5): (Scheme(FIVE, FIVE),),
-    (1, 7): (Scheme(ONE, SEVEN),),
-    (7, 1): (Scheme(SEVEN, ONE),),
-    (1, 3): (Scheme(ONE, TWO),),
-    (3, 1): (Scheme(TWO, ONE),),
 }
 CASES = [(size, scheme) for size, schemes in SCHEMES.items() for scheme in schemes]
 IDS = [f"{size}, {scheme.height.outputs * scheme.width.outputs}" for size, scheme in CASES]
@@ -64,7 +60,7 @@ def convolved(
     return found
 
 
-@pytest.mark.parametrize(("outputs", "taps"), [(1, 1), (2, 3), (4, 3), (2, 5), (3, 4)])
+@pytest.mark.parametrize(("outputs", "taps"), [(2, 3), (4, 3), (2, 5)])
 def test_a_short_convolution_is_exact_but_for_rounding(outputs: int, taps: int) -> None:
     rng = np.random.default_rng(1)
     elements, filters = rng.integers(-9, 9, outputs + taps - 1), rng.integers(-9, 9, taps)
@@ -105,8 +101,7 @@ def test_deep_layers_stay_as_near(size: tuple[int, int], scheme: Scheme) -> None
     off = convolved(x, filters, window, scheme) - expected
     assert np.abs(off).max() <= TOLERANCE * np.abs(expected).max()
     plain = convolve(x, filters, window) - expected
-    times = 2.5 if 1 in size else 6
-    assert np.sqrt(np.mean(off**2)) <= times * np.sqrt(np.mean(plain**2))
+    assert np.sqrt(np.mean(off**2)) <= 6 * np.sqrt(np.mean(plain**2))
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +155,9 @@ def test_results_whose_squares_overflow_are_left_to_plain_sums() -> None:
         ((1, 14, 14, 256), 256, SAME, Scheme(TWO, TWO)),
         ((8, 7, 7, 512), 512, SAME, Scheme(TWO, TWO)),
         ((1, 35, 35, 48), 64, sliding((5, 5)), Scheme(FIVE, FIVE)),
-        ((1, 17, 17, 128), 128, sliding((1, 7)), Scheme(ONE, SEVEN)),
-        ((1, 17, 17, 160), 192, sliding((7, 1)), Scheme(SEVEN, ONE)),
-        ((1, 8, 8, 384), 384, sliding((1, 3)), Scheme(ONE, TWO)),
+        ((1, 17, 17, 128), 128, sliding((1, 7)), None),
+        ((1, 17, 17, 160), 192, sliding((7, 1)), None),
+        ((1, 8, 8, 384), 384, sliding((1, 3)), None),
         ((1, 7, 7, 512), 512, SAME, None),
         ((1, 56, 56, 3), 32, SAME, None),
         ((1, 57, 57, 64), 64, Window((3, 3), (2, 2), (1, 1), ((1, 1), (1, 1))), None),
