@@ -32,7 +32,8 @@ from mobileprep.pipeline.remote.time_left import CONNECT_SECONDS, SILENT_SECONDS
 from mobileprep.pipeline.remote.timed_connections import TIME_LEFT, TimedPool, TimedTlsPool
 
 CONNECTIONS: Final = 8
-_BLOCK = 1 << 18
+# Each is a few calls of Python, which many answers at once wait for in turn.
+_BLOCK = 1 << 20
 # What of the text of an error is read, so that the connection can be used again.
 _MOST_ERROR_TEXT = 1 << 16
 _ABSENT = (404, 410)
@@ -64,7 +65,9 @@ class HttpBackend:
             if response.status != 200:
                 raise _unexpected(response)
             sink.expect(response.length_remaining or 0)
-            while block := response.read1(_BLOCK, decode_content=False):
+            # http.client lets chunks of impossible lengths end ``read`` in errors of all kinds.
+            read = response.read1 if response.length_remaining is None else response.read
+            while block := read(_BLOCK, decode_content=False):
                 sink.write(block)
             return True
 
