@@ -34,6 +34,7 @@ from mobileprep.pipeline.remote.timed_connections import TIME_LEFT, TimedPool, T
 CONNECTIONS: Final = 8
 # Each is a few calls of Python, which many answers at once wait for in turn.
 _BLOCK = 1 << 20
+_LEAST_BLOCK = 1 << 13
 # What of the text of an error is read, so that the connection can be used again.
 _MOST_ERROR_TEXT = 1 << 16
 _ABSENT = (404, 410)
@@ -67,7 +68,7 @@ class HttpBackend:
             sink.expect(response.length_remaining or 0)
             # http.client lets chunks of impossible lengths end ``read`` in errors of all kinds.
             read = response.read1 if response.length_remaining is None else response.read
-            while block := read(_BLOCK, decode_content=False):
+            while block := read(_block_size(sink.time_left), decode_content=False):
                 sink.write(block)
             return True
 
@@ -137,6 +138,11 @@ class HttpBackend:
                 response.close()
                 response.release_conn()
             TIME_LEFT.reset(token)
+
+
+def _block_size(time_left: TimeLeft) -> int:
+    """How many bytes to wait for: they bring time only when all of them are there."""
+    return max(_LEAST_BLOCK, min(_BLOCK, time_left.bytes_due() // 2))
 
 
 def _tells_of_entry(response: BaseHTTPResponse, size: int | None) -> bool:

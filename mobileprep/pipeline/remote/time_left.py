@@ -50,6 +50,10 @@ class TimeLeft:
             raise TimeoutError(message)
         return left
 
+    def bytes_due(self) -> int:
+        """How many bytes of the entry come in what is left, at the least rate."""
+        return max(0, int((self._until - time.monotonic()) * _LEAST_RATE))
+
     def wait(self) -> float:
         """How many seconds the next bytes may take; raises what ``left`` does."""
         return min(self.left(), SILENT_SECONDS)

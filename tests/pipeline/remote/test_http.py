@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import socket
 import threading
@@ -16,7 +17,10 @@ from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.remote import time_left
 from mobileprep.pipeline.remote.base import Kind, Remote
 from mobileprep.pipeline.remote.choose import open_remote
+from mobileprep.pipeline.remote.http import HttpBackend
 from mobileprep.pipeline.remote.settings import RemoteSettings
+from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import TimeLeft
 from tests.pipeline.remote import faulty_server as fault
 from tests.pipeline.remote.faulty_server import Answer, Server, serving
 
@@ -398,6 +402,19 @@ def test_what_lasts_harms_nothing_and_is_told_once(
         end = ("; building without it", "; nothing more is taken from it")
         assert remote.warnings[-1].endswith(end)
         assert len(server.requests) <= 9
+
+
+def test_a_quick_answer_is_taken_with_little_time_left(server: Server) -> None:
+    def steady(handler: fault.Handler) -> None:
+        handler.wfile.write(f"HTTP/1.1 200 OK\r\nContent-Length: {2 << 20}\r\n\r\n".encode())
+        for _ in range(64):
+            handler.wfile.write(bytes(1 << 15))
+            time.sleep(0.02)
+
+    server.script["GET"] = [steady]
+    sink = Sink(io.BytesIO(), 2 << 20, TimeLeft(0.5))
+    assert HttpBackend(RemoteSettings(server.url)).read("cas/0", sink)
+    assert sink.size == 2 << 20
 
 
 @pytest.mark.parametrize("code", [100, 102, 103, 199])
