@@ -11,7 +11,7 @@ from typing import Final
 from mobileprep.destinations import is_stdout
 from mobileprep.errors import ArtifactError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import inside, write_text
+from mobileprep.fsio import inside, write_bytes
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_beside
 from mobileprep.pipeline.published import MANIFEST
@@ -88,7 +88,8 @@ class Depfile:
             except OSError as error:
                 message = f"its time cannot be set: {error.strerror}"
                 raise ArtifactError(message, "", str(manifest)) from error
-        write_text(self.path, self.text)
+        # Names need not be UTF-8, and Make and Ninja take bytes.
+        write_bytes(self.path, os.fsencode(self.text))
 
 
 def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,14 @@ def test_outputs_may_be_named_by_way_of_a_folder_that_is_not_there(built: Path, 
     assert told.code == 0, told.err
     assert Path("made/digits/phone/manifest.json").is_file()
     assert "missing/../made/digits/phone/manifest.json" in Path("models.d").read_text()
+
+
+def test_names_are_written_as_the_system_has_them(digits: Path, run: Run) -> None:
+    folder = os.fsdecode(b"d\xffgits")
+    digits.parent.rename(folder)
+    told = run("build", folder, "--depfile", "models.d")
+    assert told.code == 0, told.err
+    assert b" d\xffgits/recipe.yaml" in Path("models.d").read_bytes()
 
 
 def test_the_standard_output_holds_one_thing(built: Path, run: Run) -> None:
