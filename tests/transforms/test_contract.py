@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -69,6 +70,12 @@ def test_its_module_declares_it_and_nothing_else(name):
     inside = f"{module.__name__}."
     own = [k for k in transforms_in(module).values() if f"{k.__module__}.".startswith(inside)]
     assert [kind.transform_name for kind in own] == [name]
+
+
+def test_an_alias_of_a_type_is_no_transform():
+    module = ModuleType("made")
+    module.Shape = tuple[int, ...]
+    assert transforms_in(module) == {}
 
 
 @for_each
