@@ -402,10 +402,13 @@ def _resolved(path: Path) -> Path:
 def _below(root: Path, name: str, folder: Path) -> Path:
     """``inside`` for a folder, as it is named, whose links are resolved."""
     path = _resolved(root / name)
-    if path != root and root not in path.parents:
-        message = f"the name {name!r} leads out of the folder"
+    if path == root or root in path.parents:
+        return path
+    message = f"the name {name!r} leads out of the folder"
+    if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ArtifactError(message, "use a relative name without '..'", str(folder))
-    return path
+    message = f"{message} by a link"
+    raise ArtifactError(message, "remove the link, or name the folder behind it", str(folder))
 
 
 def file_inside(folder: Path, name: str) -> Path:
