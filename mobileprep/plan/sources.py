@@ -14,6 +14,8 @@ from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
+# What a SavedModel is read from beside its graph.
+_SAVED_MODEL_FOLDERS = ("assets", "variables")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
@@ -24,7 +26,7 @@ def graph_files(source: Source) -> Files:
         CorruptFileError: it is not there.
     """
     if source.kind == "saved_model":
-        return folder_files(source.file)
+        return folder_files(source.file, maybe_links=_SAVED_MODEL_FOLDERS)
     if source.kind == "meta_graph":
         return meta_graph_files(source.file)
     return single_file(source.file)
@@ -46,15 +48,20 @@ def single_file(named: InputFile) -> Files:
     raise _missing(named, path)
 
 
-def folder_files(named: InputFile) -> Files:
-    """Every file below a folder, sorted by name.
+def folder_files(named: InputFile, *, maybe_links: Iterable[str] = ()) -> Files:
+    """Every file below a folder, sorted by name. Folders that a link leads to are passed over.
+
+    Args:
+        named: the folder.
+        maybe_links: the folders in it that count also where they are links.
 
     Raises:
         CorruptFileError: the folder is not there, or holds nothing.
     """
     if not _is_dir(named.path):
         raise _missing(named, named.path)
-    files = sorted(p for p in named.path.rglob("*") if p.is_file())
+    tops = (named.path, *(named.path / name for name in maybe_links))
+    files = sorted({p for top in tops for p in top.rglob("*") if p.is_file()})
     if not files:
         message = f"{named.shown} is a folder without files"
         raise CorruptFileError(message, "name a file, or a folder with some", _where(named))

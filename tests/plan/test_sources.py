@@ -11,6 +11,7 @@ from mobileprep.plan.sources import (
     checkpoint_files,
     data_files,
     folder_files,
+    graph_files,
     meta_graph_files,
     single_file,
     source_checkpoint,
@@ -169,6 +170,20 @@ def test_a_link_that_leads_nowhere_is_told_as_one(model: Path) -> None:
 def test_a_meta_graph_comes_with_the_assets_beside_it(model: Path) -> None:
     found = meta_graph_files(named(model, "m.ckpt-1.meta")).members
     assert [f.name for f in found] == ["model/m.ckpt-1.meta", "model/assets/words.txt"]
+
+
+def test_variables_and_assets_of_a_saved_model_may_be_links(tmp_path: Path) -> None:
+    for name in ("m/saved_model.pb", "m/assets/a", "weights/variables.index", "more/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "m" / "variables").symlink_to(tmp_path / "weights")
+    (tmp_path / "m" / "more").symlink_to(tmp_path / "more")
+    found = graph_files(Source("saved_model", InputFile("m", tmp_path / "m"))).members
+    assert [f.name for f in found] == [
+        "m/assets/a",
+        "m/saved_model.pb",
+        "m/variables/variables.index",
+    ]
 
 
 def test_data_is_all_files_of_its_folder_and_those_beside_it(tmp_path: Path) -> None:
