@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mobileprep.errors import InvalidGraphError, MobileprepError
+from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph, Versions
 from mobileprep.options.freeze import Freeze
+from mobileprep.plan.spec import Files, StageFile
 from mobileprep.plan.stages import FreezeStage
 from mobileprep.recipe.settings import InputSpec
 from mobileprep.stages.base import Job
@@ -21,6 +23,8 @@ from tests.stages.jobs import classifier, files, job, left, op, placeholder
 
 # An empty shape means a scalar from here on.
 NEW = Versions(producer=22)
+DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits" / "model"
+CHECKPOINT = "model.ckpt-1000"
 
 
 def frozen(
@@ -133,3 +137,36 @@ def test_hostile_graphs_are_refused(tmp_path: Path, name: str) -> None:
         run(frozen(tmp_path, HOSTILE[name], inputs=declared))
     assert caught.value.exit_code in (4, 5)
     assert caught.value.message
+
+
+def digits(folder: Path, *, state: str, members: list[str]) -> Job[FreezeStage]:
+    """The stage's job for the digits, whose checkpoint a state file in ``folder`` names."""
+    named = folder / "checkpoint"
+    named.write_text(f'model_checkpoint_path: "{state}"')
+    read = [named, *(folder / name for name in members)]
+    asked = FreezeStage(
+        kind="graph",
+        graph=files(DIGITS / "graph.pbtxt"),
+        checkpoint=Files("checkpoint", named, tuple(StageFile(p.name, p) for p in read)),
+        freeze=Freeze(),
+        inputs=(),
+        outputs=("probabilities",),
+    )
+    return job(folder, asked)
+
+
+def test_a_checkpoint_elsewhere_is_not_read_for_the_one_beside_its_state_file(
+    tmp_path: Path,
+) -> None:
+    names = [path.name for path in DIGITS.glob(f"{CHECKPOINT}.*")]
+    for name in names:
+        shutil.copy(DIGITS / name, tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / f"{CHECKPOINT}.index").write_bytes(b"of a later training")
+    run(digits(tmp_path, state=str(tmp_path / "elsewhere" / CHECKPOINT), members=names))
+
+
+def test_a_checkpoint_whose_changes_no_build_would_see_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFileError, match="does not lie beside it") as caught:
+        run(digits(tmp_path, state=str(DIGITS / CHECKPOINT), members=[]))
+    assert caught.value.where == str(tmp_path / "checkpoint")
