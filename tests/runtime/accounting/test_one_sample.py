@@ -36,7 +36,8 @@ def _loop(step: str = "n Mul a w:output:0", out: str = "n:z:0") -> Graph:
     turn = function(
         "b", "i a", f"{turns} {body('next Add i one:output:0', step)}", more="next:z:0", out=out
     )
-    nodes = f"""node {{ name: "x" op: "Placeholder" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }}
+    nodes = f"""node {{ name: "x" op: "Placeholder"
+            attr {{ key: "dtype" value {{ type: DT_FLOAT }} }}
             attr {{ key: "shape" value {{ shape {{ dim {{ size: 4 }} }} }} }} }}
         {_constant("zero", 0).replace("node_def", "node")}
         node {{ name: "w" op: "StatelessWhile" input: "zero" input: "x"
