@@ -289,7 +289,7 @@ def test_no_sizes_that_run_are_told_with_the_mend() -> None:
 def test_a_source_without_inputs_that_does_not_run_is_told() -> None:
     graph = Graph([placeholder((2, 3)), op("y", "Neg", "x")], versions=NEW)
     engine = open_engine("numpy", graph, None, where="g")
-    with pytest.raises(UsageError, match="^the source does not run without inputs: nothing is fed"):
+    with pytest.raises(UsageError, match="the source does not run without inputs: nothing is fed"):
         draw_samples(graph, (), 3, lambda feeds: engine.run(["y"], feeds))
 
 
