@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ USUAL: Final = ",".join(f"{pair.op}:{pair.kernel}" for pair in DEFAULT_OPS)
 
 
 def registration_header(
-    graphs: Iterable[Graph | FilePath],
+    graphs: Graph | FilePath | Iterable[Graph | FilePath],
     *,
     tensorflow: str = "2.21",
     default_ops: str = USUAL,
@@ -49,7 +50,7 @@ def registration_header(
         UnsupportedError: the release has no kernel for an op of a graph.
     """
     release = release_of(tensorflow)
-    listed = list(graphs)
+    listed = [graphs] if isinstance(graphs, Graph | str | os.PathLike) else list(graphs)
     if not listed:
         message = "no graphs are named"
         raise UsageError(message, "give the frozen graphs of the app")
