@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from mobileprep.api.graphs import check_holds_nodes
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.ir.files import read_shipped_graph
@@ -80,9 +81,7 @@ def graphs_header(
         UnsupportedError: the release does not have an op.
     """
     for name, graph in zip(names, graphs, strict=True):
-        if not graph.nodes:
-            message = "holds no nodes"
-            raise InvalidGraphError(message, "name the frozen graphs of the app", name)
+        check_holds_nodes(graph, name)
     if defaults is None:
         return pairs_header((), names, release, None)
     ops = ops_and_kernels(graphs, release, default_ops=defaults, files=names, warn=warn)
