@@ -41,11 +41,11 @@ def test_nothing_is_missing(graph: Path, flags: list[str], run: Run) -> None:
 
 
 def test_a_file_without_nodes_is_no_model_that_lacks_nothing(tmp_path: Path, run: Run) -> None:
-    path = tmp_path / "fingerprint.pb"
-    path.write_bytes(b"\x08\x01")
+    path = tmp_path / "notes.txt"
+    path.write_text("# no node\n")
     told = run("check-target", path)
     assert (told.code, told.out) == (5, "")
-    assert "fingerprint.pb: holds no nodes" in told.err
+    assert "notes.pbtxt: holds no nodes" in told.err
 
 
 def test_json(graph: Path, run: Run) -> None:

@@ -36,10 +36,10 @@ def test_the_page_shows_what_is_told(run: Run) -> None:
 
 
 def test_a_file_without_nodes_is_no_model_that_runs(run: Run) -> None:
-    Path("fingerprint.pb").write_bytes(b"\x08\x01")
-    told = run("migrate", "fingerprint.pb")
+    Path("notes.pbtxt").write_text("# no node\n")
+    told = run("migrate", "notes.pbtxt")
     assert (told.code, told.out) == (5, "")
-    assert "fingerprint.pb: holds no nodes" in told.err
+    assert "notes.pbtxt: holds no nodes" in told.err
 
 
 def test_json_has_the_same(run: Run) -> None:
