@@ -41,7 +41,7 @@ def test_nothing_is_missing(graph: Path, flags: list[str], run: Run) -> None:
 
 
 def test_a_file_without_nodes_is_no_model_that_lacks_nothing(tmp_path: Path, run: Run) -> None:
-    path = tmp_path / "notes.txt"
+    path = tmp_path / "notes.pbtxt"
     path.write_text("# no node\n")
     told = run("check-target", path)
     assert (told.code, told.out) == (5, "")
