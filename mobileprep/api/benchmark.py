@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from mobileprep.api.benchmarking.data import costs_as_data, device_as_data, timings_as_data
 from mobileprep.api.benchmarking.inputs import output_layers, zero_feeds
 from mobileprep.api.benchmarking.runs import Pace, TimedGraph, Timings, measured_costs, time_graph
-from mobileprep.api.paths import FilePath, Warn
+from mobileprep.api.paths import FilePath, Warn, names_of
 from mobileprep.api.running import fed_arrays, opened
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
@@ -74,9 +74,10 @@ def benchmark(
             UsageError where the shape of a placeholder that is not fed is not known.
     """
     tell = tell or _nobody
-    loaded = opened(model, fetches, tell)
+    wanted = names_of(fetches)
+    loaded = opened(model, wanted, tell)
     given = zero_feeds(loaded.graph) if feeds is None else fed_arrays(loaded, feeds)
-    names = tuple(fetches) or loaded.outputs or output_layers(loaded.graph)
+    names = wanted or loaded.outputs or output_layers(loaded.graph)
     subject = TimedGraph(loaded.graph, loaded.path, given, tuple(map(loaded.tensor, names)))
     timings = time_graph(
         subject,

@@ -13,7 +13,7 @@ from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
 from mobileprep.api.missed_limits import with_worst_layers
 from mobileprep.api.pages import Pages, check_page
-from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, promised_files, publish_target, shared_store
 from mobileprep.errors import MissedLimitError, MobileprepError, UsageError
@@ -104,18 +104,18 @@ def build(
     """
     workers = workers_of(jobs)
     tell = warn or as_warning
-    loaded = load_recipes(recipes)
+    loaded, wanted = load_recipes(recipes), names_of(targets)
     judged = functools.partial(
-        prepared, loaded, Path(out), targets=targets, force=force, checksum=checksum
+        prepared, loaded, Path(out), targets=wanted, force=force, checksum=checksum
     )
     state = judged()
-    folders = target_folders(loaded, Path(out), targets)
+    folders = target_folders(loaded, Path(out), wanted)
     memory = [recipe.memory for recipe in loaded]
     with folder_locks(folders, wait=wait, tell=tell) as waited:
         if waited:
             state = judged()
         if locked:
-            check_locks(loaded, state, whole=not targets)
+            check_locks(loaded, state, whole=not wanted)
         run = run_build(
             state, Path(out), jobs=workers, listen=_nobody, warn=_telling(tell), memory=memory
         )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.api.range_groups import RangeGroup, joined_ranges, range_groups
 from mobileprep.api.recipes import check_names, load_recipe
 from mobileprep.api.targets import plan_state
@@ -108,7 +108,7 @@ def calibrate(
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
     tell = warn or as_warning
     return run_calibrations(
-        plan_calibrations(loaded, targets),
+        plan_calibrations(loaded, names_of(targets)),
         check=check,
         warn=lambda task, text: tell(f"{task}: {text}"),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.chains.cautions import cautions
 from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import AccuracyError, UsageError
@@ -89,7 +89,7 @@ def transform(
     if not steps:
         message = "no transforms are named"
         raise UsageError(message, "name some: 'strip_unused_nodes fold_constants'")
-    context = Context(tuple(inputs), tuple(outputs), tf115=like_tf115)
+    context = Context(names_of(inputs), names_of(outputs), tf115=like_tf115)
     found: list[Difference] = []
 
     def note(_: StepRecord, gap: Difference | None) -> None:

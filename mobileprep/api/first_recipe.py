@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.api.first_build import RunStages, first_line, told, tried
 from mobileprep.api.recipe_names import recipe_name
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
+from mobileprep.formats.arrays import read_headers
 from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.frozen import dataclass
 from mobileprep.recipe.first import Draft, DraftInput, recipe_text
 from mobileprep.recipe.schemas import modeline, recipe_schema
 
+_LABELS = "label"
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
 
 
@@ -28,8 +31,8 @@ class Wishes:
         signature: that of a SavedModel.
         tags: those of its MetaGraph.
         inputs, outputs: their names.
-        data: an .npz file of labelled samples to validate with.
-        labels: the name of its array of labels.
+        data: an .npz file of samples to validate with.
+        labels: the name of its array of labels; empty for ``label`` where there is such an array.
     """
 
     name: str = ""
@@ -38,7 +41,7 @@ class Wishes:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     data: Path | None = None
-    labels: str = "label"
+    labels: str = ""
 
 
 def first_recipe(
@@ -96,8 +99,15 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
         tuple(map(_input, proposal.inputs)),
         proposal.outputs,
         (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
-        validation=None if data is None else (_relative(data, path.parent), wishes.labels),
+        validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
     )
+
+
+def _labels(data: Path, wishes: Wishes) -> str:
+    """The name of the labels; none where the user names none and the usual array is not there."""
+    if wishes.labels or not (data.is_file() and zipfile.is_zipfile(data)):
+        return wishes.labels or _LABELS  # what is no .npz file, the build tells
+    return _LABELS if _LABELS in read_headers(data) else ""
 
 
 def _source(

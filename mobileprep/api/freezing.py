@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.api.models import open_source
-from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.freezing.freeze import freeze as freeze_source
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 
@@ -47,14 +47,14 @@ def freeze(
     chosen = options or FreezeOptions()
     chosen = replace(
         chosen,
-        outputs=tuple(outputs) or chosen.outputs,
+        outputs=names_of(outputs) or chosen.outputs,
         signature=signature or chosen.signature,
     )
     source = open_source(
         Path(model),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         saver=None if saver is None else Path(saver),
-        tags=tags,
+        tags=names_of(tags),
     )
     result = freeze_source(source, chosen)
     for sentence in result.warnings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mobileprep.api.paths import FilePath
+from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 
@@ -37,3 +38,14 @@ def save_graph(graph: Graph, path: FilePath, *, as_text: bool = False) -> None:
         ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
     """
     write_graph(Path(path), graph, as_text=as_text)
+
+
+def check_holds_nodes(graph: Graph, where: str) -> None:
+    """Make sure that there is something to judge: of other files, too, some read as no nodes.
+
+    Raises:
+        InvalidGraphError: the graph holds no nodes.
+    """
+    if not graph.nodes:
+        message = "holds no nodes"
+        raise InvalidGraphError(message, "name the frozen graphs of the app", where)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from mobileprep.api.graphs import check_holds_nodes
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.ir.files import read_shipped_graph
@@ -27,7 +29,7 @@ USUAL: Final = ",".join(f"{pair.op}:{pair.kernel}" for pair in DEFAULT_OPS)
 
 
 def registration_header(
-    graphs: Iterable[Graph | FilePath],
+    graphs: Graph | FilePath | Iterable[Graph | FilePath],
     *,
     tensorflow: str = "2.21",
     default_ops: str = USUAL,
@@ -49,7 +51,7 @@ def registration_header(
         UnsupportedError: the release has no kernel for an op of a graph.
     """
     release = release_of(tensorflow)
-    listed = list(graphs)
+    listed = [graphs] if isinstance(graphs, Graph | str | os.PathLike) else list(graphs)
     if not listed:
         message = "no graphs are named"
         raise UsageError(message, "give the frozen graphs of the app")
@@ -79,9 +81,7 @@ def graphs_header(
         UnsupportedError: the release does not have an op.
     """
     for name, graph in zip(names, graphs, strict=True):
-        if not graph.nodes:
-            message = "holds no nodes"
-            raise InvalidGraphError(message, "name the frozen graphs of the app", name)
+        check_holds_nodes(graph, name)
     if defaults is None:
         return pairs_header((), names, release, None)
     ops = ops_and_kernels(graphs, release, default_ops=defaults, files=names, warn=warn)

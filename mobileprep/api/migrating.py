@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mobileprep.api.graphs import check_holds_nodes
 from mobileprep.api.models import ModelOptions, computed_ends, load_model
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.frozen import dataclass
@@ -49,11 +50,12 @@ def migrate(
     Raises:
         UsageError: a name is not in the graph, or the file is for LiteRT already.
         CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the model is malformed.
+        InvalidGraphError: the model is malformed, or holds no nodes.
         UnsupportedError: there is no such platform, the model cannot be frozen, or flatbuffers
             is not installed.
     """
     model = load_model(path, ModelOptions(tuple(outputs)), tell)
+    check_holds_nodes(model.graph, str(path))
     if is_tflite_graph(model.graph):
         message = "the file is for LiteRT already"
         raise UsageError(message, "mobileprep summarize tells what is in it", str(path))

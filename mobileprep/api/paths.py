@@ -1,22 +1,28 @@
-"""How the public functions take paths, and how they warn."""
+"""How the public functions take paths and names, and how they warn."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TypeAlias
 
 from mobileprep.errors import MobileprepWarning
 
-_PACKAGE = __name__.split(".")[0]
+# doit runs what we give it, and is no place of the user's either.
+_PASSED_OVER = frozenset({__name__.split(".")[0], "doit"})
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
 Warn: TypeAlias = Callable[[str], None]
 """Told in a sentence what the user should know."""
+
+
+def names_of(names: Iterable[str]) -> tuple[str, ...]:
+    """Names as a tuple; a text by itself is one name, and no list of its letters."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def as_warning(sentence: str) -> None:
@@ -28,4 +34,4 @@ def as_warning(sentence: str) -> None:
 
 
 def _is_own(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE
+    return str(frame.f_globals.get("__name__", "")).split(".")[0] in _PASSED_OVER

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from mobileprep.api.feeding.feeds import check_fed, with_fed_shapes
 from mobileprep.api.feeding.tensors import tensor_info
 from mobileprep.api.models import Model, ModelOptions, load_model
-from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.ir.ends import ends
 from mobileprep.ir.graph import Graph
@@ -57,9 +57,10 @@ def run(
         CorruptFileError: a file is missing or damaged.
     """
     warn = warn or as_warning
-    loaded = opened(model, fetches, warn)
+    wanted = names_of(fetches)
+    loaded = opened(model, wanted, warn)
     arrays = fed_arrays(loaded, feeds or {})
-    names = tuple(fetches) or loaded.outputs or tuple(ends(loaded.graph))
+    names = wanted or loaded.outputs or tuple(ends(loaded.graph))
     if not names:
         message = "no tensors are named that the graph is to compute"
         raise UsageError(message, "name some in fetches")
@@ -83,11 +84,19 @@ def fed_arrays(model: Model, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]
     """What is fed, by tensor name and in the tensors' types.
 
     Raises:
-        UsageError: a tensor is not in the graph.
+        UsageError: a tensor is not in the graph, or what is fed is no array.
     """
-    named = {model.tensor(name): np.asarray(value) for name, value in feeds.items()}
+    named = {model.tensor(name): _array(name, value) for name, value in feeds.items()}
     graph = model.graph
     return {name: converted(a, tensor_info(graph, name).dtype) for name, a in named.items()}
+
+
+def _array(name: str, value: ArrayLike) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        message = f"what is fed to {name!r} is no array: {error}"
+        raise UsageError(message, "give each row as many values as the others") from error
 
 
 def run_fed(

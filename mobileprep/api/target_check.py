@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from mobileprep.api.graphs import check_holds_nodes
 from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
@@ -51,10 +52,11 @@ def check_target(
 
     Raises:
         CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the model is malformed.
+        InvalidGraphError: the model is malformed, or holds no nodes.
         UnsupportedError: there is no such platform, or the model cannot be frozen.
     """
     frozen = path.is_dir() or kind_of(map_file(path)) != "GraphDef"
     graph = load_model(path, ModelOptions(), tell).graph if frozen else read_shipped_graph(path)
+    check_holds_nodes(graph, str(path))
     gaps = target_gaps(graph, release, platform, selective=selective)
     return TargetCheck(str(path), release, platform, not gaps, gaps)

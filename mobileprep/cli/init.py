@@ -35,8 +35,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signature", default="", help="the signature of a SavedModel")
     parser.add_argument("--inputs", help="names of the inputs, a,b, by default the likely ones")
     parser.add_argument("--outputs", help="names of the outputs, a,b, by default the likely ones")
-    parser.add_argument("--data", help="an .npz file of labelled samples, to validate with")
-    parser.add_argument("--labels", default="label", help="the name of its array of labels")
+    parser.add_argument("--data", help="an .npz file of samples to validate with")
+    parser.add_argument("--labels", default="", help="the name of its labels, by default label")
     parser.add_argument("--name", help="the recipe's name, by default from the model")
     parser.add_argument(
         "--recipe", default="recipe.yaml", help="the file to write, or - for standard output"

@@ -54,12 +54,15 @@ def verb(name: str, help_line: str, arguments: Arguments) -> Callable[[Run], Run
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are ours: one message, a hint, exit code 2."""
 
+    _given: Sequence[str] = ()
+
     def plain(self, arguments: Sequence[str]) -> list[str]:
         """Arguments that may have been written for an original tool, as this parser takes them."""
         return plain_arguments(arguments, self._option_string_actions)
 
     def known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """What the flags are given, and the words that are none of them."""
+        self._given = arguments
         for word in takewhile(lambda w: w != "--", arguments):
             name, _, value = word.partition("=")
             if name.startswith("-") and value == "--":  # argparse would hand on an empty list
@@ -73,7 +76,20 @@ class Parser(argparse.ArgumentParser):
             unknown = message.split(": ", 1)[1].partition(" ")[0].partition("=")[0]
             near = did_you_mean(unknown, self._option_string_actions)
             hint = f"did you mean {near[0]}? {hint}" if near else hint
+        if message.startswith("the following arguments are required: "):
+            hint = f"{self._misspelt()}{hint}"
         raise UsageError(message, hint, self.prog)
+
+    def _misspelt(self) -> str:
+        """What a flag that was given may stand for: one that is missing may be there, misspelt."""
+        for word in self._given:
+            name = word.partition("=")[0]
+            if not name.startswith("-") or name in self._option_string_actions:
+                continue
+            near = did_you_mean(f"--{name.lstrip('-')}", self._option_string_actions)
+            if near:
+                return f"{name!r} is no flag; did you mean {near[0]}? "
+        return ""
 
 
 def flag(parser: argparse.ArgumentParser, name: str, *aliases: str, **options: Any) -> None:  # noqa: ANN401

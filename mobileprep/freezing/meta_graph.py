@@ -33,7 +33,7 @@ M = TypeVar("M", bound=Message)
 
 
 def signatures_of(proto: pb.MetaGraphDef) -> dict[str, Signature]:
-    """The signatures by name, sorted; arguments that are no single tensor are left out.
+    """The signatures by name, sorted; an argument of several tensors is named part by part.
 
     Those of a session bundle, the export format before SavedModel, come before none.
     """
@@ -106,11 +106,24 @@ def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
 
 def _specs(infos: object) -> dict[str, TensorSpec]:
     named: dict[str, pb.TensorInfo] = dict(infos)  # type: ignore[call-overload]
-    return {
-        key: TensorSpec(info.name, DType(info.dtype), shape_from_proto(info.tensor_shape))
-        for key, info in sorted(named.items())
-        if info.WhichOneof("encoding") == "name"
-    }
+    return dict(spec for key, info in sorted(named.items()) for spec in _tensors(key, info))
+
+
+def _tensors(key: str, info: pb.TensorInfo) -> Iterator[tuple[str, TensorSpec]]:
+    """The tensors of an argument: one, those of a sparse tensor, or of another that has parts."""
+    shape = shape_from_proto(info.tensor_shape)
+    encoding = info.WhichOneof("encoding")
+    if encoding == "name":
+        yield key, TensorSpec(info.name, DType(info.dtype), shape)
+    elif encoding == "coo_sparse":
+        parts = info.coo_sparse
+        rank = -1 if shape is None else len(shape)
+        yield f"{key}/indices", TensorSpec(parts.indices_tensor_name, DType.INT64, (-1, rank))
+        yield f"{key}/values", TensorSpec(parts.values_tensor_name, DType(info.dtype), (-1,))
+        yield f"{key}/dense_shape", TensorSpec(parts.dense_shape_tensor_name, DType.INT64, (rank,))
+    elif encoding == "composite_tensor":
+        for index, part in enumerate(info.composite_tensor.components):
+            yield from _tensors(f"{key}/{index}", part)
 
 
 def _collected_assets(proto: pb.MetaGraphDef, where: str) -> Iterator[pb.AssetFileDef]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -66,7 +66,8 @@ def propose(
     Args:
         source: the model.
         signature: the signature that the user names.
-        inputs: the names that the user gives; empty for the likely ones.
+        inputs: the names that the user gives, of tensors or of the signature's arguments; empty for
+            the likely ones.
         outputs: likewise.
 
     Raises:
@@ -75,6 +76,9 @@ def propose(
     """
     name = signature or _signature(source)
     chosen = chosen_signature(source, name)
+    if chosen is not None:
+        inputs = _tensors(source, chosen.inputs, inputs)
+        outputs = _tensors(source, chosen.outputs, outputs)
     found = find_interface(source, chosen)
     fetched, about_outputs = _outputs(source, found, outputs, is_told=chosen is not None)
     given = specs_of(source.graph, inputs) if inputs else _needed(source, found.inputs, fetched)
@@ -98,6 +102,18 @@ def propose(
         tuple(about_outputs),
         tuple(t for t in found.outputs if t.name in fetched) if is_guessed else (),
     )
+
+
+def _tensors(
+    source: LoadedSource, arguments: Mapping[str, TensorSpec], names: Iterable[str]
+) -> list[str]:
+    """Names of tensors for such names, which come first, and those of a signature's arguments."""
+    return [
+        name
+        if name not in arguments or parse_ref(name).node in source.graph
+        else arguments[name].name
+        for name in names
+    ]
 
 
 def _signature(source: LoadedSource) -> str:

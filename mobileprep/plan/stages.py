@@ -251,7 +251,7 @@ class BudgetStage(Stage):
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "budget.json"
 
     budget: Budget

@@ -28,6 +28,8 @@ def resolve_budget(target: TargetSections) -> Budget:
         if key in given:
             value = given[key]
             given[key] = parse(value) if isinstance(value, str) else int(value)
+    for key in given.keys() & {"parameters", "kernels"}:
+        given[key] = int(given[key])
     if "ops" in given:
         given["ops"] = OpLimits(**{key: tuple(ops) for key, ops in given["ops"].items()})
     if "latency_ms" in given:

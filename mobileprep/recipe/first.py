@@ -52,7 +52,7 @@ class Draft:
         unchecked: why there is no check.
         quantize: whether the weights are stored in 8 bits.
         unquantized: why they are not.
-        validation: the file of samples and the name of its array of labels.
+        validation: the file of samples and the name of its array of labels, empty without one.
         release: the TensorFlow release that the app is built with.
     """
 
@@ -130,7 +130,7 @@ def _checks(draft: Draft) -> Iterator[str]:
         data, labels = draft.validation
         yield "validation:"
         yield f"  data: {quoted(data)}"
-        yield f"  labels: {quoted(labels)}"
+        yield f"  labels: {quoted(labels)}" if labels else "  metric: agreement  # without labels"
         yield "  max_drop: 0.01"
 
 

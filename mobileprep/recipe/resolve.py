@@ -200,6 +200,8 @@ def _calibration(calibration: MappingNode | None) -> Calibration | None:
         given["range_file"] = _file(ranges)
     for key in given.keys() & {"percentile", "decay"}:
         given[key] = float(given[key])
+    for key in given.keys() & {"samples", "seed", "batch", "workers"}:
+        given[key] = int(given[key])  # 1e3 is a whole number too
     return Calibration(**given)
 
 
@@ -224,6 +226,8 @@ def _quantize(node: Node | None) -> Quantize:
 
 def _rule(given: dict[str, Any]) -> QuantizeRule:
     ops = tuple(given.pop("ops", ()))
+    if "bits" in given:
+        given["bits"] = int(given["bits"])
     return QuantizeRule(**given, ops=ops)
 
 

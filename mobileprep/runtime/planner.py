@@ -49,12 +49,8 @@ def make_plan(
     fed = {edge(r) for r in feeds}
     wanted = [edge(r) for r in fetches]
     nodes = needed_nodes(graph, fetches, fed, where)
-    if any(_calls(n, graph) for n in nodes):
-        from mobileprep.runtime.functions.inline import inline_calls  # few graphs have calls
-
-        names = {r.node for r in (*fetches, *feeds)}
-        whole = graph.with_nodes(_with_fed(nodes, feeds, graph))
-        graph = inline_calls(whole, names, where, lower_control_flow=True)
+    if any(runs_functions(n, graph) for n in nodes):
+        graph = in_line(graph, fetches, feeds, where)
         nodes = needed_nodes(graph, fetches, fed, where)
     # Without feeds everything is constant: there is nothing to be ahead of.
     combine = combine and bool(feeds)
@@ -75,7 +71,23 @@ def make_plan(
     return placed(actions, constants, given, wanted, where)
 
 
-def _calls(node: Node, graph: Graph) -> bool:
+def in_line(graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str) -> Graph:
+    """The nodes that a plan needs, those of functions in the place of what runs them.
+
+    Raises:
+        InvalidGraphError: a missing input, a cycle, or a function that cannot be put in line.
+        UnsupportedError: a function's body cannot be taken apart.
+    """
+    from mobileprep.runtime.functions.inline import inline_calls  # few graphs have calls
+
+    nodes = needed_nodes(graph, fetches, {edge(r) for r in feeds}, where)
+    names = {r.node for r in (*fetches, *feeds)}
+    whole = graph.with_nodes(_with_fed(nodes, feeds, graph))
+    return inline_calls(whole, names, where, lower_control_flow=True)
+
+
+def runs_functions(node: Node, graph: Graph) -> bool:
+    """Whether a node runs functions of the graph's library."""
     return node.op in CALLS or node.op in FUNCTIONAL or node.op in graph.library.functions
 
 

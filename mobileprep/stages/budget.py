@@ -165,7 +165,7 @@ def _kernel_bytes(model: _Model) -> _Spent:
 
 
 def _without(costs: GraphCosts) -> str:
-    return f"without {', '.join(costs.uncounted)}" if costs.uncounted else ""
+    return f"counts without {', '.join(costs.uncounted)}" if costs.uncounted else ""
 
 
 def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,10 @@ _TOLD: Final = 3
 
 
 def parameters(graph: Graph) -> str:
-    """The largest constants."""
-    sizes = [(n.attr_tensor("value").size, n.name) for n in graph if n.op == "Const"]
+    """The largest constants, those of functions among them."""
+    bodies = {f.name: f.nodes for f in graph.library.functions.values()}
+    owned = [(n, "") for n in graph] + [(n, f"{f}/") for f, body in bodies.items() for n in body]
+    sizes = [(n.attr_tensor("value").size, owner + n.name) for n, owner in owned if n.op == "Const"]
     largest = sorted(sizes, key=lambda one: (-one[0], one[1]))[:_TOLD]
     told = ", ".join(f"{name!r} ({size:,})" for size, name in largest)
     return f"cut the graph further, or train a smaller network: most are in {told}"

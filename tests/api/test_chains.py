@@ -27,6 +27,13 @@ def graph() -> Graph:
     return Graph([*nodes, node("out", "Mul", "x six")])
 
 
+def test_names_by_themselves_need_no_list() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = transform(graph(), "strip_unused_nodes", inputs="six", outputs="out")
+    assert [n.name for n in done.graph] == ["x", "six", "out"]
+
+
 @pytest.mark.parametrize(
     "chain",
     [

@@ -42,6 +42,10 @@ def test_outputs_given_go_before_those_of_the_options() -> None:
     assert [n.name for n in logits.graph] == ["image"]
 
 
+def test_names_by_themselves_need_no_list(exported: Path) -> None:
+    assert freeze(exported, "out", tags="serve").outputs == freeze(exported, ["out"]).outputs
+
+
 def test_what_is_no_model_or_has_no_such_output_is_refused(tmp_path: Path, exported: Path) -> None:
     with pytest.raises(CorruptFileError):
         freeze(tmp_path / "none.pb")

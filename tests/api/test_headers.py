@@ -28,6 +28,12 @@ def test_graphs_and_files_give_the_same_header(tmp_path: Path) -> None:
     assert '"NoOp"' in text
 
 
+def test_one_graph_needs_no_list(tmp_path: Path) -> None:
+    save_graph(GRAPH, tmp_path / "a.pb")
+    text = registration_header([GRAPH])
+    assert text == registration_header(GRAPH) == registration_header(str(tmp_path / "a.pb"))
+
+
 def test_default_ops_and_the_release_may_be_chosen() -> None:
     text = registration_header([GRAPH], tensorflow="1.15.0", default_ops="Mine:MyOp")
     assert "TensorFlow 1.15" in text

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from doit.action import PythonAction
+
 from mobileprep import Graph, MobileprepWarning, transform
 from mobileprep.api.paths import as_warning
 from tests.freezing.graphs import FLOAT, node, placeholder
@@ -28,6 +30,13 @@ def test_a_warning_points_at_the_call() -> None:
         as_warning("a sentence")  # here
 
     assert line_of(called) == 'as_warning("a sentence")  # here'
+
+
+def test_a_warning_under_doit_points_at_the_call() -> None:
+    def called() -> None:
+        PythonAction(as_warning, ["a sentence"]).execute()  # here, though doit calls us
+
+    assert line_of(called).endswith("# here, though doit calls us")
 
 
 def graph() -> Graph:

@@ -43,6 +43,16 @@ def test_a_file_or_a_saved_model_may_stand_for_the_graph(tmp_path: Path) -> None
     assert len(found) == 1
 
 
+def test_a_name_by_itself_is_one_fetch() -> None:
+    given = {"x": [[1.0, -3.0]], "y": [[1.0, 1.0]]}
+    assert list(run(graph(), given, "sum")) == ["sum"]
+
+
+def test_rows_of_unequal_length_are_no_array() -> None:
+    with pytest.raises(UsageError, match="what is fed to 'x' is no array: "):
+        run(graph(), {"x": [[1.0], [1.0, 2.0]]})
+
+
 def test_texts_are_fed_as_texts() -> None:
     texts = Graph(
         [placeholder("t", -1, dtype=DType.STRING), node("out", "Identity", "t", T=DType.STRING)]

@@ -40,6 +40,14 @@ def test_nothing_is_missing(graph: Path, flags: list[str], run: Run) -> None:
     assert told.out.endswith("nothing is missing\n")
 
 
+def test_a_file_without_nodes_is_no_model_that_lacks_nothing(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "notes.pbtxt"
+    path.write_text("# no node\n")
+    told = run("check-target", path)
+    assert (told.code, told.out) == (5, "")
+    assert "notes.pbtxt: holds no nodes" in told.err
+
+
 def test_json(graph: Path, run: Run) -> None:
     found = json.loads(run("check-target", graph, "--json").out)
     (gap,) = found.pop("gaps")

@@ -180,6 +180,16 @@ def test_labelled_samples_become_a_validation(model: Path, run: Run) -> None:
     assert not Path("b.yaml").exists()
 
 
+def test_samples_without_labels_compare_the_model_with_its_source(model: Path, run: Run) -> None:
+    np.savez("data.npz", x=np.eye(3, dtype=np.float32))
+    told = run("init", model, "--data", "data.npz")
+    assert told.code == 0, told.err
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert target.validation is not None
+    assert target.validation.metrics[0].metric == "agreement"
+    assert run("build", "recipe.yaml").code == 0
+
+
 def test_a_dash_is_the_standard_output(model: Path, run: Run) -> None:
     told = run("init", model, "--recipe", "-")
     assert told.code == 0

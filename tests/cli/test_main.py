@@ -83,6 +83,24 @@ def test_a_misspelt_flag_gets_the_nearest(run: Run) -> None:
     assert "did you mean --outputs?" in told.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (("transform", "--in_grpah=a", "--out_graph=b"), "did you mean --in_graph?"),
+        (("transform_graph", "-in_grpah=a", "-out_graph=b"), "did you mean --in_graph?"),
+        (("transform", "--in_graph=a", "--out-grahp", "b"), "did you mean --out-graph?"),
+        (("dot", "--grpah=x", "--dot_output=y"), "did you mean --graph?"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_flag_that_is_required_gets_the_nearest(
+    run: Run, arguments: tuple[str, ...], near: str
+) -> None:
+    told = run(*arguments)
+    assert told.code == 2
+    assert "the following arguments are required: " in told.err
+    assert near in told.err
+
+
 @pytest.mark.parametrize("blank", ["", " ", "\n"])
 def test_a_blank_argument_is_refused(run: Run, blank: str) -> None:
     told = run("transform", "--in_graph=a", "--out_graph=b", blank)

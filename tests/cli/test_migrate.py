@@ -35,6 +35,13 @@ def test_the_page_shows_what_is_told(run: Run) -> None:
     assert len(set(without_figures)) == 1
 
 
+def test_a_file_without_nodes_is_no_model_that_runs(run: Run) -> None:
+    Path("notes.pbtxt").write_text("# no node\n")
+    told = run("migrate", "notes.pbtxt")
+    assert (told.code, told.out) == (5, "")
+    assert "notes.pbtxt: holds no nodes" in told.err
+
+
 def test_json_has_the_same(run: Run) -> None:
     write_graph(Path("m.pb"), classifier())
     found = json.loads(run("migrate", "m.pb", "--json", "--platform=ios").out)

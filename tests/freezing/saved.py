@@ -25,7 +25,7 @@ def meta() -> pb.MetaGraphDef:
         entries[key].name = name
         entries[key].dtype = 1
         entries[key].tensor_shape.dim.add().size = 3
-    signature.outputs["composite"].coo_sparse.values_tensor_name = "v:0"
+    signature.outputs["nothing"].composite_tensor.type_spec = b"of no tensors"
     return made
 
 

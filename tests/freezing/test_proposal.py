@@ -25,6 +25,14 @@ def test_of_a_training_graph_one_output_is_taken_and_others_are_told():
     assert "best (int64 [-1])" in " ".join(found.about_outputs)
 
 
+def test_inputs_and_outputs_may_be_named_as_in_the_signature():
+    nodes = [placeholder("x", 2), placeholder("z", 2), node("y", "Add", "x", "z", T=FLOAT)]
+    told = Signature({"in put": TensorSpec("x:0")}, {'"out"': TensorSpec("y:0")})
+    model = source(nodes, signatures={"serving_default": told})
+    found = propose(model, inputs=["in put", "z"], outputs=['"out"'])
+    assert (names(found), found.outputs) == (["x:0", "z"], ("y:0",))
+
+
 def test_of_a_graph_for_inference_all_ends_are_outputs():
     nodes = [placeholder("x", 2), *(node(n, "Relu", "x", T=FLOAT) for n in ("a", "b"))]
     assert propose(source(nodes)).outputs == ("a", "b")

@@ -32,6 +32,8 @@ def test_limits_have_units(tmp_path: Path) -> None:
         ops=OpLimits(forbid=("Cast",)),
     )
     assert budget(tmp_path, "{flops: 7}").flops == 7
+    counted = budget(tmp_path, "{parameters: 1e3, kernels: 40.0}")
+    assert repr((counted.parameters, counted.kernels)) == "(1000, 40)"
 
 
 @pytest.mark.parametrize(

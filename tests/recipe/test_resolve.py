@@ -255,6 +255,11 @@ def test_a_calibration(target):
     assert {"workers", "dask"}.isdisjoint(digestible(found))
     alone = target(text.replace(", workers: 2, dask: 'tcp://a:1'", "")).calibration
     assert alone == found
+    counts = target(
+        "calibration: {data: d, samples: 2e1, seed: 3.0, batch: 4.0, workers: 1.0}\n"
+        "targets: {p: {}}\n"
+    ).calibration
+    assert repr((counts.samples, counts.seed, counts.batch, counts.workers)) == "(20, 3, 4, 1)"
     default = target("calibration: {data: d, percentile: 99}\ntargets: {p: {}}\n").calibration
     assert (default.method, default.percentile, default.samples) == ("percentile", 99.0, None)
     assert target("targets: {p: {}}\n").calibration is None
@@ -419,7 +424,7 @@ RULED = """targets:
 
 
 def test_rules_are_an_option_of_the_step(target):
-    (step,) = target(RULED).transforms
+    (step,) = target(RULED.replace("bits: 6", "bits: 6.0")).transforms
     assert step.name == "quantize_nodes"
     assert step.options == {
         "ranges": "dynamic",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError, RecipeError
 from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.node import constant
+from mobileprep.ir.opdef import OpDef
+from mobileprep.ir.tensor import Tensor
 from mobileprep.options.devices import Device
 from mobileprep.plan.stages import BudgetStage
 from mobileprep.recipe.settings import Budget, InputSpec, OpLimits
@@ -82,6 +86,22 @@ def test_the_mend_names_what_weighs_most(tmp_path: Path) -> None:
     assert "most are in 'w' (9), 'b' (3)" in hint
     assert "MatMul 86 %, BiasAdd 14 %, most of it in 'product' (18), 'y' (3)" in hint
     assert "of one node each are BiasAdd, MatMul" in hint
+
+
+def test_the_mend_names_constants_of_functions(tmp_path: Path) -> None:
+    signature = OpDef("turn")
+    body = Function(signature, (constant("weights", Tensor.of(np.zeros(90, np.float32))),))
+    graph = Graph(classifier().nodes, Library({"turn": body}))
+    with pytest.raises(AccuracyError) as caught:
+        run(limited(tmp_path, Budget(parameters=1), graph))
+    assert "most are in 'turn/weights' (90), 'w' (9), 'b' (3)" in caught.value.hint
+
+
+def test_ops_that_are_not_counted_are_named(tmp_path: Path) -> None:
+    graph = Graph([placeholder((4, 3)), op("y", "BesselI0e", "x")])
+    done = limited(tmp_path, Budget(flops=10), graph)
+    run(done)
+    assert left(done, "budget.json")["lines"][0]["basis"] == "counts without BesselI0e"
 
 
 def test_all_limits_that_are_missed_are_told_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.api.running import opened
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.frozen import dataclass
@@ -124,7 +124,7 @@ def diff(
     )
     found: tuple[OutputDifference, ...] = ()
     if samples:
-        wanted = [first.tensor(n) for n in outputs or first.outputs or ends(first.graph)]
+        wanted = [first.tensor(n) for n in names_of(outputs) or first.outputs or ends(first.graph)]
         engines = [open_engine("numpy", m.graph, m.path, tell=warn) for m in (first, second)]
         # What an app feeds and fetches keeps its name where all that lies between is another.
         alike = {n.name: n.name for n in first.graph if n.name in second.graph}

@@ -11,11 +11,13 @@ import numpy as np
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import NEXT_ITERATIONS
 from mobileprep.ir.refs import edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
 from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorLayout
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.planner import in_line, runs_functions
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _MOST_ELEMENTS: Final = 1 << 28
@@ -24,6 +26,9 @@ _MOST_ELEMENTS: Final = 1 << 28
 
 def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[str]) -> GraphCosts:
     """What one run costs with one sample; with as many as the graph insists on.
+
+    A graph with loops or functions is run, on zeros; where that fails and all sizes are known,
+    loops count once, and functions are among ``uncounted``.
 
     Args:
         graph: the graph.
@@ -36,12 +41,14 @@ def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[st
     """
     shapes = {fed.name: _one_sample(fed) for fed in inputs}
     costs = inferred_costs(graph, fetches, shapes)
-    if not costs.unknown:
+    if not costs.unknown and not _runs_others(graph, costs):
         return costs
     try:
         feeds = {fed.name: _zeros(fed, shapes[fed.name]) for fed in inputs}
         return run_costs(graph, feeds, fetches)
     except MobileprepError as error:
+        if not costs.unknown:
+            return costs
         names = ", ".join(repr(name) for name in costs.unknown[:3])
         message = f"the sizes of {len(costs.unknown)} tensors are not known, such as of {names}"
         first = inputs[0].name if inputs else "INPUT"
@@ -68,8 +75,18 @@ def run_costs(
     """
     recorder = Recorder()
     NumpyEngine(graph, where, combine=False, observer=recorder).run(fetches, feeds)
-    given = {edge(parse_ref(n)): TensorLayout.of(a) for n, a in feeds.items()}
-    return executed_costs(graph, recorder.ran, given, [edge(parse_ref(n)) for n in fetches])
+    given = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}
+    wanted = [parse_ref(n) for n in fetches]
+    # What ran was in line, and so are the constants that it took.
+    ran_graph = in_line(graph, wanted, list(given), where)
+    layouts = {edge(r): layout for r, layout in given.items()}
+    return executed_costs(ran_graph, recorder.ran, layouts, [edge(r) for r in wanted])
+
+
+def _runs_others(graph: Graph, costs: GraphCosts) -> bool:
+    """Whether some of what runs has others run, in functions or once more in a loop."""
+    ran = (graph[cost.name] for cost in costs.nodes)
+    return any(n.op in NEXT_ITERATIONS or runs_functions(n, graph) for n in ran)
 
 
 def _one_sample(fed: FedTensor) -> tuple[int, ...]:

@@ -101,7 +101,8 @@ def _no_sizes(
     is_open = [fed for fed in drawing.inputs if not fed.is_whole]
     if not is_open or len(tried) == 1:
         names = ", ".join(repr(fed.name) for fed in drawing.inputs)
-        message = f"the source does not run on samples drawn for {names}{reason}"
+        given = f"on samples drawn for {names}" if names else "without inputs"
+        message = f"the source does not run {given}{reason}"
         return UsageError(message, data_hint(drawing.inputs[0].name) if names else "")
     names = " and ".join(f"{fed.name!r} {_shown(fed)}" for fed in is_open)
     message = f"the source runs with none of {len(tried)} choices of sizes for the input {names}"

@@ -286,6 +286,13 @@ def test_no_sizes_that_run_are_told_with_the_mend() -> None:
     assert "check: {data: FILE.npz}" in caught.value.hint
 
 
+def test_a_source_without_inputs_that_does_not_run_is_told() -> None:
+    graph = Graph([placeholder((2, 3)), op("y", "Neg", "x")], versions=NEW)
+    engine = open_engine("numpy", graph, None, where="g")
+    with pytest.raises(UsageError, match="the source does not run without inputs: nothing is fed"):
+        draw_samples(graph, (), 3, lambda feeds: engine.run(["y"], feeds))
+
+
 def test_a_truth_value_of_unknown_shape_is_one() -> None:
     nodes = [placeholder(None, DType.BOOL), op("y", "LogicalNot", "x")]
     x = drawn(nodes).feeds[0]["x"]
