@@ -87,8 +87,8 @@ def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Div", "TruncateDiv")
 def div(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """DIV, which cuts whole numbers off towards zero as these ops do."""
-    need(node, inputs, NUMBERS)
+    """DIV, which cuts whole numbers off towards zero as these ops do; of floats it cuts nothing."""
+    need(node, inputs, NUMBERS - FLOATS if node.op == "TruncateDiv" else NUMBERS)
     return scope.emit("DIV", inputs, scope.output_shape(node), inputs[0].dtype, "DivOptions")
 
 

@@ -53,6 +53,13 @@ def test_division() -> None:
     assert check("Div", [integers(9), integers(9, low=1)]) == ["DIV"]
 
 
+def test_a_truncated_quotient_is_that_of_whole_numbers() -> None:
+    """DIV of floats cuts nothing off."""
+    assert check("TruncateDiv", [integers(9), integers(9, low=1)]) == ["DIV"]
+    with pytest.raises(UnsupportedError, match="TruncateDiv"):
+        check("TruncateDiv", [numbers(2, 3), numbers(3, seed=5)])
+
+
 def test_powers() -> None:
     assert check("Pow", [abs(numbers(2, 3)), numbers(3, seed=5)], tolerance=1e-5) == ["POW"]
     assert check("Pow", [integers(9), integers(9, low=0, high=4)]) == ["POW"]

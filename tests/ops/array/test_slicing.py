@@ -96,6 +96,11 @@ def test_slices_of_a_vector_are_scalars() -> None:
         run_all("Unpack", i32(7, 8), num=3)
 
 
+def test_a_slice_of_a_scalar_is_an_array() -> None:
+    none = np.zeros(0, np.int32)
+    assert isinstance(run("Slice", np.array(7), none, none), np.ndarray)
+
+
 def test_a_part_is_replaced_in_a_copy() -> None:
     x = i32(1, 2, 3)
     out = run("TensorStridedSliceUpdate", x, i32([1]), i32([3]), i32([1]), i32(8, 9))
