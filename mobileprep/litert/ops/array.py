@@ -163,6 +163,8 @@ def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """STRIDED_SLICE; an ellipsis is written out, and new axes are made by RESHAPE."""
     masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
+    # The runtime takes the first element of an open begin, TensorFlow the one that is named.
+    masks["begin_mask"] &= ~masks["shrink_axis_mask"]
     values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
     ellipsis, new_axes = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
     shape, kind = scope.output_shape(node), inputs[0].dtype
@@ -204,7 +206,9 @@ def _written_out(scope: Scope, node: Node, rank: int) -> list[_Span]:
         if bits[3] >> i & 1:
             spans += [whole] * (rank - axes_given)
         elif not bits[4] >> i & 1:
-            spans.append((begin, end, stride, bits[0] >> i & 1, bits[1] >> i & 1, bits[2] >> i & 1))
+            is_single = bits[2] >> i & 1
+            is_open = bits[0] >> i & 1 & ~is_single
+            spans.append((begin, end, stride, is_open, bits[1] >> i & 1, is_single))
     return spans + [whole] * (rank - len(spans))
 
 

@@ -94,6 +94,9 @@ CUTS: list[tuple[list[int], list[int], list[int], dict[str, int]]] = [
     ([-1, 0, 0], [0, 4, 5], [-1, 1, 1], {"end_mask": 1}),
     ([0, 1, 0], [0, 3, 0], [1, 1, 1], {"begin_mask": 1, "end_mask": 5}),
     ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1}),
+    # The runtime would take the first element where TensorFlow takes the one that is named.
+    ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1, "begin_mask": 3, "end_mask": 1}),
+    ([0, 2, 3], [0, 3, 4], [1, 1, 1], {"shrink_axis_mask": 6, "begin_mask": 6, "ellipsis_mask": 1}),
     ([0, 2], [0, 4], [1, 1], {"ellipsis_mask": 1}),
     ([0, 0, 1], [0, 0, 3], [1, 1, 1], {"ellipsis_mask": 1, "new_axis_mask": 2}),
     ([0, 0, 1], [0, 3, 4], [1, 1, 1], {"new_axis_mask": 1, "shrink_axis_mask": 4}),

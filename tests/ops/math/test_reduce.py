@@ -140,3 +140,10 @@ def test_means_of_long_integers_lose_no_digit() -> None:
     assert run("Mean", np.int64([-(2**60) - 3, -2]), i32([0])).tolist() == -(2**59) - 2
     assert run("Mean", np.uint64([2**63 + 5, 2]), i32([0])).tolist() == 2**62 + 3
     assert run("Mean", np.int64([[2**55 + 3], [-1]]), i32([1])).tolist() == [2**55 + 3, -1]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32])
+def test_the_mean_of_integers_may_have_a_sum_beyond_their_type(kind: type) -> None:
+    most = np.iinfo(kind).max
+    out = run("Mean", np.array([most, most, most - 2], kind), i32(0))
+    assert (out.dtype, int(out)) == (kind, most - 1)
