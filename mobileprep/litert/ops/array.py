@@ -83,6 +83,9 @@ def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
         message = f"{list(integers(known))} is no order of dimensions"
         raise ValueError(message)
+    if inputs[0].rank is not None and inputs[0].rank < 2:
+        # The runtime leaves the result for a scalar as it finds the memory.
+        return inputs[0]
     order = as_int32(scope, node, 1, inputs[1])
     shape = scope.output_shape(node)
     values = [inputs[0], order]
@@ -318,7 +321,9 @@ def range_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """ONE_HOT."""
     shape, axis = scope.output_shape(node), node.attr_int("axis", -1)
-    return scope.emit("ONE_HOT", inputs, shape, inputs[2].dtype, "OneHotOptions", axis=axis)
+    places = inputs[0] if inputs[0].dtype is DType.INT64 else as_int32(scope, node, 0, inputs[0])
+    values = [places, *inputs[1:]]
+    return scope.emit("ONE_HOT", values, shape, inputs[2].dtype, "OneHotOptions", axis=axis)
 
 
 @lowering("ReverseV2")
