@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Literal
 
 from mobileprep.errors import UsageError
@@ -21,6 +22,7 @@ from mobileprep.litert.quantizing.choice import tensors_with_ranges
 from mobileprep.litert.quantizing.quantize import quantized
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.quantizing.trained import without_fake_quants
+from mobileprep.litert.refusals import Refusal, refused
 from mobileprep.litert.weights import in_float16, in_int4, in_int8
 
 Mode = Literal["float", "float16", "weights", "int4", "int8", "int16x8"]
@@ -70,6 +72,7 @@ def converted(
     """
     if mode not in INTEGERS:
         program = program_of(graph, inputs, outputs, flex=flex, where=where)
+        program.mapped(partial(_checked, where))
         return assembled(program.mapped(_STORED[mode]))
     asked = integers or Integers(INTEGERS[mode])
     _, program = _lowered(graph, inputs, outputs, where, flex=flex)
@@ -81,6 +84,26 @@ def converted(
     for note in done.notes:
         tell(note)
     return assembled(done.program)
+
+
+def _checked(where: str, program: Program) -> Program:
+    """A program that is to compute in float.
+
+    Raises:
+        InexpressibleError: a fake quantization that is left has a narrow range, with which the
+            runtime ends the allocation.
+    """
+    narrow = [
+        op.node
+        for op in program.ops
+        if op.code == "FAKE_QUANT" and op.options is not None and op.node is not None
+        if op.options.values["narrow_range"]
+    ]
+    if narrow:
+        reason = "LiteRT has no narrow range for what is computed while the graph runs"
+        mend = "compute in integers, by the mode int8; or export the model without it"
+        raise refused([Refusal(node.name, node.op, reason, mend) for node in narrow], where)
+    return program
 
 
 def program_of(

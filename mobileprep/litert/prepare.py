@@ -28,7 +28,7 @@ from mobileprep.transforms.base import Context, make_transform
 _FOLDED_BYTES: Final = 1 << 28
 
 _STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
-    ("inline_partitionedcall", {}),
+    ("inline_partitionedcall", {"all_calls": True}),
     ("fold_constants", {"max_constant_size_in_bytes": _FOLDED_BYTES}),
     ("flatten_atrous_conv", {}),
     ("optimize", {}),

@@ -17,7 +17,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.tables import Tables
-from mobileprep.litert.types import NAMES
+from mobileprep.litert.types import NAMES, check_moved
 from mobileprep.ops.shape_inference import Shapes, shape_of
 from mobileprep.ops.static_values import StaticValues
 
@@ -171,6 +171,8 @@ class Scope:
     ) -> tuple[Value, ...]:
         """Add an operator, and give its outputs."""
         made = _made(outputs)
+        taken = (v.dtype for v in inputs[:1] if v is not None)
+        check_moved(code, (*taken, *(kind for _, kind in outputs)))
         _check_options(table, options)
         described = Options(table, options) if table else None
         self.ops.append(Op(code, tuple(inputs), made, described))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
@@ -32,6 +32,30 @@ NAMES: Final = {
 }
 """The format's names of element types; it has no quantized types of TensorFlow's."""
 
+# What operators take that move and pick numbers, by ai-edge-litert 2.3; with others its interpreter
+# refuses the file, or ends the run.
+_PLAIN: Final = frozenset(
+    {DType.FLOAT, DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.INT64}
+)
+_HALVES: Final = frozenset({DType.HALF, DType.BFLOAT16})
+_WIDE: Final = _PLAIN | _HALVES | {DType.BOOL}
+_MOST: Final = frozenset(NAMES) - {DType.COMPLEX128}
+_MOVING: Final[Mapping[str, frozenset[DType]]] = {
+    **dict.fromkeys(("GATHER", "GATHER_ND", "PAD", "PADV2", "REVERSE_V2"), _WIDE),
+    "CONCATENATION": _WIDE | {DType.UINT32},
+    "PACK": _PLAIN | {DType.UINT32},
+    "UNPACK": _WIDE - {DType.INT64},
+    **dict.fromkeys(("SPLIT", "SPLIT_V"), _PLAIN),
+    "WHERE": _PLAIN - {DType.INT16} | {DType.BOOL, DType.UINT32},
+    **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), _PLAIN - {DType.INT16}),
+    **dict.fromkeys(("SCATTER_ND", "ONE_HOT"), _PLAIN - {DType.INT16} | {DType.BOOL}),
+    "RESIZE_NEAREST_NEIGHBOR": _WIDE - {DType.INT64} | {DType.UINT16, DType.UINT32},
+    **dict.fromkeys(("MIRROR_PAD", "TRANSPOSE", "TILE", "FILL", "SELECT", "SELECT_V2"), _MOST),
+    **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _MOST),
+    **dict.fromkeys(("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), _MOST),
+    "CAST": _MOST - {DType.UINT64},
+}
+
 FLOATS: Final = frozenset({DType.FLOAT})
 NUMBERS: Final = frozenset({DType.FLOAT, DType.INT32})
 LONG_NUMBERS: Final = NUMBERS | {DType.INT64}
@@ -43,11 +67,25 @@ def need(node: Node, values: Sequence[Value], allowed: Iterable[DType]) -> None:
     Raises:
         CannotExpressError: naming the type.
     """
-    known = frozenset(allowed)
-    for value in values:
-        if value.dtype not in known:
-            names = ", ".join(kind.short for kind in sorted(known))
-            reason = f"LiteRT computes it for {names}, not for {value.dtype.short}"
+    _need((value.dtype for value in values), frozenset(allowed))
+
+
+def check_moved(code: str, kinds: Iterable[DType]) -> None:
+    """Refuse types that an operator does not take which moves or picks numbers.
+
+    Raises:
+        CannotExpressError: naming the type.
+    """
+    known = _MOVING.get(code)
+    if known is not None:
+        _need(kinds, known)
+
+
+def _need(kinds: Iterable[DType], known: frozenset[DType]) -> None:
+    for kind in kinds:
+        if kind not in known:
+            names = ", ".join(k.short for k in sorted(known))
+            reason = f"LiteRT computes it for {names}, not for {kind.short}"
             raise CannotExpressError(reason, "cast its inputs")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "check_broadcast",
     "check_outputs",
     "dimensions",
+    "distinct_axes_of",
     "integers",
     "numpy_attr",
     "same_type",
@@ -128,6 +130,20 @@ def axis_of(axis: int, rank: int) -> int:
         message = f"there is no axis {axis} among {rank}"
         raise ValueError(message)
     return axis % rank
+
+
+def distinct_axes_of(array: Array, rank: int) -> tuple[int, ...]:
+    """As ``axes_of``.
+
+    Raises:
+        ValueError: an axis is named twice.
+    """
+    found = sorted(axis_of(a, rank) for a in integers(array))
+    twice = next((a for a, b in pairwise(found) if a == b), None)
+    if twice is not None:
+        message = f"the axis {twice} is named twice"
+        raise ValueError(message)
+    return tuple(found)
 
 
 def axes_of(array: Array, rank: int) -> tuple[int, ...]:

@@ -23,7 +23,8 @@ _BY_OP: Final = {
     "Assert": "remove_control_dependencies, then strip_unused_nodes, takes checks off",
     "PartitionedCall": "inline_partitionedcall puts what the function does in its place",
     "Print": "remove_nodes(op=Print) takes it off",
-    "StatefulPartitionedCall": "freezing the SavedModel again inlines it",
+    "StatefulPartitionedCall": "inline_partitionedcall(all_calls=true) puts what the function does "
+    "in its place",
     **dict.fromkeys(
         ("If", "StatelessIf", "StatelessWhile", "While"),
         "export with tf.compat.v1.disable_control_flow_v2() for Switch and Merge in its place",

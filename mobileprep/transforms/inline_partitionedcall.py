@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
+from mobileprep.options.declare import Option
 from mobileprep.runtime.functions.inline import inline_calls
+from mobileprep.runtime.functions.kinds import CALLS
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _CALLS: Final = frozenset({"PartitionedCall"})
@@ -25,6 +27,11 @@ class InlinePartitionedCall(Transform):
 
     summary = "Replaces PartitionedCall by what the called function does."
 
+    all_calls: Annotated[
+        bool,
+        Option("Also StatefulPartitionedCall, and nodes whose op is the name of a function."),
+    ] = False
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace the calls.
 
@@ -32,8 +39,9 @@ class InlinePartitionedCall(Transform):
             InvalidGraphError: a called function is not there, or does not fit its call.
             UnsupportedError: a function calls itself.
         """
-        calls = sum(n.op in _CALLS for n in graph)
+        ops = {*CALLS, *graph.library.functions} if self.all_calls else _CALLS
+        calls = sum(n.op in ops for n in graph)
         if not calls:
             return Result(graph)
         kept = context.protected
-        return Result(inline_calls(graph, kept, self.transform_name, ops=_CALLS), calls)
+        return Result(inline_calls(graph, kept, self.transform_name, ops=ops), calls)

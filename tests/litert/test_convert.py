@@ -161,6 +161,20 @@ def function(name: str, kind: DType, nodes: Sequence[Node]) -> Function:
     return Function(signature, tuple(nodes), {"out": parse_function_ref(f"{nodes[-1].name}:z:0")})
 
 
+@pytest.mark.parametrize("call", ["PartitionedCall", "StatefulPartitionedCall", "double"])
+def test_what_a_function_does_stands_in_place_of_its_call(call: str) -> None:
+    """Keras has grouped convolutions in functions of their own, which freezing leaves there."""
+    arg = parse_function_ref("arg")
+    body = function("double", DType.FLOAT, [Node("add", "AddV2", (arg, arg), "", {"T": _FLOAT})])
+    attrs: dict[str, AttrValue] = {}
+    if call != "double":
+        attrs = dict.fromkeys(("Tin", "Tout"), AttrValue("list(type)", (DType.FLOAT,)))
+        attrs["f"] = AttrValue("func", FuncRef("double"))
+    called = Node("called", call, (Ref("x"),), "", attrs)
+    nodes = [feed("x", (2, 3)), called, op("y", "Neg", ["called"])]
+    assert codes(model(Graph(nodes, Library({"double": body})), ["x"], ["y"])) == ["ADD", "NEG"]
+
+
 @pytest.mark.parametrize("call", ["PartitionedCall", "While"])
 def test_functions_that_print(call: str) -> None:
     arg, told, most = map(parse_function_ref, ("arg", "told:output:0", "most:output:0"))

@@ -66,6 +66,15 @@ def test_other_calls_stay(op):
     assert apply("inline_partitionedcall", graph).graph is graph
 
 
+@pytest.mark.parametrize("op", ["PartitionedCall", "StatefulPartitionedCall", "twice"])
+def test_other_calls_go_where_that_is_asked_for(op):
+    result = apply("inline_partitionedcall", _graph(_call(op)), all_calls=True)
+    assert result.matched == 1
+    assert "call" not in result.graph
+    x = normal(2, 3)
+    assert (run(result.graph, x) == x).all()
+
+
 def test_a_function_that_is_not_there_is_an_error():
     with pytest.raises(InvalidGraphError, match="'thrice'"):
         apply("inline_partitionedcall", _graph(_call(name="thrice")))

@@ -83,6 +83,9 @@ def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
         message = f"{list(integers(known))} is no order of dimensions"
         raise ValueError(message)
+    if inputs[0].rank is not None and inputs[0].rank < 2:
+        # The runtime leaves the result for a scalar as it finds the memory.
+        return inputs[0]
     order = as_int32(scope, node, 1, inputs[1])
     shape = scope.output_shape(node)
     values = [inputs[0], order]
@@ -163,6 +166,8 @@ def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """STRIDED_SLICE; an ellipsis is written out, and new axes are made by RESHAPE."""
     masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
+    # The runtime takes the first element of an open begin, TensorFlow the one that is named.
+    masks["begin_mask"] &= ~masks["shrink_axis_mask"]
     values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
     ellipsis, new_axes = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
     shape, kind = scope.output_shape(node), inputs[0].dtype
@@ -204,7 +209,9 @@ def _written_out(scope: Scope, node: Node, rank: int) -> list[_Span]:
         if bits[3] >> i & 1:
             spans += [whole] * (rank - axes_given)
         elif not bits[4] >> i & 1:
-            spans.append((begin, end, stride, bits[0] >> i & 1, bits[1] >> i & 1, bits[2] >> i & 1))
+            is_single = bits[2] >> i & 1
+            is_open = bits[0] >> i & 1 & ~is_single
+            spans.append((begin, end, stride, is_open, bits[1] >> i & 1, is_single))
     return spans + [whole] * (rank - len(spans))
 
 
@@ -314,7 +321,9 @@ def range_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """ONE_HOT."""
     shape, axis = scope.output_shape(node), node.attr_int("axis", -1)
-    return scope.emit("ONE_HOT", inputs, shape, inputs[2].dtype, "OneHotOptions", axis=axis)
+    places = inputs[0] if inputs[0].dtype is DType.INT64 else as_int32(scope, node, 0, inputs[0])
+    values = [places, *inputs[1:]]
+    return scope.emit("ONE_HOT", values, shape, inputs[2].dtype, "OneHotOptions", axis=axis)
 
 
 @lowering("ReverseV2")

@@ -8,17 +8,19 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import as_int32
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need, need_float
 from mobileprep.ops.dims import broadcast
 
 _SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
 _BOOLS = frozenset({DType.BOOL})
-_COMPARED = LONG_NUMBERS | _SMALL - {DType.INT16}
+_COMPARED = LONG_NUMBERS | _SMALL
 
 # For each op its builtin, the table of its options, and the types that the runtime takes.
 _TWO: Final[dict[str, tuple[str, str, frozenset[DType]]]] = {
@@ -33,7 +35,6 @@ _TWO: Final[dict[str, tuple[str, str, frozenset[DType]]]] = {
     "Minimum": ("MINIMUM", "MaximumMinimumOptions", LONG_NUMBERS),
     "Maximum": ("MAXIMUM", "MaximumMinimumOptions", LONG_NUMBERS),
     "Pow": ("POW", "PowOptions", NUMBERS),
-    "Atan2": ("ATAN2", "ATan2Options", FLOATS),
 }
 _COMPARISONS: Final[dict[str, tuple[str, str]]] = {
     "Equal": ("EQUAL", "EqualOptions"),
@@ -87,17 +88,40 @@ def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Div", "TruncateDiv")
 def div(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """DIV, which cuts whole numbers off towards zero as these ops do."""
-    need(node, inputs, NUMBERS)
+    """DIV, which cuts whole numbers off towards zero as these ops do; of floats it cuts nothing."""
+    need(node, inputs, NUMBERS - FLOATS if node.op == "TruncateDiv" else NUMBERS)
     return scope.emit("DIV", inputs, scope.output_shape(node), inputs[0].dtype, "DivOptions")
+
+
+@lowering("Atan2")
+def atan2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """ATAN2, which takes tensors of one shape."""
+    need(node, inputs, FLOATS)
+    shape = scope.output_shape(node)
+    values = [_repeated(scope, value, shape) for value in inputs]
+    return scope.emit("ATAN2", values, shape, inputs[0].dtype, "ATan2Options")
+
+
+def _repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
+    """A value in a shape that its own is a part of."""
+    if value.shape == shape and shape is not None:
+        return value
+    if shape is None or -1 in shape:
+        reason = "it repeats elements to sizes that are not known"
+        raise CannotExpressError(reason, "give the inputs' shapes")
+    sizes = scope.integers_constant(shape, "sizes")
+    options = "BroadcastToOptions"
+    return scope.emit("BROADCAST_TO", [value, sizes], shape, value.dtype, options)
 
 
 @lowering(*_COMPARISONS)
 def comparison(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A comparison."""
+    """A comparison; of small integers as larger ones, as theirs need scales in the runtime."""
     code, table = _COMPARISONS[node.op]
     plain = code in ("EQUAL", "NOT_EQUAL")
     need(node, inputs, _COMPARED | _BOOLS if plain else _COMPARED)
+    if inputs[0].dtype in _SMALL:
+        inputs = [as_int32(scope, node, i, value) for i, value in enumerate(inputs)]
     return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL, table)
 
 

@@ -28,8 +28,9 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
         reason = "its indices are no column of row numbers"
         raise CannotExpressError(reason, "give a tensor of known rank, and one index a row")
     need(node, [indices], {DType.INT32})
+    indices, rows = _last_rows(scope, node, indices, rows)
     if indices.shape == (1, 1):
-        return _one_row(scope, node, inputs)
+        return _one_row(scope, node, (target, indices, rows))
     need(node, [target], _COMPUTED)
     kind = target.dtype
     shape, options = (target.rank,), {"out_type": "INT32"}
@@ -45,6 +46,23 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
     where = scope.emit("GREATER", [marked, zero], target.shape, DType.BOOL, "GreaterOptions")
     chosen = [where, placed, target]
     return scope.emit("SELECT_V2", chosen, target.shape, kind, "SelectV2Options")
+
+
+def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[Value, Value]:
+    """Indices and rows without those that later ones replace, as far as the indices are known."""
+    known = scope.known(node, 1)
+    if known is None:
+        return indices, rows
+    last = {int(place): number for number, place in enumerate(known.reshape(-1))}
+    if len(last) == known.size or not last:
+        return indices, rows
+    shape = (len(last), 1)
+    places = scope.integers_constant(np.reshape([*last], shape), "places")
+    numbers = scope.integers_constant([*last.values()], "rows")
+    kept = None if rows.shape is None else (len(last), *rows.shape[1:])
+    options = {"axis": 0, "batch_dims": 0}
+    taken = scope.emit("GATHER", [rows, numbers], kept, rows.dtype, "GatherOptions", **options)
+    return places, taken
 
 
 def _one_row(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Program, Readers, Value
-from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
+from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS, SIZES
 from mobileprep.litert.quantizing.masks import hidden_by_masks
 from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
 from mobileprep.litert.quantizing.settings import Integers
@@ -67,7 +67,7 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
     reasons: dict[Op, str] = {}
     kept: list[Op] = []
     for op in program.ops:
-        if not (results(op) or activations(op)):
+        if op.code in SIZES or not (results(op) or activations(op)):
             continue
         reason = _hindrance(op, asked, settings_of(op, rules))
         if reason is None:

@@ -67,6 +67,9 @@ LAYERS: Final[Mapping[str, LayerInputs]] = {
 }
 """Operators with weights of int8, and a bias of int32 or, with activations of int16, of int64."""
 
+SIZES: Final = frozenset({"SHAPE"})
+"""Operators that look at sizes alone, and take tensors of any type."""
+
 _ANY_SCALE: Final = {DType.INT16: {"pot_scale_int16": False}}
 _UNIT: Final = 1 / 32768
 _OWN: Final = Kernel(_BOTH)

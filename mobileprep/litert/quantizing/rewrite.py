@@ -10,7 +10,7 @@ from mobileprep.formats.tflite.records import Options
 from mobileprep.ir.names import FreshNames
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.quantizing.choice import OperatorChoice
-from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
+from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS, SIZES
 from mobileprep.litert.quantizing.scales import activations, is_float
 from mobileprep.litert.quantizing.steps import IntegerSteps, least_scales, quantized_bias
 from mobileprep.litert.weights import LAYER_AXES, quantized_weights
@@ -50,8 +50,13 @@ class Rewriter:
         if op in self._choice.ops:
             self._add_integer(op)
             return
-        inputs = tuple(None if v is None else self.as_float(v) for v in op.inputs)
+        form = self.as_made if op.code in SIZES else self.as_float
+        inputs = tuple(None if v is None else form(v) for v in op.inputs)
         self.ops.append(op if inputs == op.inputs else replace(op, inputs=inputs))
+
+    def as_made(self, value: Value) -> Value:
+        """A value in the form in which it is there."""
+        return self._made.get(value, value)
 
     def as_float(self, value: Value) -> Value:
         """A value in float; a DEQUANTIZE stands before its first reader."""

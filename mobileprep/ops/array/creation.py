@@ -79,6 +79,9 @@ def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
     if step == 0:
         message = "the step of a range cannot be 0"
         raise ValueError(message)
+    if (last - first) * step < 0:
+        message = f"there is no range from {first} to {last} by {step}"
+        raise ValueError(message)
     count = max(math.ceil((last - first) / step), 0) if start.dtype.kind == "f" else 0
     if start.dtype.kind != "f":
         count = len(range(first, last, step))

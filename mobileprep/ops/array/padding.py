@@ -106,7 +106,8 @@ def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
     if any(max(w) > d - room for d, w in zip(x.shape, widths, strict=True)):
         message = f"paddings {widths} are wider than what they mirror"
         raise ValueError(message)
-    return np.pad(x, widths, mode="reflect" if room else "symmetric")
+    # Of a scalar, numpy takes no list of widths.
+    return np.pad(x, widths, mode="reflect" if room else "symmetric") if widths else x
 
 
 shape_fn("MirrorPad")(pad_shape)

@@ -10,8 +10,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import (
-    axes_of,
     axis_of,
+    distinct_axes_of,
     integers,
 )
 from mobileprep.ops.common_costs import free
@@ -29,7 +29,8 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 @kernel("ReverseV2")
 def reverse_v2(node: Node, x: Array, axes: Array) -> Array:
     """x reversed along axes."""
-    return np.flip(x, axes_of(axes, x.ndim))
+    # A reversed scalar is a number to numpy, and no array.
+    return np.asarray(np.flip(x, distinct_axes_of(axes, x.ndim)))
 
 
 shape_fn("ReverseV2")(unchanged)

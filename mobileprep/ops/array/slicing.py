@@ -39,7 +39,8 @@ def slice_(node: Node, x: Array, begin: Array, size: Array) -> Array:
             message = f"{length} elements from {start} do not lie within {extent}"
             raise ValueError(message)
         cut.append(slice(start, end))
-    return x[tuple(cut)]
+    # A slice of a scalar is a number to numpy, and no array.
+    return np.asarray(x[tuple(cut)])
 
 
 @shape_fn("Slice")

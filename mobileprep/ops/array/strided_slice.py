@@ -117,11 +117,11 @@ def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> i
         message = "a stride cannot be 0"
         raise ValueError(message)
     if masks.shrink >> i & 1:
-        at = 0 if masks.begin >> i & 1 else first
-        if not -extent <= at < extent or step < 0:
-            message = f"there is no element {at} among {extent}"
+        # Of a single element neither mask counts.
+        if not -extent <= first < extent or step < 0:
+            message = f"there is no element {first} among {extent}"
             raise ValueError(message)
-        return at
+        return first
     return slice(
         None if masks.begin >> i & 1 else first, None if masks.end >> i & 1 else last, step
     )

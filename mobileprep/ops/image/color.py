@@ -91,7 +91,9 @@ def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
     if images.ndim < 3:
         message = "height, width and channels are needed"
         raise ValueError(message)
-    mean = images.mean(axis=(-3, -2), keepdims=True, dtype=np.float32)
+    # numpy warns of the mean of nothing.
+    pixels = np.float32(images.shape[-3] * images.shape[-2])
+    mean = images.sum(axis=(-3, -2), keepdims=True, dtype=np.float32) / pixels
     spread = (images - mean) * np.float32(factor.reshape(())) + mean
     return as_array(spread, images).astype(images.dtype)
 

@@ -38,6 +38,10 @@ def _divide(x: Array, y: Array) -> Any:  # noqa: ANN401 - an array or a numpy sc
     return quotient + ((quotient < 0) & (quotient * y != x)).astype(x.dtype)
 
 
+def _truncated(quotient: Array) -> Any:  # noqa: ANN401
+    return quotient if quotient.dtype.kind in "iu" else np.trunc(quotient)
+
+
 def _floor_divide(x: Array, y: Array) -> Any:  # noqa: ANN401
     if x.dtype.kind in "iu":
         _no_zero(y)
@@ -112,7 +116,7 @@ _BINARY: dict[str, tuple[Binary, int]] = {
     "RealDiv": (_divide, 1),
     "RightShift": (_shift(np.right_shift), 0),
     "Sub": (np.subtract, 1),
-    "TruncateDiv": (_divide, 2),
+    "TruncateDiv": (lambda x, y: _truncated(_divide(x, y)), 2),
     "TruncateMod": (_truncate_mod, 3),
     "Xdivy": (lambda x, y: _zero_where(x == 0, np.true_divide(x, y)), 1),
     "Xlog1py": (lambda x, y: _zero_where(x == 0, np.multiply(x, np.log1p(y))), 2),

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import as_array, axes_of, axis_of, numpy_attr, scalar
+from mobileprep.ops.arrays import as_array, axis_of, distinct_axes_of, numpy_attr, scalar
 from mobileprep.ops.common_costs import free, per_input, per_output
 from mobileprep.ops.common_shapes import scalars_only, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
@@ -47,10 +47,9 @@ def _prod(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
 
 def _cut_off(total: Any, count: int) -> Any:  # noqa: ANN401
     """The quotient of integers towards zero: as floats, those of 64 bits would lose digits."""
-    wide = np.asarray(total, np.uint64 if total.dtype.kind == "u" else np.int64)
-    below = np.floor_divide(wide, wide.dtype.type(count))
-    inexact = below * wide.dtype.type(count) != wide
-    return below + ((wide < 0) & inexact).astype(wide.dtype)
+    below = np.floor_divide(total, total.dtype.type(count))
+    inexact = below * total.dtype.type(count) != total
+    return below + ((total < 0) & inexact).astype(total.dtype)
 
 
 def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
@@ -58,8 +57,10 @@ def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
     for axis in axes:
         count *= x.shape[axis]
     if x.dtype.kind in "iu":
+        wide_kind = np.uint64 if x.dtype.kind == "u" else np.int64
+        total = np.sum(x, axis=axes, keepdims=keep, dtype=wide_kind)
         # The mean of no integers is 0, as TensorFlow leaves it.
-        return _cut_off(_sum(x, axes, keep), max(count, 1)).astype(x.dtype)
+        return _cut_off(total, max(count, 1)).astype(x.dtype)
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     total = _sum(wide, axes, keep)
     return np.divide(total, total.dtype.type(count)).astype(x.dtype)
@@ -84,7 +85,7 @@ _REDUCTIONS: dict[str, Reduction] = {
 def _as_kernel(function: Reduction) -> Callable[[Node, Array, Array], Array]:
     def run(node: Node, x: Array, indices: Array) -> Array:
         keep = node.attr_bool("keep_dims", False)
-        return as_array(function(x, axes_of(indices, x.ndim), keep), x)
+        return as_array(function(x, distinct_axes_of(indices, x.ndim), keep), x)
 
     return run
 

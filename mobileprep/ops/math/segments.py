@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mobileprep.ir.attrs import TensorShape
@@ -36,8 +37,15 @@ def _extreme(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a n
         info = np.iinfo(kind)
         return kind.type(info.min if lowest else info.max)
     # The lowest finite number, as the original has it.
-    limit = np.finfo(kind).max
+    limit = ml_dtypes.finfo(kind).max  # type: ignore[no-untyped-call]
     return -limit if lowest else limit
+
+
+def _beyond(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a numpy scalar
+    """What any number of a segment replaces: the original begins with the segment's first row."""
+    if kind.kind in "iu":
+        return _extreme(kind, lowest=lowest)
+    return kind.type(-np.inf if lowest else np.inf)
 
 
 @kernel("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")
@@ -85,7 +93,9 @@ def segment(node: Node, x: Array, ids: Array) -> Array:
     shape = dimensions(np.array([length, *x.shape[1:]]), x.dtype)
     kind = node.op.removeprefix("Segment")
     write, start = _SEGMENTS["Sum" if kind == "Mean" else kind]
-    out = np.full(shape, start(x.dtype), dtype=x.dtype)
+    lowest = {"Max": True, "Min": False}.get(kind)
+    first = start(x.dtype) if lowest is None else _beyond(x.dtype, lowest=lowest)
+    out = np.full(shape, first, dtype=x.dtype)
     write(out, (numbers,), x)
     counts = np.bincount(numbers, minlength=length).reshape(-1, *[1] * (x.ndim - 1))
     if kind == "Mean":

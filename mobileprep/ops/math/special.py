@@ -150,9 +150,9 @@ def log_gamma(x: Array) -> Array:
         total = total + c / (reflected + i)
     base = reflected + _LANCZOS_G + 0.5
     right = 0.5 * np.log(2 * np.pi) + (reflected + 0.5) * np.log(base) - base + np.log(total)
-    right = np.where(np.isinf(x), np.inf, right)
     sine = np.abs(np.sin(np.pi * (x - np.floor(x))))
-    return np.where(x < 0.5, np.log(np.pi / sine) - right, right)
+    value = np.where(x < 0.5, np.log(np.pi / sine) - right, right)
+    return np.where(np.isinf(x), np.inf, value)
 
 
 def digamma(x: Array) -> Array:

@@ -79,10 +79,11 @@ def _batch_statistics(
 ) -> tuple[Array, Array, tuple[Array, ...]]:
     """The batch's mean and variance, and the node's four outputs of statistics."""
     count = x.size // max(x.shape[1] if axes[-1] == x.ndim - 1 else x.shape[-1], 1)
-    mean = np.asarray(np.mean(x, axis=axes, dtype=np.float32))
+    # numpy warns of the mean of nothing.
+    mean = np.asarray(np.sum(x, axis=axes, dtype=np.float32) / np.float32(count))
     shape = [1 if i in axes else d for i, d in enumerate(x.shape)]
     squares = np.square(x - mean.reshape(shape))
-    variance = np.asarray(np.mean(squares, axis=axes, dtype=np.float32))
+    variance = np.asarray(np.sum(squares, axis=axes, dtype=np.float32) / np.float32(count))
     unbiased: Array = variance * np.float32(count / max(count - 1, 1))
     share = np.float32(node.attr_float("exponential_avg_factor", 1.0))
     new_mean: Array = mean

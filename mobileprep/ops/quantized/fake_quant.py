@@ -66,6 +66,8 @@ flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
 def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
     """x held between bounds nudged so that zero is a step, and rounded to the nearest step.
 
+    The order of operations is TensorFlow's, on which it depends which way a tie goes.
+
     Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference" (2018), section 3.
     """
@@ -76,16 +78,19 @@ def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
         raise ValueError(message)
     highest = np.float32((1 << bits) - 1)
     empty = (low == 0) & (high == 0)
-    scale = (high - low) / (highest - lowest)
-    scale = np.where(empty, np.float32(1), scale)
+    width = np.where(empty, highest - lowest, high - low)
+    scale = width / (highest - lowest)
     from_low = lowest - low / scale
     # Half away from zero, as C's round.
     rounded = np.floor(np.abs(from_low) + np.float32(0.5)) * np.sign(from_low)
     zero = np.where(from_low < lowest, lowest, np.where(from_low > highest, highest, rounded))
     nudged_low = (lowest - zero) * scale
     nudged_high = (highest - zero) * scale
-    inverse = np.float32(1) / scale
-    held = np.minimum(np.maximum(x, nudged_low), nudged_high)
-    steps = np.floor((held - nudged_low) * inverse + np.float32(0.5))
-    out: Array = np.where(empty, np.float32(0), steps * scale + nudged_low)
+    # The reciprocal of the step would be rounded twice.
+    inverse = (highest - lowest) / width
+    zero_step = np.floor(-nudged_low * inverse + np.float32(0.5))
+    above = np.minimum(np.maximum(x, nudged_low), nudged_high) - nudged_low
+    steps = above / scale if node.op == "FakeQuantWithMinMaxVars" else above * inverse
+    rounded_steps = np.floor(steps - zero_step + np.float32(0.5))
+    out: Array = np.where(empty, np.float32(0), rounded_steps * scale)
     return out.astype(x.dtype, copy=False)

@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def _layout(node: Node, x: Array) -> str:
         raise ValueError(message)
     # A place for the sign is no matter of numbers without one.
     fill = "" if x.dtype.kind == "u" and fill in ("+", " ") else fill
-    size = f"{fill}{width}" if width > -1 else ""
+    size = f"{fill}{width}" if width > -1 else fill
     digits = f".{precision}" if precision > -1 else ""
     if not real:
         return f"%{size}d"
@@ -152,8 +152,12 @@ shape_fn("DecodeBase64")(unchanged)
 flop_rule("DecodeBase64")(free)
 
 
+_WITHOUT_PLAIN: Final = bytes.maketrans(b"+/", b"!!")
+
+
 def _from_base64(text: bytes) -> bytes:
-    bare = text.rstrip(b"=")
+    # Python takes the letters of plain base64 as well, and TensorFlow does not.
+    bare = text.rstrip(b"=").translate(_WITHOUT_PLAIN)
     try:
         return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:

@@ -211,8 +211,8 @@ def string_case(node: Node, x: Array) -> Array:
 
     def change(text: bytes) -> bytes:
         if everywhere:
-            characters = decoded(text)
-            return encoded(characters.lower() if lower else characters.upper())
+            characters = text.decode("utf-8", "replace")
+            return (characters.lower() if lower else characters.upper()).encode()
         return text.lower() if lower else text.upper()
 
     return each_text(change, x)

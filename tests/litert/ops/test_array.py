@@ -94,6 +94,9 @@ CUTS: list[tuple[list[int], list[int], list[int], dict[str, int]]] = [
     ([-1, 0, 0], [0, 4, 5], [-1, 1, 1], {"end_mask": 1}),
     ([0, 1, 0], [0, 3, 0], [1, 1, 1], {"begin_mask": 1, "end_mask": 5}),
     ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1}),
+    # The runtime would take the first element where TensorFlow takes the one that is named.
+    ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1, "begin_mask": 3, "end_mask": 1}),
+    ([0, 2, 3], [0, 3, 4], [1, 1, 1], {"shrink_axis_mask": 6, "begin_mask": 6, "ellipsis_mask": 1}),
     ([0, 2], [0, 4], [1, 1], {"ellipsis_mask": 1}),
     ([0, 0, 1], [0, 0, 3], [1, 1, 1], {"ellipsis_mask": 1, "new_axis_mask": 2}),
     ([0, 0, 1], [0, 3, 4], [1, 1, 1], {"new_axis_mask": 1, "shrink_axis_mask": 4}),
@@ -296,3 +299,68 @@ def test_roll_by_whole_turns_moves_nothing() -> None:
 def test_roll_along_an_open_size_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="not known"):
         check("Roll", [numbers(2, 3), np.int32(1), np.int32(0)], constant=[1, 2], open_sizes=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "refused"),
+    [
+        ("Pack", np.int16, False),
+        ("Pack", np.bool_, True),
+        ("Unpack", np.bool_, False),
+        ("Unpack", np.int64, True),
+        ("GatherV2", np.bool_, False),
+        ("GatherV2", np.uint16, True),
+        ("Split", np.uint8, False),
+        ("Split", np.bool_, True),
+        ("ConcatV2", np.uint32, False),
+        ("ConcatV2", np.uint16, True),
+        ("Pad", np.uint32, True),
+        ("ReverseV2", np.uint16, True),
+        ("DepthToSpace", np.int32, False),
+        ("DepthToSpace", np.int16, True),
+        ("Where", np.int16, True),
+        ("Transpose", np.uint16, False),
+        ("Transpose", np.complex128, True),
+        ("Cast", np.uint64, True),
+    ],
+)
+def test_numbers_are_moved_in_the_types_that_the_runtime_has(
+    kind: str, dtype: type, refused: bool
+) -> None:
+    x = integers(4, 1, 2, 4, low=0, high=2).astype(dtype)
+    zero = ints(0)[0]
+    inputs, attrs = {
+        "Pack": ([x, x], {"axis": 0}),
+        "Unpack": ([x], {"axis": 0, "num": 4}),
+        "GatherV2": ([x, ints(1, 2), zero], {"batch_dims": 0}),
+        "Split": ([zero, x], {"num_split": 2}),
+        "ConcatV2": ([x, x, zero], {}),
+        "Pad": ([x, np.ones((4, 2), np.int32)], {}),
+        "ReverseV2": ([x, ints(0)], {}),
+        "DepthToSpace": ([x], {"block_size": 2}),
+        "Where": ([x], {}),
+        "Transpose": ([x, ints(3, 0, 1, 2)], {}),
+        "Cast": ([x], {"SrcT": DType.UINT64, "DstT": DType.FLOAT}),
+    }[kind]
+    constant = [
+        i for i, given in enumerate(inputs) if given.dtype == np.int32 and dtype != np.int32
+    ]
+    outputs = {"Unpack": 4, "Split": 2}.get(kind, 1)
+    options: dict[str, Any] = {"constant": constant, "outputs": outputs, **attrs}
+    if not refused:
+        check(kind, inputs, **options)
+        return
+    with pytest.raises(UnsupportedError, match=f"{kind} 'y': LiteRT computes it for .*, not for"):
+        check(kind, inputs, **options)
+
+
+def test_indices_of_one_hot_that_are_small() -> None:
+    values = [integers(5, low=0, high=4, dtype=np.uint8), ints(4)[0], ints(1)[0], ints(0)[0]]
+    assert check("OneHot", values, constant=[1, 2, 3], axis=-1) == ["CAST", "ONE_HOT"]
+
+
+@pytest.mark.parametrize("x", [np.float32(3), np.uint16(7), numbers(5)])
+def test_a_tensor_of_one_order_is_not_transposed(x: Any) -> None:
+    """The runtime's kernel gives whatever lies in memory for a scalar."""
+    order = np.arange(np.ndim(x), dtype=np.int32)
+    assert "TRANSPOSE" not in check("Transpose", [x, order], constant=[1])

@@ -42,6 +42,13 @@ def test_fake_quantization() -> None:
     assert check("FakeQuantWithMinMaxArgs", values[:1], min=-2.0, max=1.0) == ["FAKE_QUANT"]
 
 
+def test_a_narrow_range_of_what_is_computed_is_refused() -> None:
+    """The runtime ends the allocation."""
+    bounds = {"min": -2.0, "max": 1.0, "narrow_range": True}
+    with pytest.raises(UnsupportedError, match="FakeQuantWithMinMaxArgs 'y': LiteRT has no narrow"):
+        check("FakeQuantWithMinMaxArgs", [numbers(3, 40)], **bounds)
+
+
 def test_detections() -> None:
     """Two boxes apart, of two classes: both are found, the likelier first."""
     anchors = [[0.25, 0.25, 0.5, 0.5], [0.75, 0.75, 0.5, 0.5]]

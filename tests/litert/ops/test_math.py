@@ -53,6 +53,35 @@ def test_division() -> None:
     assert check("Div", [integers(9), integers(9, low=1)]) == ["DIV"]
 
 
+def test_a_truncated_quotient_is_that_of_whole_numbers() -> None:
+    """DIV of floats cuts nothing off."""
+    assert check("TruncateDiv", [integers(9), integers(9, low=1)]) == ["DIV"]
+    with pytest.raises(UnsupportedError, match="TruncateDiv"):
+        check("TruncateDiv", [numbers(2, 3), numbers(3, seed=5)])
+
+
+@pytest.mark.parametrize("kind", ["Less", "GreaterEqual", "Equal", "NotEqual"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_small_integers_are_compared_as_larger_ones(kind: str, dtype: type) -> None:
+    """The runtime ends the app where integers of 8 bits have no scale."""
+    x, y = integers(3, 4, low=0, dtype=dtype), integers(4, low=0, dtype=dtype)
+    code = {"Less": "LESS", "GreaterEqual": "GREATER_EQUAL", "Equal": "EQUAL"}.get(
+        kind, "NOT_EQUAL"
+    )
+    assert check(kind, [x, y]) == ["CAST", "CAST", code]
+    assert check(kind, [x, y], constant=[1]) == ["CAST", code]
+
+
+def test_an_angle_is_computed_of_tensors_of_one_shape() -> None:
+    """ATAN2 repeats no sizes."""
+    x, y = numbers(2, 3), numbers(3, seed=5)
+    assert check("Atan2", [x, x + 1]) == ["ATAN2"]
+    assert check("Atan2", [x, y]) == ["BROADCAST_TO", "ATAN2"]
+    assert check("Atan2", [numbers(2, 1), y]) == ["BROADCAST_TO", "BROADCAST_TO", "ATAN2"]
+    with pytest.raises(UnsupportedError, match="sizes"):
+        check("Atan2", [x, y], open_sizes=1)
+
+
 def test_powers() -> None:
     assert check("Pow", [abs(numbers(2, 3)), numbers(3, seed=5)], tolerance=1e-5) == ["POW"]
     assert check("Pow", [integers(9), integers(9, low=0, high=4)]) == ["POW"]

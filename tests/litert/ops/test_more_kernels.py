@@ -104,6 +104,15 @@ def test_tensor_scatter_update(rows: int, kind: type) -> None:
     assert ("DYNAMIC_UPDATE_SLICE" in ran) == (rows == 1)
 
 
+@pytest.mark.parametrize("given", [(1,), (1, 2)])
+def test_of_rows_for_one_place_the_last_counts(given: tuple[int, ...]) -> None:
+    """SCATTER_ND would add them up."""
+    places = np.array([[2], [0], [2]], np.int32)
+    check("TensorScatterUpdate", [numbers(4, 3), places, numbers(3, 3, seed=4)], constant=given)
+    again = [numbers(4, 3), places[[0, 2]], numbers(2, 3, seed=4)]
+    check("TensorScatterUpdate", again, constant=given)
+
+
 def test_random_numbers_lie_between_nought_and_one() -> None:
     nodes = [const("shape", [100]), feed("x", (100,))]
     nodes += [op("r", "RandomUniform", ["shape"], dtype=DType.FLOAT), op("y", "Add", ["r", "x"])]

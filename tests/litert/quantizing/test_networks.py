@@ -203,6 +203,30 @@ def test_an_operator_without_a_kernel_stays_float_and_is_told() -> None:
     ]
 
 
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_the_sizes_of_integers_are_read_off_them(mode: Mode) -> None:
+    """Nothing becomes float for its sizes alone, and nothing is told of that."""
+    nodes = [
+        feed("x", (-1, 8)),
+        const("w", numbers(8, 8)),
+        op("dense", "MatMul", ["x", "w"]),
+        op("y", "Relu", ["dense"]),
+        op("sizes", "Shape", ["dense"]),
+    ]
+    graph, feeds = Graph(nodes), {"x": numbers(3, 8)}
+    told: list[str] = []
+    asked = Integers(INTEGERS[mode], ranges_of(graph, feeds))
+    record = converted(
+        graph, [CutInput("x")], ["y", "sizes"], mode=mode, integers=asked, tell=told.append
+    )
+    assert told == []
+    graphs = [record.subgraphs[0]]
+    shapes = [o for g in graphs for o in g.operators if o.code.builtin == "SHAPE"]
+    assert [graphs[0].tensors[o.inputs[0]].type for o in shapes] == [INTEGERS[mode].name]
+    found = answered(model_bytes(record), list(feeds.values()))
+    assert found[1].tolist() == [3, 8]
+
+
 def test_large_layers_that_stay_float_store_their_weights_in_int8() -> None:
     nodes = [
         feed("x", (1, 2, 8, 8, 4)),

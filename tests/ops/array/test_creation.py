@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.cases import OpCase, Partly, case, refused
+from tests.ops.graphs import run
 
 OP_CASES = [
     case("Fill", [[2, 3], 0.0], [(2, 3)]),
@@ -32,3 +35,13 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+@pytest.mark.parametrize(("start", "limit", "step"), [(4, 1, 1), (1, 4, -1)])
+@pytest.mark.parametrize("kind", [np.int32, np.float32])
+def test_a_range_that_leads_away_from_its_limit_is_refused(
+    start: int, limit: int, step: int, kind: type
+) -> None:
+    ends = (np.array(x, kind) for x in (start, limit, step))
+    with pytest.raises(InvalidGraphError, match="there is no range from"):
+        run("Range", *ends)

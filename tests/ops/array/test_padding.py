@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ops.cases import OpCase, Partly, case, refused
+from tests.ops.graphs import run
 
 OP_CASES = [
     case("Tile", [(2, 3), [4, 5]], [(8, 15)]),
@@ -31,3 +33,9 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+@pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
+def test_a_scalar_has_no_border(mode: str) -> None:
+    out = run("MirrorPad", np.float32(3), np.zeros((0, 2), np.int32), mode=mode)
+    assert (out.shape, out.tolist()) == ((), 3)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from tests.ops.cases import OpCase, case, refused
+from tests.ops.graphs import i32, run
 
 OP_CASES = [
     case("ReverseV2", [(2, -1), [0]], [(2, -1)]),
@@ -27,3 +30,13 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_a_reversed_scalar_is_an_array() -> None:
+    assert isinstance(run("ReverseV2", np.array(7), np.zeros(0, np.int32)), np.ndarray)
+
+
+def test_an_axis_that_is_named_twice_is_refused() -> None:
+    """As TensorFlow refuses it: it might be meant to be reversed twice."""
+    with pytest.raises(InvalidGraphError, match="the axis 0 is named twice"):
+        run("ReverseV2", np.ones((2, 3)), i32(0, -2))

@@ -96,6 +96,21 @@ def test_slices_of_a_vector_are_scalars() -> None:
         run_all("Unpack", i32(7, 8), num=3)
 
 
+@pytest.mark.parametrize("open_ends", [{"begin_mask": 1}, {"end_mask": 1}])
+def test_a_single_element_has_no_open_ends(open_ends: dict[str, int]) -> None:
+    """TensorFlow looks at neither mask there."""
+    vector, one = i32(4, 5, 6), i32([1])
+    out = run("StridedSlice", vector, i32([2]), i32([3]), one, shrink_axis_mask=1, **open_ends)
+    assert out.tolist() == 6
+    with pytest.raises(InvalidGraphError, match="no element 7 among 3"):
+        run("StridedSlice", vector, i32([7]), i32([8]), one, shrink_axis_mask=1, **open_ends)
+
+
+def test_a_slice_of_a_scalar_is_an_array() -> None:
+    none = np.zeros(0, np.int32)
+    assert isinstance(run("Slice", np.array(7), none, none), np.ndarray)
+
+
 def test_a_part_is_replaced_in_a_copy() -> None:
     x = i32(1, 2, 3)
     out = run("TensorStridedSliceUpdate", x, i32([1]), i32([3]), i32([1]), i32(8, 9))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.graphs import i32, run
 
 OP_CASES = [
     case("Transpose", [(4, 5, 6), [2, 0, 1]], [(6, 4, 5)]),
@@ -28,3 +30,8 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_truth_values_have_no_conjugates() -> None:
+    out = run("ConjugateTranspose", np.array([[True, False]]), i32([1, 0]))
+    assert (out.dtype, out.tolist()) == (np.bool_, [[True], [False]])

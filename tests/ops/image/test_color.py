@@ -83,3 +83,11 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def test_no_pixels_have_no_mean_and_no_warning() -> None:
+    assert run("AdjustContrastv2", np.zeros((0, 3, 3), np.float32), np.float32(2)).shape == (
+        0,
+        3,
+        3,
+    )

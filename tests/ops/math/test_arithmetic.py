@@ -40,6 +40,13 @@ def test_integer_division_goes_towards_zero_or_down() -> None:
     assert run("TruncateMod", x, y).tolist() == [1, -1, 1, -1]
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_a_truncated_quotient_of_floats_is_whole(kind: type) -> None:
+    x, y = np.array([7.5, -7.5, 1, 1], kind), np.array([2, 2, -4, 0], kind)
+    out = run("TruncateDiv", x, y)
+    assert (out.dtype, out.tolist()) == (kind, [3, -3, 0, np.inf])
+
+
 @pytest.mark.parametrize("op", ["Div", "FloorDiv", "FloorMod", "TruncateMod"])
 def test_integer_division_by_zero_is_an_error(op: str) -> None:
     with pytest.raises(InvalidGraphError, match="division by zero"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.cases import OpCase, case, refused, unlike
 from tests.ops.graphs import f32, i32, run
+
+BF16 = ml_dtypes.bfloat16
 
 SORTED = ("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum")
 UNSORTED = tuple(f"Unsorted{op}" for op in SORTED)
@@ -79,3 +82,29 @@ def test_segments_may_have_several_axes_and_must_lie_below_their_number() -> Non
         run("UnsortedSegmentSum", i32(1, 2), i32(0, 2), i32(2))
     with pytest.raises(InvalidGraphError, match="segments of shape"):
         run("UnsortedSegmentSum", i32(1, 2), i32(0, 1, 0), i32(2))
+
+
+@pytest.mark.parametrize(("op", "extreme"), [("Min", np.inf), ("Max", -np.inf)])
+def test_a_segment_of_infinities_alone_stays_infinite(op: str, extreme: float) -> None:
+    """Where no ids are left out, TensorFlow begins with a segment's first row."""
+    x = f32(extreme, 1, extreme, extreme)
+    assert run(f"Segment{op}", x, i32(0, 0, 1, 1)).tolist() == [
+        x[:2].min() if op == "Min" else x[:2].max(),
+        extreme,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        ("SegmentMax", [2, 0, 3]),
+        ("SegmentMin", [-4, 0, 3]),
+        ("UnsortedSegmentMax", [2, float(-ml_dtypes.finfo(BF16).max), 3]),
+        ("UnsortedSegmentMin", [-4, float(ml_dtypes.finfo(BF16).max), 3]),
+    ],
+)
+def test_extremes_of_bfloat16(op: str, expected: list[float]) -> None:
+    x, ids = np.array([2, -4, 3], BF16), i32(0, 0, 2)
+    out = run(op, x, ids) if op.startswith("S") else run(op, x, ids, np.int32(3))
+    assert out.dtype == BF16
+    assert out.tolist() == expected

@@ -48,6 +48,8 @@ EULER = 0.5772156649015329
         ("Lgamma", 5, math.log(24)),
         ("Lgamma", -0.5, math.log(2 * math.sqrt(math.pi))),
         ("Lgamma", -1, math.inf),
+        ("Lgamma", -math.inf, math.inf),
+        ("Lgamma", math.inf, math.inf),
         *(("Erf", x, math.erf(x)) for x in (-3, -0.4, 0, 0.4, 0.5, 1, 2.5)),
         *(("Erfc", x, math.erfc(x)) for x in (-3, -0.4, 0, 0.4, 0.5, 1, 5)),
         *(("Erfinv", math.erf(x), x) for x in (-2.5, -0.3, 0, 0.3, 1, 2)),

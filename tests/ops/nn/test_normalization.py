@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.graphs import run_all
 
 FUSED = ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"]
 V3, OLD = FUSED[2], "BatchNormWithGlobalNormalization"
@@ -55,3 +57,11 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def test_statistics_of_no_images_are_no_numbers_and_no_warning() -> None:
+    ones, none = np.ones(3, np.float32), np.zeros(0, np.float32)
+    empty = np.zeros((0, 2, 2, 3), np.float32)
+    out, mean, *_ = run_all("FusedBatchNormV3", empty, ones, ones, none, none, U=np.float32)
+    assert out.shape == empty.shape
+    assert np.isnan(mean).all()

@@ -77,6 +77,28 @@ def test_a_tie_of_the_nudged_zero_goes_away_from_zero() -> None:
     assert out.tolist() == [-1, 0, 2]
 
 
+@pytest.mark.parametrize(
+    ("op", "x", "low", "high", "attrs", "expected"),
+    [
+        # 7.5 steps of 1/15, and 127.5 of 4/255 from zero on
+        ("Vars", 0.5, 0, 1, {"num_bits": 4}, 7 / 15),
+        ("VarsPerChannel", 0.5, 0, 1, {"num_bits": 4}, 8 / 15),
+        ("Args", 0.5, 0, 1, {"num_bits": 4}, 8 / 15),
+        ("Args", 2, -1, 3, {}, 128 * 4 / 255),
+    ],
+)
+def test_a_tie_of_a_number_goes_where_tensorflow_has_it_go(
+    op: str, x: float, low: float, high: float, attrs: dict[str, int], expected: float
+) -> None:
+    """Vars is divided by the step, and the others multiplied by a factor of their own."""
+    if op == "Args":
+        out = run(f"{FAKE}{op}", f32([x]), min=float(low), max=float(high), **attrs)
+    else:
+        bounds = [f32([b] if op == "VarsPerChannel" else b) for b in (low, high)]
+        out = run(f"{FAKE}{op}", f32([x]), *bounds, **attrs)
+    assert out.tolist() == pytest.approx([expected], rel=1e-6)
+
+
 def test_fake_quantization_has_eight_bits_and_ends_at_six_unless_told() -> None:
     # 255 steps of 12 / 255; zero is nudged to level 128, and the ends with it.
     step = 12 / 255

@@ -77,6 +77,16 @@ def test_base64_for_web_addresses() -> None:
         assert run("DecodeBase64", form).tolist() == plain.tolist()
     with pytest.raises(InvalidGraphError, match="no base64"):
         run("DecodeBase64", texts("a!b"))
+    # The letters of plain base64 stand for nothing here.
+    for plain_letter in ("+3", "a/bc"):
+        with pytest.raises(InvalidGraphError, match="no base64"):
+            run("DecodeBase64", texts(plain_letter))
+
+
+def test_a_place_for_the_sign_needs_no_width() -> None:
+    assert run("AsString", i32(-3, 4), fill=" ").tolist() == [b"-3", b" 4"]
+    assert run("AsString", i32(-3, 4), fill="+").tolist() == [b"-3", b"+4"]
+    assert run("AsString", np.array([3], np.uint8), fill="+").tolist() == [b"3"]
 
 
 OP_CASES = [

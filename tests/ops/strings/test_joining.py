@@ -87,6 +87,13 @@ def test_white_space_and_capitals() -> None:
     assert run("StringUpper", mixed).tolist() == ["AÉ".encode()]
 
 
+def test_bytes_that_are_no_text_have_no_case() -> None:
+    broken = np.array([b"a\xff\xfeb", b"A\xc3"], dtype=object)
+    replaced = ["A\ufffd\ufffdB".encode(), "A\ufffd".encode()]
+    assert run("StringUpper", broken, encoding="utf-8").tolist() == replaced
+    assert run("StringUpper", broken).tolist() == [b"A\xff\xfeB", b"A\xc3"]
+
+
 OP_CASES = [
     case("StringJoin", [(2, 3), (), (2, 3)], [(2, 3)]),
     case("StringJoin", [(), ()], [()]),

@@ -107,7 +107,7 @@ def quotients() -> Iterator[Case]:
     sevens = np.array([7, -7, 7, -7, 0], np.int32), np.array([2, 2, -2, -2, 3], np.int32)
     for op in ("Div", "FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Mod"):
         yield Case(op, sevens)
-    for op in ("FloorDiv", "FloorMod", "Mod"):
+    for op in ("FloorDiv", "FloorMod", "Mod", "TruncateDiv"):
         yield Case(op, tuple(x.astype(F32) + F32(0.25) for x in sevens))
     yield Case("Pow", (make.whole(0, 5, 4), make.whole(0, 4, 4)))
 
