@@ -18,6 +18,7 @@ from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.numerics.labels import Fault
+from mobileprep.opdefs.definitions import slip_in
 from mobileprep.options.data import Reading
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.metrics import AUTO, metric_facts
@@ -69,6 +70,7 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
             of_models += _draw_problems(target, found.frozen.graph, inputs)
             of_data += _data_problems(target, found.frozen, inputs)
             cautions += _unfolded_norms(target, found.frozen.graph)
+        cautions += _slips_in_ops(target)
     if of_models:
         raise recipe_error([*of_models, *of_data])
     if of_data:
@@ -215,6 +217,17 @@ def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
     if told:
         assert target.tree is not None
         yield f"{place_of(target.tree, ('transforms',))}: {told}"
+
+
+def _slips_in_ops(target: Target) -> Iterator[str]:
+    """Ops that a budget limits and no TensorFlow has; of a custom op that is meant."""
+    limits = target.budget.ops
+    for key, ops in () if limits is None else vars(limits).items():
+        for number, op in enumerate(ops):
+            slip = slip_in(op)
+            if slip:
+                assert target.tree is not None
+                yield f"{place_of(target.tree, ('budget', 'ops', key, number))}: {slip}"
 
 
 @contextmanager

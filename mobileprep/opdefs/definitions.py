@@ -38,6 +38,15 @@ def op_names(release: str) -> list[str]:
     return sorted(_protos(release))
 
 
+def slip_in(op: str) -> str:
+    """What to tell of the name of an op that no release has; empty where one has it."""
+    names = {*op_names(NEWEST), *op_names(TF115)}
+    if op in names:
+        return ""
+    near = nearest_hint(op, names)
+    return f"no TensorFlow has an op {op!r}" + (f"; {near}" if near else "")
+
+
 @lru_cache(maxsize=4096)
 def _converted(name: str, release: str) -> OpDef:
     return opdef_from_proto(_protos(release)[name], f"op definition {name}")

@@ -10,6 +10,7 @@ from mobileprep.datasets.inputs import data_inputs
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
+from mobileprep.opdefs.definitions import slip_in
 from mobileprep.packaging.kernel_code import KERNEL_CODE_BASIS
 from mobileprep.plan.records import (
     BudgetLine,
@@ -36,6 +37,8 @@ def run(job: Job[BudgetStage]) -> None:
         RecipeError: what a sample takes is not known, as the size of a tensor is not.
     """
     model = _Model(job)
+    for slip in _slips(model):
+        job.warn(f"{job.place('budget')}: {slip}")
     limits = {name: limit for name, limit in vars(job.asked.budget).items() if limit is not None}
     spent = [(limit, _SPENT[name](model)) for name, limit in limits.items() if name in _SPENT]
     missed = [(found.over(limit), found.mend) for limit, found in spent if found.amount > limit]
@@ -180,6 +183,13 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
             nodes = f"{count:,} node{'s' * (count != 1)}"
             nodes += "" if first is None else f", such as {first!r}"
             yield f"the op {op} is not allowed ({nodes})", mends.without(op)
+
+
+def _slips(model: _Model) -> list[str]:
+    """What to tell of limited ops that neither the model nor TensorFlow has: they limit nothing."""
+    limits = model.job.asked.budget.ops
+    named = () if limits is None else (*limits.allow, *limits.forbid)
+    return [slip for op in named if op not in model.package.ops and (slip := slip_in(op))]
 
 
 _SPENT: Final[dict[str, Callable[[_Model], _Spent]]] = {

@@ -47,6 +47,14 @@ def test_a_model_and_data_that_fit_leave_nothing_to_say() -> None:
     assert check() == ()
 
 
+def test_a_budget_for_ops_that_there_are_not_is_told_at_its_line() -> None:
+    told_of = "phone: {budget: {ops: {forbid: [Conv2D, Cosnt]}}}"
+    text = TEXT.replace("DECLARED", "").replace("phone: {}", told_of)
+    Path("recipe.yaml").write_text(text)
+    (told,) = check_models([load_recipe("recipe.yaml")])
+    assert told == "recipe.yaml:9:51: no TensorFlow has an op 'Cosnt'; did you mean 'Const'?"
+
+
 def test_data_that_does_not_fit_is_told_once_for_all_targets() -> None:
     samples(5)
     with pytest.raises(AccuracyError) as caught:

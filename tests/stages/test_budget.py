@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,13 @@ def test_a_shape_that_a_run_alone_shows_is_taken_from_one(tmp_path: Path) -> Non
 def test_kernels_without_an_estimate_are_told(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"no estimate .* but for TensorFlow 1\.15"):
         run(limited(tmp_path, Budget(kernel_bytes=5), kernels=KERNELS[1:]))
+
+
+def test_ops_that_neither_the_model_nor_tensorflow_has_are_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    ops = OpLimits(forbid=("Cosnt", "Custom", "LRN"))
+    asked = limited(tmp_path, Budget(ops=ops), ops={**OPS, "Other": 1})
+    run(replace(asked, warn=said.append))
+    assert len(said) == 2
+    assert "no TensorFlow has an op 'Cosnt'" in said[0]
+    assert "'Custom'" in said[1]
