@@ -145,6 +145,21 @@ def test_what_a_loop_reads_from_outside_becomes_an_input():
     assert [str(r) for r in result.graph["while"].inputs][-1] == "outer"
 
 
+@pytest.mark.parametrize("unroll", [0, 3])
+def test_a_loop_that_reads_what_another_gives_in_every_turn(unroll):
+    nodes = [
+        placeholder(),
+        *doubling(3),
+        *counted(4, frame="second", prefix="2/"),
+        *variable("w", "x", "w/more", "second", "2/"),
+        enter("given", "v/out", "second", constant=True),
+        node("w/more", "Add", "w/now given"),
+    ]
+    result = same(nodes, ["w/out"], unroll=unroll)
+    assert result.matched == 2
+    assert not raised_ops(result) & GATES
+
+
 def test_a_loop_in_a_loop():
     nodes = [
         placeholder(),
@@ -461,6 +476,21 @@ def test_conditionals_deeper_than_any_model_are_refused():
 def test_an_array_without_a_size():
     nodes = [n.with_inputs(()) if n.name == "array" else n for n in writing()]
     refused([shaped(3), *nodes], ["out"], InvalidGraphError, "'array'.*takes no size")
+
+
+def test_a_stack_that_a_loop_fills_for_its_gradient():
+    # Nothing takes what is pushed: without its control inputs a stack would stay empty.
+    nodes = [
+        placeholder(),
+        *doubling(),
+        const("room", 3, np.int32),
+        node("kept", "StackV2", "room", T=None, elem_type=DType.FLOAT),
+        enter("kept/enter", "kept", constant=True, kind=DType.RESOURCE),
+        node("push", "StackPushV2", "kept/enter v/now"),
+        node("pop", "StackPopV2", "kept ^v/out", T=None, elem_type=DType.FLOAT),
+        node("out", "Add", "pop v/out"),
+    ]
+    refused(nodes, ["out"], UnsupportedError, "'kept' .StackV2. keeps the turns of a loop")
 
 
 def test_a_loop_that_needs_what_comes_out_of_it():

@@ -112,6 +112,8 @@ def _planned(work: Raising, frame: Frame) -> RaisedLoop:
     name = work.names.name(tests[0].name.rpartition("/")[0] or "while")
     loop = RaisedLoop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
     _plan_heads(work, loop)
+    # A loop that reads what this one gives may become a node before it.
+    work.gives[name] = tuple(work.type_of(Ref(head.name)) for head in loop.heads)
     _plan_invariants(work, loop)
     index = {head.name: i for i, head in enumerate(loop.heads)}
     for node in frame.nodes:
