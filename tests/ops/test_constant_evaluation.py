@@ -65,6 +65,13 @@ def test_inputs_that_do_not_fit_are_an_error_that_names_the_node():
         evaluate_node(_node("Add"), [_floats(1, 2), _floats(1, 2, 3)])
 
 
+@pytest.mark.parametrize("op", ["Identity", "Neg"])
+def test_texts_of_a_node_that_says_it_gives_numbers_are_refused(op):
+    texts = Tensor.of(np.array([b"a"], object))
+    with pytest.raises(InvalidGraphError, match="'n'"):
+        evaluate_node(_node(op), [texts])
+
+
 def test_an_op_without_a_kernel_is_unsupported():
     with pytest.raises(UnsupportedError, match="MyOwnOp"):
         evaluate_node(_node("MyOwnOp"), [])

@@ -314,12 +314,16 @@ def test_a_hostile_range_is_not_made():
     ("op", "inputs", "expected"),
     [
         ("SpaceToBatchND", "x sizes texts", (2, -1)),
-        ("Pad", "x texts", (-1, -1)),
+        ("Pad", "x pairs", (-1, -1)),
         ("Range", "texts texts texts", (-1,)),
     ],
 )
 def test_texts_in_place_of_numbers_are_no_failure(op, inputs, expected):
-    given = [const("texts", [b"a"], object), const("sizes", [2])]
+    given = [
+        const("texts", [b"a"], object),
+        const("pairs", [[b"a", b"b"]] * 2, object),
+        const("sizes", [2]),
+    ]
     assert shape(fed("x", (1, 4)), *given, node("out", op, inputs)) == expected
 
 
