@@ -29,7 +29,7 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 def transpose(node: Node, x: Array, order: Array) -> Array:
     """x with its axes in another order."""
     moved: Array = x.transpose(integers(order))
-    if node.op == "ConjugateTranspose":
+    if node.op == "ConjugateTranspose" and moved.dtype.kind == "c":
         moved = np.asarray(np.conj(moved))
     return moved
 

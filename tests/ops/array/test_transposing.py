@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.graphs import i32, run
 
 OP_CASES = [
     case("Transpose", [(4, 5, 6), [2, 0, 1]], [(6, 4, 5)]),
@@ -28,3 +30,9 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_what_is_not_complex_keeps_its_type() -> None:
+    moved = run("ConjugateTranspose", np.array([[True, False]]), i32(1, 0))
+    assert moved.dtype == np.bool_
+    assert moved.tolist() == [[True], [False]]
