@@ -110,7 +110,7 @@ class TransformStage(Stage):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 12
+    stage_version: ClassVar[int] = 13
     RECORD: ClassVar[str] = "step.json"
 
     transform: str

@@ -160,6 +160,23 @@ def test_a_loop_that_reads_what_another_gives_in_every_turn(unroll):
     assert not raised_ops(result) & GATES
 
 
+def test_a_loop_that_makes_a_tensor_longer_tells_its_shape():
+    """TensorFlow takes the shape of what enters for that of what leaves, where nothing is told."""
+    nodes = [
+        shaped(3),
+        *counted(2),
+        *variable("v", "x", "longer"),
+        enter("x/enter", "x", constant=True),
+        const("axis", 0, np.int32, "^count"),
+        node("longer", "ConcatV2", "v/now x/enter axis", N=2, Tidx=INT),
+    ]
+    made = same(nodes, ["v/out"]).graph["while"]
+    assert made.attr_shapes("output_shapes") == ((-1,), (), (3,))
+    assert "output_shapes" in made.attrs
+    steady = same([shaped(3), *doubling()], ["v/out"]).graph["while"]
+    assert not steady.attr_shapes("output_shapes")
+
+
 def test_a_loop_in_a_loop():
     nodes = [
         placeholder(),
@@ -331,6 +348,45 @@ def test_an_array_that_a_loop_fills():
     result = same([shaped(3), *writing()], ["out"])
     assert result.matched == 2
     assert not any(op.startswith("TensorArray") for op in raised_ops(result))
+
+
+def nested(**attrs):
+    """An array in a loop, in which its size alone tells that it is, and a loop that fills it."""
+    return [
+        *counted(3),
+        *variable("v", "x", "sum"),
+        const("size", 2, np.int32, "^count"),
+        array(**attrs),
+        *(
+            const(n.name, n.attr_tensor("value").array(), np.int32, "^count")
+            if n.name in ("in/zero", "in/turns")
+            else n
+            for n in counted(2, frame="inner", prefix="in/")
+        ),
+        *variable("flow", "array:1", "write", "inner", "in/"),
+        enter("handle", "array", "inner", constant=True, kind=DType.RESOURCE),
+        enter("x/loop", "x", constant=True),
+        enter("x/inner", "x/loop", "inner", constant=True),
+        node("write", "TensorArrayWriteV3", "handle in/count x/inner flow/now"),
+        const("axis", 0, np.int32, "^count"),
+        node("held/sum", "Sum", "held axis", Tidx=INT),
+        node("sum", "Add", "v/now held/sum"),
+        node("out", "Identity", "v/out"),
+    ]
+
+
+def test_an_array_in_a_loop_that_another_fills():
+    places = const("places", [0, 1], np.int32, "^count")
+    read = node("held", "TensorArrayGatherV3", "array places flow/out", T=None, dtype=DType.FLOAT)
+    same([shaped(3), *nested(), places, read], ["out"])
+
+
+def test_joined_elements_in_a_loop():
+    # The elements have as many numbers as the input, which are not known.
+    read = node("held/all", "TensorArrayConcatV3", "array flow/out", T=None, dtype=DType.FLOAT)
+    shape = const("shape", [2, -1], np.int32, "^count")
+    rows = node("held", "Reshape", "held/all shape", Tshape=INT)
+    same([shaped(-1), *nested(identical_element_shapes=False), read, shape, rows], ["out"])
 
 
 def test_an_array_that_grows():
