@@ -254,6 +254,22 @@ def test_a_branch_that_passes_its_input_on_and_one_that_gives_a_constant(flag):
     same(nodes, ["out"], {"x": X, "flag": np.array(flag)})
 
 
+def test_an_input_that_only_a_branch_takes_that_is_never_taken_stays():
+    nodes = [
+        placeholder(),
+        placeholder("y"),
+        const("default", 1.0),
+        node("z", "PlaceholderWithDefault", "default", T=None, dtype=DType.FLOAT),
+        const("flag", np.array(False), np.bool_),
+        node("sum", "Add", "y z"),
+        node("s", "Switch", "x flag"),
+        node("t", "Switch", "sum flag"),
+        node("c", "Merge", "s t:1", N=2),
+    ]
+    result = same(nodes, ["c"], {"x": X, "y": X, "z": X})
+    assert {"y", "z"} <= result.graph.by_name.keys()
+
+
 @pytest.mark.parametrize("flag", [True, False])
 def test_which_branch_was_taken_is_an_output_too(flag):
     nodes = [placeholder(), FLAG, *choice(), node("out", "Identity", "c/merge:1", T=INT)]
