@@ -123,9 +123,10 @@ def _strings(graph: Graph, node: Node, slot: int) -> list[str]:
     producer = graph.get(node.inputs[slot].node) if slot < len(node.inputs) else None
     if producer is None or producer.op != "Const":
         return []
-    if producer.attr_dtype("dtype") is not DType.STRING:
+    value = producer.attr_tensor("value")
+    if value.dtype is not DType.STRING:
         return []
-    return [s.decode("utf-8", "replace") for s in producer.attr_tensor("value").array().ravel()]
+    return [s.decode("utf-8", "replace") for s in value.array().ravel()]
 
 
 def candidates(

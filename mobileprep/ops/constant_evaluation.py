@@ -77,12 +77,24 @@ def evaluate_node(
         message = f"node {node.name!r} ({node.op}) cannot be computed: {error}"
         raise InvalidGraphError(message, "its inputs do not fit each other") from error
     types = output_types(node, definition)
+    _check_outputs(node, outputs, types)
     if rounds:
         return tuple(Tensor.of(_flushed(a), t) for a, t in zip(outputs, types, strict=True))
     if tf115 is not None and DType.VARIANT in types:
         return tuple(list_constant(node, a) for a in outputs)
     given = {id(a): t for a, t in zip(arrays, inputs, strict=True)}
     return tuple(_shared(a, t, given) for a, t in zip(outputs, types, strict=True))
+
+
+def _check_outputs(node: Node, outputs: Sequence[Array], types: Sequence[DType]) -> None:
+    """Refuse what contradicts a node's attributes, as texts behind a constant that says numbers."""
+    if len(outputs) != len(types):
+        message = f"node {node.name!r} ({node.op}) gives {len(outputs)} outputs, not {len(types)}"
+        raise InvalidGraphError(message, "export the graph again")
+    for array, dtype in zip(outputs, types, strict=True):
+        if array.dtype == object and dtype.numpy is not None:
+            message = f"node {node.name!r} ({node.op}) gives no {dtype.short}, as it says"
+            raise InvalidGraphError(message, "export the graph again")
 
 
 def _shared(array: Array, dtype: DType, given: dict[int, Tensor]) -> Tensor:

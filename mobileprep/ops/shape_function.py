@@ -28,7 +28,7 @@ class ShapeArgs(Protocol):
         """The graph version that the node was written for."""
 
     def value(self, index: int) -> Array | None:
-        """An input's elements, where they follow from constants and known shapes."""
+        """An input's elements, where they are numbers from constants and known shapes."""
 
     def integers(self, index: int) -> tuple[int, ...] | None:
         """The elements of an input of integers, flat, or None."""

@@ -196,7 +196,9 @@ class _Args:
         return self._inference.graph.versions.producer
 
     def value(self, index: int) -> Array | None:
-        return self._inference.values.value(self.node.data_inputs[index])
+        found = self._inference.values.value(self.node.data_inputs[index])
+        # Texts stand where shapes follow from numbers in graphs that do not run.
+        return None if found is None or found.dtype == object else found
 
     def integers(self, index: int) -> tuple[int, ...] | None:
         value = self.value(index)

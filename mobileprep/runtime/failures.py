@@ -10,7 +10,7 @@ from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_
 from mobileprep.ops.context import RunContext
 from mobileprep.ops.effort import charge
 from mobileprep.ops.planned_size import planned_bytes
-from mobileprep.runtime.actions import Action, Values
+from mobileprep.runtime.actions import DEAD, Action, Values
 from mobileprep.work import OverWorkError
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
@@ -44,6 +44,11 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
     except OverWorkError as error:
         raise WorkLimitError(_over(action, inputs, error), _LESS_WORK, where) from error
     except _FAULTS as error:
+        raise _failure(action, inputs, error, where) from error
+    except AttributeError as error:
+        # What enters a malformed loop in its first turn alone is no array in the second.
+        if not any(x is DEAD for x in inputs):
+            raise
         raise _failure(action, inputs, error, where) from error
     if action.outputs and action.outputs[-1][0] >= len(results):
         name, index = action.outputs[-1][1]

@@ -34,13 +34,19 @@ class BackportConcatV2(Transform):
         for node in graph:
             if node.op != "ConcatV2":
                 nodes.append(node)
-            elif node.attr_dtype("Tidx", DType.INT32) is not DType.INT32:
-                skipped[_WIDE_AXIS] += 1
+            elif reason := _reason_to_stay(node):
+                skipped[reason] += 1
                 nodes.append(node)
             else:
                 matched += 1
                 nodes.append(_concat(node))
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+
+
+def _reason_to_stay(node: Node) -> str:
+    if node.attr_dtype("Tidx", DType.INT32) is not DType.INT32:
+        return _WIDE_AXIS
+    return "" if node.data_inputs else "it takes no tensors"
 
 
 def _concat(node: Node) -> Node:

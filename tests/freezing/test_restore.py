@@ -109,6 +109,17 @@ def test_what_is_no_restoring_tells_nothing(edit):
     assert restored_from(Graph(flat), "") == {}
 
 
+def test_numbers_in_place_of_names_tell_nothing():
+    nodes = [
+        *ref_variable("w", 2),
+        node("names", "Const", dtype=STRING, value=np.zeros(1, np.float32)),
+        node("restore", "RestoreV2", "file", "names", "names"),
+        node("set", "Assign", "w", "restore", T=FLOAT),
+        const("file", np.array(b"", dtype=object)),
+    ]
+    assert restored_from(Graph(nodes), "") == {}
+
+
 def test_slices_of_a_partitioned_variable_are_read_as_such(tmp_path):
     nodes = [ref_variable("w/part_0", 1, 3), ref_variable("w/part_1", 3, 3)]
     keys = {"w/part_0": SavedValue("w", "4 3 0,1:0,3"), "w/part_1": SavedValue("w", "4 3 1,3:0,3")}

@@ -65,6 +65,20 @@ def test_inputs_that_do_not_fit_are_an_error_that_names_the_node():
         evaluate_node(_node("Add"), [_floats(1, 2), _floats(1, 2, 3)])
 
 
+@pytest.mark.parametrize("op", ["Identity", "Neg"])
+def test_texts_of_a_node_that_says_it_gives_numbers_are_refused(op):
+    texts = Tensor.of(np.array([b"a"], object))
+    with pytest.raises(InvalidGraphError, match="'n'"):
+        evaluate_node(_node(op), [texts])
+
+
+def test_fewer_outputs_than_a_node_says_are_refused():
+    sizes, axis = Tensor.of(np.array([2], np.int32)), Tensor.of(np.int32(0))
+    split = Node("n", "SplitV", attrs={**_node("SplitV").attrs, "num_split": attr.integer(3)})
+    with pytest.raises(InvalidGraphError, match="gives 1 outputs, not 3"):
+        evaluate_node(split, [_floats(1, 2), sizes, axis])
+
+
 def test_an_op_without_a_kernel_is_unsupported():
     with pytest.raises(UnsupportedError, match="MyOwnOp"):
         evaluate_node(_node("MyOwnOp"), [])

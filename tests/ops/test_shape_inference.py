@@ -310,6 +310,23 @@ def test_a_hostile_range_is_not_made():
     assert found == (2**31 - 1,)
 
 
+@pytest.mark.parametrize(
+    ("op", "inputs", "expected"),
+    [
+        ("SpaceToBatchND", "x sizes texts", (2, -1)),
+        ("Pad", "x pairs", (-1, -1)),
+        ("Range", "texts texts texts", (-1,)),
+    ],
+)
+def test_texts_in_place_of_numbers_are_no_failure(op, inputs, expected):
+    given = [
+        const("texts", [b"a"], object),
+        const("pairs", [[b"a", b"b"]] * 2, object),
+        const("sizes", [2]),
+    ]
+    assert shape(fed("x", (1, 4)), *given, node("out", op, inputs)) == expected
+
+
 def test_a_value_behind_a_long_chain_is_found():
     chain = [
         const("n0", [2, 3]),

@@ -156,8 +156,34 @@ def lengthened(tf: Any, x: Any) -> Any:
     )[1]
 
 
+def joined_and_added(tf: Any, x: Any) -> Any:
+    """Joined elements, whose shape the rest of the graph goes by."""
+    array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
+    found = tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, a.write(i, x)), [0, array])
+    return tf.reshape(found[1].concat(), [-1])[:3] + tf.ones([3])
+
+
+def one_reads_another(tf: Any, x: Any) -> Any:
+    """A loop that reads in each turn what an earlier one gives."""
+    first = tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, tf.tanh(v)), [0, x])[1]
+    return tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, v + first), [0, x])[1]
+
+
+def array_in_a_loop(tf: Any, x: Any) -> Any:
+    """An array of constant size that is made anew in each turn."""
+
+    def body(i: Any, v: Any) -> Any:
+        array = tf.TensorArray(tf.float32, size=2)
+        write = lambda j, a: (j + 1, a.write(j, x * tf.cast(i + j, tf.float32)))  # noqa: E731
+        found = tf.while_loop(lambda j, _: j < 2, write, [0, array])[1].stack()
+        return i + 1, v + tf.reduce_sum(found, 0)
+
+    return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+
 BUILDS: list[Build] = [
     *(written, grown, joined, joined_alike, read_backwards, cut_and_read, scattered),
     *(mapped, mapped_within, scanned, folded, limited, loop_of_branches_in_a_branch),
     *(passed_through, two_results, one_after_another, decided, beam, lengthened),
+    *(joined_and_added, one_reads_another, array_in_a_loop),
 ]

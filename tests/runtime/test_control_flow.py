@@ -210,6 +210,14 @@ def test_a_failure_in_a_loop_names_the_node() -> None:
         Interpreter(Graph(loop(step=step))).run(["y"], {"x": f32(3), "limit": f32(100)})
 
 
+def test_a_condition_that_reads_what_enters_in_the_first_turn_alone_is_refused() -> None:
+    once = [n("once", "Enter", "x", frame_name="loop"), n("merged", "Merge", "once")]
+    rest = [node for node in loop() if node.name != "less"]
+    graph = Graph([*rest, *once, n("less", "Less", "merged", "enter_limit")])
+    with pytest.raises(InvalidGraphError, match=r"'less' \(Less\) cannot run on nothing"):
+        Interpreter(graph).run(["y"], {"x": f32(3), "limit": f32(100)})
+
+
 def test_an_op_in_a_loop_that_cannot_be_run() -> None:
     step = n("double", "Frobnicate", "body")
     with pytest.raises(UnsupportedError, match="node 'double' has the op 'Frobnicate'"):

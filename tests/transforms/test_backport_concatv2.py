@@ -42,6 +42,13 @@ def test_an_axis_that_concat_does_not_take_is_left_with_a_reason(tf115):
     assert result.skipped == {"the axis is int64, which Concat does not take": 1}
 
 
+def test_one_without_tensors_is_left_with_a_reason():
+    graph = Graph([placeholder(), node("out", "ConcatV2", "^x", N=2, Tidx=DType.INT32)])
+    result = apply("backport_concatv2", graph)
+    assert result.graph is graph
+    assert result.skipped == {"it takes no tensors": 1}
+
+
 def test_a_graph_without_concatv2_is_the_same_object():
     graph = Graph([placeholder(), node("out", "Relu", "x")])
     assert apply("backport_concatv2", graph).graph is graph

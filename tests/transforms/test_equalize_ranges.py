@@ -257,6 +257,23 @@ NEAR_MISSES = {
         {},
         "Mean takes channels together",
     ),
+    "texts in place of axes": (
+        between(
+            const("axes", b"1", object),
+            node("act", "Mean", "biased axes", keep_dims=True, **INT),
+        ),
+        {},
+        "its channels go to Mean",
+    ),
+    "a text in place of an axis": (
+        between(
+            const("axis", b"3", object),
+            node("act", "ConcatV2", "biased biased axis", N=2, Tidx=DType.INT32),
+            behind=[const("w2", normal(1, 1, 16, 4)), conv("out", "act w2")],
+        ),
+        {},
+        "ConcatV2 has computed parameters",
+    ),
     "channels multiplied with each other": (
         between(node("act", "Mul", "biased biased")),
         {},

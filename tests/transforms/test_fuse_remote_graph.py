@@ -158,5 +158,15 @@ def test_a_node_with_several_outputs_cannot_feed_a_part():
         _fuse(graph, fused_nodes="out")
 
 
+def test_an_output_that_a_node_does_not_have_feeds_a_part_as_a_scalar():
+    nodes = [const("k", 1.0), node("a", "Relu", "k:1"), node("out", "Identity", "a")]
+    names = {"remote_fused_graph_executor_name": "r", "remote_fused_graph_node_name": "part"}
+    graph = Graph([placeholder(), *nodes])
+    fused = apply(NAME, graph, outputs=("out",), fused_nodes="a", **names).graph
+    _, inside = _carried(fused, "part/0")
+    assert inside["k"].op == "Placeholder"
+    assert inside["k"].attr_shape("shape") == ()
+
+
 def test_a_graph_without_the_ops_is_left():
     assert _fuse(fused_op_types="Softmax").matched == 0

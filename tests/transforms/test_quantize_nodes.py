@@ -128,6 +128,7 @@ NEAR_MISSES = {
     "channels first": _layer(data_format="NCHW"),
     "dilations": _layer(dilations=(1, 2, 2, 1)),
     "explicit padding": _layer(padding="EXPLICIT", explicit_paddings=(0, 0, 1, 1, 1, 1, 0, 0)),
+    "not have the inputs of its op": Graph([placeholder(), node("layer", "Mul", "x")]),
 }
 
 

@@ -145,6 +145,38 @@ def test_what_a_loop_reads_from_outside_becomes_an_input():
     assert [str(r) for r in result.graph["while"].inputs][-1] == "outer"
 
 
+@pytest.mark.parametrize("unroll", [0, 3])
+def test_a_loop_that_reads_what_another_gives_in_every_turn(unroll):
+    nodes = [
+        placeholder(),
+        *doubling(3),
+        *counted(4, frame="second", prefix="2/"),
+        *variable("w", "x", "w/more", "second", "2/"),
+        enter("given", "v/out", "second", constant=True),
+        node("w/more", "Add", "w/now given"),
+    ]
+    result = same(nodes, ["w/out"], unroll=unroll)
+    assert result.matched == 2
+    assert not raised_ops(result) & GATES
+
+
+def test_a_loop_that_makes_a_tensor_longer_tells_its_shape():
+    """TensorFlow takes the shape of what enters for that of what leaves, where nothing is told."""
+    nodes = [
+        shaped(3),
+        *counted(2),
+        *variable("v", "x", "longer"),
+        enter("x/enter", "x", constant=True),
+        const("axis", 0, np.int32, "^count"),
+        node("longer", "ConcatV2", "v/now x/enter axis", N=2, Tidx=INT),
+    ]
+    made = same(nodes, ["v/out"]).graph["while"]
+    assert made.attr_shapes("output_shapes") == ((-1,), (), (3,))
+    assert "output_shapes" in made.attrs
+    steady = same([shaped(3), *doubling()], ["v/out"]).graph["while"]
+    assert not steady.attr_shapes("output_shapes")
+
+
 def test_a_loop_in_a_loop():
     nodes = [
         placeholder(),
@@ -220,6 +252,22 @@ def test_a_branch_that_passes_its_input_on_and_one_that_gives_a_constant(flag):
         node("out", "Merge", "fixed s:1", N=2),
     ]
     same(nodes, ["out"], {"x": X, "flag": np.array(flag)})
+
+
+def test_an_input_that_only_a_branch_takes_that_is_never_taken_stays():
+    nodes = [
+        placeholder(),
+        placeholder("y"),
+        const("default", 1.0),
+        node("z", "PlaceholderWithDefault", "default", T=None, dtype=DType.FLOAT),
+        const("flag", np.array(False), np.bool_),
+        node("sum", "Add", "y z"),
+        node("s", "Switch", "x flag"),
+        node("t", "Switch", "sum flag"),
+        node("c", "Merge", "s t:1", N=2),
+    ]
+    result = same(nodes, ["c"], {"x": X, "y": X, "z": X})
+    assert {"y", "z"} <= result.graph.by_name.keys()
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -316,6 +364,45 @@ def test_an_array_that_a_loop_fills():
     result = same([shaped(3), *writing()], ["out"])
     assert result.matched == 2
     assert not any(op.startswith("TensorArray") for op in raised_ops(result))
+
+
+def nested(**attrs):
+    """An array in a loop, in which its size alone tells that it is, and a loop that fills it."""
+    return [
+        *counted(3),
+        *variable("v", "x", "sum"),
+        const("size", 2, np.int32, "^count"),
+        array(**attrs),
+        *(
+            const(n.name, n.attr_tensor("value").array(), np.int32, "^count")
+            if n.name in ("in/zero", "in/turns")
+            else n
+            for n in counted(2, frame="inner", prefix="in/")
+        ),
+        *variable("flow", "array:1", "write", "inner", "in/"),
+        enter("handle", "array", "inner", constant=True, kind=DType.RESOURCE),
+        enter("x/loop", "x", constant=True),
+        enter("x/inner", "x/loop", "inner", constant=True),
+        node("write", "TensorArrayWriteV3", "handle in/count x/inner flow/now"),
+        const("axis", 0, np.int32, "^count"),
+        node("held/sum", "Sum", "held axis", Tidx=INT),
+        node("sum", "Add", "v/now held/sum"),
+        node("out", "Identity", "v/out"),
+    ]
+
+
+def test_an_array_in_a_loop_that_another_fills():
+    places = const("places", [0, 1], np.int32, "^count")
+    read = node("held", "TensorArrayGatherV3", "array places flow/out", T=None, dtype=DType.FLOAT)
+    same([shaped(3), *nested(), places, read], ["out"])
+
+
+def test_joined_elements_in_a_loop():
+    # The elements have as many numbers as the input, which are not known.
+    read = node("held/all", "TensorArrayConcatV3", "array flow/out", T=None, dtype=DType.FLOAT)
+    shape = const("shape", [2, -1], np.int32, "^count")
+    rows = node("held", "Reshape", "held/all shape", Tshape=INT)
+    same([shaped(-1), *nested(identical_element_shapes=False), read, shape, rows], ["out"])
 
 
 def test_an_array_that_grows():
@@ -461,6 +548,21 @@ def test_conditionals_deeper_than_any_model_are_refused():
 def test_an_array_without_a_size():
     nodes = [n.with_inputs(()) if n.name == "array" else n for n in writing()]
     refused([shaped(3), *nodes], ["out"], InvalidGraphError, "'array'.*takes no size")
+
+
+def test_a_stack_that_a_loop_fills_for_its_gradient():
+    # Nothing takes what is pushed: without its control inputs a stack would stay empty.
+    nodes = [
+        placeholder(),
+        *doubling(),
+        const("room", 3, np.int32),
+        node("kept", "StackV2", "room", T=None, elem_type=DType.FLOAT),
+        enter("kept/enter", "kept", constant=True, kind=DType.RESOURCE),
+        node("push", "StackPushV2", "kept/enter v/now"),
+        node("pop", "StackPopV2", "kept ^v/out", T=None, elem_type=DType.FLOAT),
+        node("out", "Add", "pop v/out"),
+    ]
+    refused(nodes, ["out"], UnsupportedError, "'kept' .StackV2. keeps the turns of a loop")
 
 
 def test_a_loop_that_needs_what_comes_out_of_it():

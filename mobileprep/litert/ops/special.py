@@ -41,7 +41,7 @@ def erfc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ClipByValue")
 def clip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """min(max(x, low), high)."""
+    """max(min(x, high), low)."""
     need(node, inputs, LONG_NUMBERS)
     value, low, high = inputs
     below = binary(scope, "MINIMUM", "MaximumMinimumOptions", value, high)

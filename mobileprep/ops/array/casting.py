@@ -23,6 +23,8 @@ def cast(node: Node, x: Array) -> Array:
     """The elements as another type; fractions are cut off towards zero."""
     target = node.attr_dtype("DstT")
     kind = target.numpy
+    if target is DType.STRING and node.attr_dtype("SrcT", DType.FLOAT) is DType.STRING:
+        return x
     if kind is None or target is DType.STRING or x.dtype == object:
         message = f"elements cannot be cast to {target.short}"
         raise TypeError(message)

@@ -17,7 +17,7 @@ from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
-from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
+from mobileprep.ops.dims import UNKNOWN, concatenate, is_full, with_rank
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 # More elements than any sequence has; a size comes from a tensor and must not allocate.
@@ -83,11 +83,19 @@ class TensorArray:
             found.append(blanks.zeros(like or ()) if value is None else value)
         return found
 
-    def stacked(self, indices: tuple[int, ...]) -> Array:
-        """Elements along a new first axis."""
+    def stacked(self, indices: tuple[int, ...], told: TensorShape = None) -> Array:
+        """Elements along a new first axis; ``told`` is their shape where there are none."""
         if not indices:
-            return np.zeros((0, *_known(self._like())), dtype=self.dtype)
+            shape = told if is_full(told) else self._like()
+            return np.zeros((0, *_known(shape)), dtype=self.dtype)
         return stacked(self.read_all(indices))
+
+    def joined(self, told: TensorShape) -> Array:
+        """All elements along their first axis; ``told`` is their shape without it."""
+        if not self.items:
+            shape = told if is_full(told) else (self._like() or ())[1:]
+            return np.zeros((0, *_known(shape)), dtype=self.dtype)
+        return joined(self.read_all(range(len(self.items))))
 
     def _like(self) -> TensorShape:
         if not self.identical:
@@ -172,7 +180,7 @@ flop_rule("TensorArrayReadV2", "TensorArrayReadV3")(free)
 @context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
 def gather(context: RunContext, node: Node, handle: Array, indices: Array, flow: Array) -> Array:
     """Elements along a new first axis."""
-    return _array(handle).stacked(integers(indices))
+    return _array(handle).stacked(integers(indices), node.attr_shape("element_shape"))
 
 
 @shape_fn("TensorArrayGatherV2", "TensorArrayGatherV3")
@@ -218,9 +226,7 @@ def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple
         message = "scalars cannot be joined"
         raise ValueError(message)
     lengths = np.array([len(x) for x in items], dtype=np.int64)
-    if not items:
-        return array.stacked(()), lengths
-    return joined(items), lengths
+    return array.joined(node.attr_shape("element_shape_except0")), lengths
 
 
 @shape_fn("TensorArrayConcatV2", "TensorArrayConcatV3")

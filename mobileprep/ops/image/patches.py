@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +35,8 @@ def extract_image_patches(node: Node, x: Array) -> Array:
     )
     positions = window.positions(x.shape[1:3])
     found = patches(x, window, whole_tile(x, window), positions)
-    return np.ascontiguousarray(found).reshape(len(x), *positions, -1)
+    channels = math.prod(spatial(node.attr_ints("ksizes"), NHWC)) * x.shape[3]
+    return np.ascontiguousarray(found).reshape(len(x), *positions, channels)
 
 
 @shape_fn("ExtractImagePatches")

@@ -259,7 +259,8 @@ def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
     """x held between two bounds, each of one element or of the shape of x."""
     same_type(node, x, low, high)
     check_broadcast(x, low, high)
-    return as_array(np.minimum(np.maximum(x, low), high), x)
+    # The lower bound holds where they cross.
+    return as_array(np.maximum(np.minimum(x, high), low), x)
 
 
 shape_fn("ClipByValue")(unchanged)

@@ -23,10 +23,12 @@ from mobileprep.ops.sparse.parts import sparse_shape
 @kernel("Bincount", "DenseBincount")
 def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
     """How often each number below a size occurs, or the sum of its weights; a row for each row."""
-    count = len(x) if x.ndim == 2 else 1
+    # Bincount, the older one, knows no rows.
+    in_rows = x.ndim == 2 and node.op == "DenseBincount"
+    count = len(x) if in_rows else 1
     rows = np.repeat(np.arange(count), x.size // max(count, 1))
     out = _counted(node, rows, count, x, size, weights)
-    return out if x.ndim == 2 else out[0]
+    return out if in_rows else out[0]
 
 
 @shape_fn("Bincount", "DenseBincount")

@@ -39,6 +39,11 @@ def _round_half_even(x: Array) -> Array:
     return x if x.dtype.kind in "iub" else np.rint(x)
 
 
+def _zeros_like(x: Array) -> Array:
+    # Of texts the zero is the empty one.
+    return np.full_like(x, b"") if x.dtype == object else np.zeros_like(x)
+
+
 def _sign(x: Array) -> Array:
     if x.dtype.kind != "c":
         return np.sign(x)
@@ -88,7 +93,7 @@ _UNARY: dict[str, tuple[Unary, int]] = {
     "Square": (np.square, 1),
     "Tan": (np.tan, 1),
     "Tanh": (np.tanh, 1),
-    "ZerosLike": (np.zeros_like, 0),
+    "ZerosLike": (_zeros_like, 0),
 }
 
 

@@ -68,6 +68,8 @@ def inverse_real_fourier_flops(sizes: Sizes) -> float:
 @kernel("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
 def fft(node: Node, x: Array) -> Array:
     """The Fourier transform of complex numbers, or its inverse, over the last axes."""
+    if not x.size:
+        return x
     transform = np.fft.ifftn if node.op.startswith("I") else np.fft.fftn
     return transform(x, axes=range(-_rank(node), 0)).astype(x.dtype, copy=False)
 

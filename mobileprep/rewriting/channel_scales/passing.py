@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.node import Node
@@ -49,7 +50,7 @@ def passed(node: Node, tensor: ScaledTensor, value_of: ValueOf, shape_of: ShapeO
     if node.op == "Squeeze":
         return _squeezed(node, tensor)
     parameters = [value_of(r) for r in node.data_inputs[1:]]
-    given = [p.array() for p in parameters if p is not None]
+    given = [p.array() for p in parameters if p is not None and p.dtype is not DType.STRING]
     if node.op not in _WITH_PARAMETERS or not given or len(given) < len(parameters):
         return f"its channels go to {node.op}"
     return _with_parameters(node, tensor, given)
@@ -69,7 +70,7 @@ def joined(node: Node, tensors: Sequence[ScaledTensor], axis: Tensor | None) -> 
     Along another dimension the channels must be made equal before.
     """
     first = tensors[0]
-    if axis is None or axis.size != 1 or first.rank is None:
+    if axis is None or axis.size != 1 or axis.dtype is DType.STRING or first.rank is None:
         return f"{node.op} has computed parameters"
     where = int(axis.array().reshape(-1)[0])
     where = where - first.rank if where >= 0 else where

@@ -161,18 +161,21 @@ def _types(graph: Graph, refs: Sequence[Ref]) -> AttrValue:
 
 
 def _record(graph: Graph, ref: Ref) -> Record | None:
-    found = recorded(graph[ref.node])
-    if found is None or ref.index >= min(len(found[0]), len(found[1])):
+    return _recorded_at(graph[ref.node], ref.index)
+
+
+def _recorded_at(node: Node, index: int) -> Record | None:
+    found = recorded(node)
+    if found is None or index >= min(len(found[0]), len(found[1])):
         return None
-    return found[0][ref.index], found[1][ref.index]
+    return found[0][index], found[1][index]
 
 
 def _placeholder(node: Node, index: int) -> Node:
     """What stands for a node outside; a scalar of float32 where nothing else is recorded."""
     if node.op == "Placeholder":
         return node
-    types, shapes = recorded(node) or ((DType.FLOAT,), ((),))
-    dtype, shape = types[index], shapes[index]
+    dtype, shape = _recorded_at(node, index) or (DType.FLOAT, ())
     made = Node(
         node.name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
     )

@@ -77,7 +77,10 @@ def reason_to_stay_float(node: Node) -> str:
     if definition is None:
         return "its op is not known"
     plain = EIGHTBIT_OPS[node.op].plain_inputs
-    types = [t for i, t in enumerate(input_types(node, definition)) if i not in plain]
+    taken = input_types(node, definition)
+    if len(taken) != len(node.data_inputs):
+        return "it does not have the inputs of its op"
+    types = [t for i, t in enumerate(taken) if i not in plain]
     if any(t is not DType.FLOAT for t in (*types, *output_types(node, definition))):
         return "it is no float32 op"
     if "data_format" in node.attrs and layout(node) != "NHWC":

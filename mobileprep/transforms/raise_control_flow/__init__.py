@@ -19,9 +19,10 @@ from mobileprep.transforms.raise_control_flow.assembly import assembled
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
-from mobileprep.transforms.raise_control_flow.region import Raising
+from mobileprep.transforms.raise_control_flow.region import Raising, cannot_raise
 
 _ARRAY: Final = "TensorArrayV3"
+_STACKS: Final = frozenset({"Stack", "StackV2"})
 
 
 @transform("raise_control_flow")
@@ -62,6 +63,7 @@ class RaiseControlFlow(Transform):
             return Result(graph)
         outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
         live = _live(graph, outputs)
+        _refuse_stacks(graph, live)
         arrays = [node.name for node in graph if node.op == _ARRAY]
         beside = graph.by_name.keys() - live - dependents(graph, arrays) - conditional_nodes(graph)
         work = _prepared(without_arrays(graph, live), outputs, nodes_of(context.inputs))
@@ -70,6 +72,13 @@ class RaiseControlFlow(Transform):
         raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
         done = assembled(work, functions, outputs, beside, context.inputs)
         return Result(done, work.raised + len(live.intersection(arrays)))
+
+
+def _refuse_stacks(graph: Graph, live: frozenset[str]) -> None:
+    """Refuse what gradients of loops keep: control inputs alone say when a stack is filled."""
+    for node in graph:
+        if node.op in _STACKS and node.name in live:
+            raise cannot_raise(node, "keeps the turns of a loop for its gradient")
 
 
 def _prepared(graph: Graph, outputs: Sequence[Ref], fed: frozenset[str]) -> Raising:

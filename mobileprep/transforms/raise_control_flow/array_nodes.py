@@ -13,7 +13,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
 from mobileprep.transforms.raise_control_flow.region import cannot_raise
 from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of
@@ -70,15 +70,18 @@ class ArrayNodes:
         node, element = self._array.node, self._form.element
         name = self._names.name(f"{node.name}/elements")
         self.contents = Ref(name)
+        # Nothing but its size may tell in which loop an array is made.
+        waits = dict.fromkeys((*node.control_inputs, control(node.data_inputs[0].node)))
         if element is None:
             kinds = {"dtype": self._kind, "shape": attr.shape(None)}
-            self.nodes.append(Node(name, "Placeholder", node.control_inputs, "", kinds))
+            self.nodes.append(Node(name, "Placeholder", tuple(waits), "", kinds))
             return
         sizes = (0, *element[1:]) if self._form.joined else (node.data_inputs[0], *element)
         zero = np.zeros((), self._array.dtype.numpy)
         inputs = (self._sizes(node, sizes), self._constant(node, "zero", zero))
         kinds = {"T": self._kind, "index_type": _INT32}
-        self.nodes.append(Node(name, "Fill", (*inputs, *node.control_inputs), "", kinds))
+        controls = waits if self._form.joined else node.control_inputs
+        self.nodes.append(Node(name, "Fill", (*inputs, *controls), "", kinds))
 
     def _write(self, node: Node) -> None:
         _, index, value, flow = node.data_inputs

@@ -9,6 +9,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.transforms.raise_control_flow.functions import Functions
@@ -37,11 +38,13 @@ def assembled(
         UnsupportedError: a tensor that is fed or wanted is in a loop or a branch.
     """
     graph = work.graph
-    starts = [*(work.resolved(ref).node for ref in outputs), *beside]
+    fed = [n for n in map(graph.get, (parse_ref(name).node for name in inputs)) if n is not None]
+    # What is fed stays, though a branch that is never taken was all that took it.
+    given = [n.name for n in fed if n.op in FEEDABLE and _gives_constants(graph, n)]
+    starts = [*(work.resolved(ref).node for ref in outputs), *beside, *given]
     needed = closure(starts, lambda name: _needed(work, name))
-    for name in inputs:
-        node = graph.get(parse_ref(name).node)
-        if node is not None and node.name in work.live and node.name not in needed:
+    for node in fed:
+        if node.name in work.live and node.name not in needed:
             _check_fed(work, node)
     left = [n for n in graph if n.name in needed]
     ends = [_end(work, ref) for ref in dict.fromkeys(outputs) if ref.node not in needed]
@@ -50,8 +53,13 @@ def assembled(
     return Graph(without_dangling(nodes, names), functions.library, graph.versions)
 
 
+def _gives_constants(graph: Graph, node: Node) -> bool:
+    """Whether what stands for a placeholder that is not fed is constant, if anything does."""
+    return all(graph[r.node].op == "Const" for r in node.data_inputs)
+
+
 def _check_fed(work: Raising, node: Node) -> None:
-    if node.op not in ("Placeholder", "PlaceholderWithDefault", "Const"):
+    if node.op not in FEEDABLE and node.op != "Const":
         raise cannot_raise(node, "is fed within a loop or a branch", "feed what enters it")
 
 

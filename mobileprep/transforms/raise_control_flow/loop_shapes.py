@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.attrs import AttrValue, TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import Ref
@@ -34,6 +34,20 @@ class LoopShapes:
     def of(self, ref: Ref) -> TensorShape:
         """The shape of a tensor."""
         return shape_of(self._shapes, ref)
+
+    def given(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
+        """The shapes that a loop gives, where any changes in its turns; an empty list elsewhere.
+
+        Without them TensorFlow takes the shape of what enters for that of what leaves.
+
+        Args:
+            entered: the tensor that each loop variable begins with.
+            args: the loop variables, and what else the loop takes.
+        """
+        shapes = [self.of(ref) for ref in args]
+        if shapes[: len(entered)] == [self.of(ref) for ref in entered]:
+            return AttrValue("list", ())
+        return AttrValue("list(shape)", tuple(shapes))
 
     def _settled(self) -> Mapping[str, Shapes]:
         known: dict[str, TensorShape] = {}

@@ -18,6 +18,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import execution_order
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
+from mobileprep.transforms.raise_control_flow.loop_shapes import LoopShapes
 from mobileprep.transforms.raise_control_flow.region import (
     Raising,
     Slice,
@@ -76,8 +77,11 @@ def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) ->
     """
     frames = Frames(execution_order(work.graph, where), (), where)
     loops = _found(work, frames.root)
+    if not loops:
+        return _region(work, frames.root.nodes, ())
+    shapes = LoopShapes(work.graph)
     for loop in reversed(loops):
-        _raise(work, functions, loop, unroll)
+        _raise(work, functions, loop, unroll, shapes)
     outermost = [loop for loop in loops if loop.frame.parent is frames.root]
     return _region(work, frames.root.nodes, outermost)
 
@@ -112,6 +116,8 @@ def _planned(work: Raising, frame: Frame) -> RaisedLoop:
     name = work.names.name(tests[0].name.rpartition("/")[0] or "while")
     loop = RaisedLoop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
     _plan_heads(work, loop)
+    # A loop that reads what this one gives may become a node before it.
+    work.gives[name] = tuple(work.type_of(Ref(head.name)) for head in loop.heads)
     _plan_invariants(work, loop)
     index = {head.name: i for i, head in enumerate(loop.heads)}
     for node in frame.nodes:
@@ -191,7 +197,9 @@ def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int],
     return source
 
 
-def _raise(work: Raising, functions: Functions, loop: RaisedLoop, unroll: int) -> None:
+def _raise(
+    work: Raising, functions: Functions, loop: RaisedLoop, unroll: int, shapes: LoopShapes
+) -> None:
     """Make the nodes of one loop; those within have theirs."""
     own = {n.name for n in loop.frame.nodes}
     nodes = [n for n in loop.frame.nodes if not _is_frame_of(work, loop, n)]
@@ -221,7 +229,7 @@ def _raise(work: Raising, functions: Functions, loop: RaisedLoop, unroll: int) -
     if turns is not None:
         loop.made = unrolled(work, turning, turns)
     else:
-        loop.made = [_while_node(work, functions, loop, heads, test, body)]
+        loop.made = [_while_node(work, functions, loop, heads, test, body, shapes)]
 
 
 def _while_node(
@@ -231,6 +239,7 @@ def _while_node(
     heads: list[Ref],
     test: Slice,
     body: Slice,
+    shapes: LoopShapes,
 ) -> Node:
     """The node that runs a loop's condition and body."""
     known = frozenset(heads)
@@ -245,7 +254,7 @@ def _while_node(
         T=types_of(work, args),
         cond=called[0],
         body=called[1],
-        output_shapes=attr.AttrValue("list", ()),
+        output_shapes=shapes.given(loop.entered, args),
         parallel_iterations=attr.integer(parallel),
     )
     entered = tuple(map(work.resolved, (*loop.entered, *outer)))

@@ -51,6 +51,7 @@ class Raising:
         fed: the names of nodes whose tensors are given.
         same: for a tensor that is gone the one that stands for it.
         made: nodes that were made, by name.
+        gives: the types of what a loop gives, by its name, known before its node is made.
     """
 
     graph: Graph
@@ -59,6 +60,7 @@ class Raising:
     fed: frozenset[str] = frozenset()
     same: dict[Edge, Ref] = field(default_factory=dict)
     made: dict[str, Node] = field(default_factory=dict)
+    gives: dict[str, tuple[DType, ...]] = field(default_factory=dict)
 
     @cached_property
     def read(self) -> frozenset[Edge]:
@@ -128,6 +130,8 @@ class Raising:
         Raises:
             UnsupportedError: the op of its node is not known.
         """
+        if ref.index < len(self.gives.get(ref.node, ())):
+            return self.gives[ref.node][ref.index]
         node = self.node(ref.node)
         if node is None:
             message = f"raise_control_flow: the node {ref.node!r} is not there"

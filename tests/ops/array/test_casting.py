@@ -63,3 +63,8 @@ def test_complex_numbers_lose_their_imaginary_part() -> None:
 def test_texts_are_not_cast() -> None:
     with pytest.raises(InvalidGraphError, match="cannot be cast to string"):
         run("Cast", np.ones(1, np.float32), DstT=DType.STRING)
+
+
+def test_texts_are_cast_to_texts() -> None:
+    texts = np.array([b"1", b""], dtype=object)
+    assert run("Cast", texts, SrcT=DType.STRING, DstT=DType.STRING).tolist() == [b"1", b""]

@@ -157,19 +157,38 @@ def test_elements_of_another_type_are_refused() -> None:
         Interpreter(array_nodes(bad)).run(["bad"], {})
 
 
-def test_no_elements_make_a_tensor_of_the_shape_that_is_known() -> None:
-    def found(op: str, *inputs: str) -> list[np.ndarray]:
-        attrs = {"dtype": np.float32, "element_shape": attr.shape((-1, 3))}
+@pytest.mark.parametrize(
+    ("kept", "told", "gathered", "concatenated"),
+    [
+        # What a node that reads is told goes first: map_fn leaves the array's own shape open.
+        (None, (2, 3), (0, 2, 3), (0, 2, 3)),
+        ((-1, 3), (4, 3), (0, 4, 3), (0, 4, 3)),
+        ((-1, 3), None, (0, 0, 3), (0, 3)),
+        ((2, 3), (-1, 3), (0, 2, 3), (0, 3)),
+        (None, None, (0,), (0,)),
+    ],
+)
+def test_no_elements_make_a_tensor_of_the_shape_that_is_known(
+    kept: TensorShape,
+    told: TensorShape,
+    gathered: tuple[int, ...],
+    concatenated: tuple[int, ...],
+) -> None:
+    def found(op: str, *inputs: str, **read: object) -> list[np.ndarray]:
+        attrs = {"dtype": np.float32, "element_shape": attr.shape(kept)}
         graph = Graph(
             [
                 *(c("size", 0), c("none", [], dtype=np.int32)),
                 n("array", "TensorArrayV3", "size", **attrs),
-                n("all", op, "array", *inputs, "array:1", dtype=np.float32),
+                n("all", op, "array", *inputs, "array:1", dtype=np.float32, **read),
             ]
         )
         return Interpreter(graph).run(["all"], {})
 
-    assert found("TensorArrayGatherV3", "none")[0].shape == (0, 0, 3)
+    shape = attr.shape(told)
+    found_of = found("TensorArrayGatherV3", "none", element_shape=shape)
+    assert found_of[0].shape == gathered
+    assert found("TensorArrayConcatV3", element_shape_except0=shape)[0].shape == concatenated
 
 
 def test_tensors_that_do_not_fill_the_places_are_refused() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.graphs import run
 
 ONE = {"ksizes": (1, 3, 2, 1), "strides": (1, 1, 1, 1), "rates": (1, 1, 1, 1), "padding": "VALID"}
 WIDE = {**ONE, "strides": (1, 2, 3, 1), "rates": (1, 2, 3, 1)}
@@ -38,3 +40,9 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def test_an_image_without_columns_has_no_patches() -> None:
+    image, size = np.zeros((1, 3, 0, 4), np.float32), [1, 2, 1, 1]
+    options = {"ksizes": size, "strides": size, "rates": [1, 1, 1, 1], "padding": "SAME"}
+    assert run("ExtractImagePatches", image, **options).shape == (1, 2, 0, 8)

@@ -176,5 +176,6 @@ def test_numbers_are_held_between_bounds() -> None:
     assert run("ClipByValue", x, f32(-1), f32(2)).tolist() == [[-1, 1], [2, 2]]
     low, high = f32([[0, 2], [0, 0]]), f32([[1, 3], [1, 1]])
     assert run("ClipByValue", x, low, high).tolist() == [[0, 2], [1, 1]]
-    # Where the bounds cross, the upper one holds, as in TensorFlow.
-    assert run("ClipByValue", x, f32(5), f32(4)).tolist() == [[4, 4], [4, 4]]
+    # Where the bounds cross, the lower one holds, as in TensorFlow.
+    assert run("ClipByValue", x, f32(5), f32(4)).tolist() == [[5, 5], [5, 5]]
+    assert run("ClipByValue", x, f32([[5, 5], [5, 0]]), f32(4)).tolist() == [[5, 5], [5, 4]]

@@ -75,3 +75,8 @@ def test_numbers_of_sparse_tensors_are_counted() -> None:
 def test_what_cannot_be_counted_is_refused(x: np.ndarray, size: int, weights: np.ndarray) -> None:
     with pytest.raises(InvalidGraphError, match=r"bins, or negative numbers"):
         run("Bincount", x, i32(size), weights)
+
+
+def test_the_older_op_counts_all_rows_together() -> None:
+    found = run("Bincount", i32([0, 1], [1, 1]), i32(3), np.zeros(0, np.float32))
+    assert found.tolist() == [1, 3, 0]

@@ -144,3 +144,8 @@ def test_a_complex_number_has_a_direction_for_a_sign() -> None:
     z = np.array([3 + 4j, 0, -2j], np.complex64)
     np.testing.assert_allclose(run("Sign", z), [0.6 + 0.8j, 0, -1j], rtol=1e-6)
     assert run("Sign", f32(-7, 0, 0.5)).tolist() == [-1, 0, 1]
+
+
+def test_the_zeros_of_texts_are_empty_ones() -> None:
+    assert run("ZerosLike", np.array([b"a", b"bc"], dtype=object)).tolist() == [b"", b""]
+    assert run("ZerosLike", np.array(b"a", dtype=object)).tolist() == b""

@@ -91,3 +91,8 @@ def test_real_numbers_have_half_the_frequencies() -> None:
     np.testing.assert_allclose(run("RFFT", x, np.int32([2])), [3, -1], atol=1e-6)
     with pytest.raises(InvalidGraphError, match=r"a transform of \[5\] numbers"):
         run("RFFT", x, np.int32([5]))
+
+
+@pytest.mark.parametrize("op", ["FFT", "IFFT2D"])
+def test_nothing_has_no_frequencies(op: str) -> None:
+    assert run(op, np.zeros((2, 3, 0), np.complex64)).shape == (2, 3, 0)

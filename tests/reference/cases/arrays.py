@@ -238,6 +238,7 @@ def orders() -> Iterator[Case]:
     yield Case("Bucketize", (make.real(3, 4),), {"boundaries": [-1.0, 0.5, 2.0]})
     yield Case("Bincount", (make.whole(0, 5, 9), scalar(4), make.real(0)))
     yield Case("Bincount", (make.whole(0, 5, 9), scalar(6), make.real(9)))
+    yield Case("Bincount", (make.whole(0, 5, 2, 9), scalar(4), make.real(0)), note="two rows")
     yield Case("DenseBincount", (make.whole(0, 5, 2, 9), scalar(4), make.real(0)))
     yield Case(
         "DenseBincount", (make.whole(0, 5, 9), scalar(6), make.real(0)), {"binary_output": True}

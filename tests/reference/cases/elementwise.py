@@ -142,6 +142,7 @@ def sums() -> Iterator[Case]:
     for op in ("BiasAdd", "BiasAddV1"):
         yield Case(op, (make.real(3, 5), make.real(5)))
     yield Case("ClipByValue", (make.real(9), scalar(-1, F32), scalar(1, F32)))
+    yield Case("ClipByValue", (make.real(9), scalar(1, F32), scalar(-1, F32)), note="crossed")
 
 
 def cases() -> Iterator[Case]:
