@@ -58,7 +58,7 @@ class SamplesStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "samples"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     FED: ClassVar[str] = "samples.npz"
     EXPECTED: ClassVar[str] = "expected.npz"
     RECORD: ClassVar[str] = "samples.json"
@@ -88,7 +88,7 @@ class CheckStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "check"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "check.json"
 
     step: str
@@ -120,7 +120,7 @@ class CalibrateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RANGES: ClassVar[str] = "ranges.yaml"
     RECORD: ClassVar[str] = "calibration.json"
 
@@ -159,7 +159,7 @@ class DamageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "damage"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "damage.json"
 
     data: Files
@@ -238,7 +238,7 @@ class EvaluateStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "evaluate"
-    stage_version: ClassVar[int] = 6
+    stage_version: ClassVar[int] = 7
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
 

@@ -54,7 +54,7 @@ class RankStage(SearchStage):
     """
 
     stage_name: ClassVar[str] = "rank"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "ranking.json"
 
     tries: Upstream
@@ -80,7 +80,7 @@ class TrialStage(SearchStage):
     """
 
     stage_name: ClassVar[str] = "trial"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "trial.json"
 
     ranking: Upstream | None = None
