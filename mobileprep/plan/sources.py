@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
@@ -102,7 +103,7 @@ def checkpoint_files(named: InputFile) -> Files:
     """
     path = named.path
     if _is_dir(path):
-        return folder_files(named)
+        return replace(folder_files(named), is_checkpoint=True)
     folder = path.parent
     prefix = _MEMBER.sub("", path.name)
     head, every, count = path.name.rpartition(EVERY_SHARD)
@@ -116,7 +117,8 @@ def checkpoint_files(named: InputFile) -> Files:
         found = [p for p in files if _belongs(p.name, prefix)]
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
-    return _files(named, (_beside(named, p.name, p) for p in sorted(found)))
+    members = tuple(_beside(named, p.name, p) for p in sorted(found))
+    return Files(named.name, named.path, members, is_checkpoint=True)
 
 
 def source_checkpoint(source: Source) -> Files | None:

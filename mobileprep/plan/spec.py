@@ -80,11 +80,13 @@ class Files:
         name: the same on every machine; part of the fingerprint.
         root: where that leads on this machine; of a checkpoint, its prefix.
         members: the files, each of which is part of the fingerprint.
+        is_checkpoint: whether the root may be a state file, which names a checkpoint in turn.
     """
 
     name: str
     root: Path
     members: tuple[StageFile, ...]
+    is_checkpoint: bool = False
 
 
 @dataclass(frozen=True)

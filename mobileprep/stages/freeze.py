@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-from pathlib import Path
 
-from mobileprep.errors import CorruptFileError, InvalidGraphError, RecipeError, UsageError
-from mobileprep.formats.checkpoint_files import CheckpointFiles, find_checkpoint, index_path
+from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.guess import described, guess
@@ -24,12 +20,13 @@ from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.plan.records import FreezeRecord, Interface
-from mobileprep.plan.spec import PAGE, PUBLISHED, Files
+from mobileprep.plan.spec import PAGE, PUBLISHED
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, FreezeStage
 from mobileprep.recipe.settings import InputSpec
 from mobileprep.runtime.sampling.inputs import known_shapes
 from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.checkpoints import named_checkpoint
 from mobileprep.stages.graph_page import write_graph_page
 
 
@@ -60,7 +57,7 @@ def run(job: Job[FreezeStage]) -> None:
 
 def _load(asked: FreezeStage) -> LoadedSource:
     path = asked.graph.root
-    checkpoint = None if asked.checkpoint is None else _checkpoint(asked.checkpoint)
+    checkpoint = None if asked.checkpoint is None else named_checkpoint(asked.checkpoint)
     saver = None if asked.saver is None else asked.saver.root
     if asked.kind == "meta_graph":
         return load_source(meta_graph=path, checkpoint=checkpoint, saver=saver)
@@ -68,35 +65,6 @@ def _load(asked: FreezeStage) -> LoadedSource:
         tags = asked.tags
         return load_source(saved_model=path, checkpoint=checkpoint, saver=saver, tags=tags)
     return load_source(graph=path, checkpoint=checkpoint, saver=saver)
-
-
-def _checkpoint(named: Files) -> Path:
-    """The path of a checkpoint that is among the files which the recipe names.
-
-    A state file may name one elsewhere, whose changes no build would see: that of the same name
-    beside the state file is then taken, as on machines that have no other.
-
-    Raises:
-        CorruptFileError: there is no such checkpoint.
-    """
-    found = find_checkpoint(named.root)
-    if _is_of(named, found):
-        return named.root
-    beside = _folder(named.root) / found.prefix.name
-    with contextlib.suppress(CorruptFileError):
-        if _is_of(named, find_checkpoint(beside)):
-            return beside
-    message = f"names the checkpoint {str(found.prefix)!r}, which does not lie beside it"
-    raise CorruptFileError(message, "name that by its prefix in the recipe", str(named.root))
-
-
-def _is_of(named: Files, found: CheckpointFiles) -> bool:
-    files = found.tables or (index_path(found.prefix),)
-    return {*map(os.path.realpath, files)} <= {os.path.realpath(m.path) for m in named.members}
-
-
-def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:

@@ -15,6 +15,7 @@ from mobileprep.plan.records import Interface, TransformRecord
 from mobileprep.plan.spec import PAGE, Files, file_slot
 from mobileprep.plan.stages import GRAPH, TransformStage
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.checkpoints import named_checkpoint
 from mobileprep.stages.graph_page import write_graph_page
 from mobileprep.transforms.base import Context
 
@@ -60,10 +61,17 @@ def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
 
 
 def options_of(asked: TransformStage) -> dict[str, Any]:
-    """The step's parameters, with files as they lie instead of as the recipe names them."""
+    """The step's parameters, with files as they lie instead of as the recipe names them.
+
+    Raises:
+        CorruptFileError: a checkpoint is not among the files that the recipe names.
+    """
 
     def lying(item: object, slot: str) -> object:
-        return str(asked.named[slot].root) if slot in asked.named else item
+        named = asked.named.get(slot)
+        if named is None:
+            return item
+        return str(named_checkpoint(named) if named.is_checkpoint else named.root)
 
     return {
         name: tuple(lying(item, file_slot(name, i)) for i, item in enumerate(value))

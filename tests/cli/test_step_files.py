@@ -162,6 +162,20 @@ def test_a_checkpoint_is_found_by_its_prefix_and_each_file_of_it_counts(
     assert build(run, app, "lookups") == ["lookups/01-sparsify_gather"]
 
 
+def test_a_checkpoint_that_a_state_file_names_elsewhere_is_not_read(app: Path, run: Run) -> None:
+    (app / "lookups.yaml").write_text(LOOK_UPS.replace("weights/tuned", "weights/checkpoint"))
+    state = app / "weights" / "checkpoint"
+    write_bundle(app.parent / "elsewhere" / "tuned", {"w": COLUMN * 9})
+    state.write_text(f'model_checkpoint_path: "{app.parent}/elsewhere/tuned"\n')
+    build(run, app, "lookups")
+    assert values(app) == [3, -2]
+    for path in (app / "weights").glob("tuned*"):
+        path.unlink()
+    told = run("build", app / "lookups.yaml")
+    assert told.code == 4
+    assert "elsewhere/tuned', which does not lie beside it" in told.err
+
+
 def test_a_checkpoint_may_be_of_the_older_format(app: Path, run: Run) -> None:
     for path in (app / "weights").iterdir():
         path.unlink()
