@@ -53,6 +53,9 @@ class DType(enum.IntEnum):
     INT2 = 31
     UINT2 = 32
 
+    # As Python 3.11 has it: before, texts of graphs had names of members for numbers.
+    __str__ = int.__repr__
+
     @classmethod
     def _missing_(cls, value: object) -> DType | None:
         if not isinstance(value, int):
