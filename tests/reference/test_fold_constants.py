@@ -27,8 +27,10 @@ from tests.reference.small_graphs import FOLDED, REFUSED, SHAPES, Case
 
 pytestmark = pytest.mark.reference
 
-# The original's reciprocal square roots hang on the maker of the processor in their last bits.
+# The original's reciprocal square roots hang on the maker of the processor in their last bits: ours
+# are those of AMD's.
 RELATIVE = 1e-6
+ROOTS = {"Sqrt", "Rsqrt"}
 FOLD = [ChainStep("fold_constants")]
 STRIP_AND_FOLD = [ChainStep("strip_unused_nodes"), ChainStep("fold_constants", ignore_errors=True)]
 CHAINS = {
@@ -60,7 +62,13 @@ def _compared(
 def test_small_graphs_fold_alike(original: Path, case: Case, tmp_path: Path) -> None:
     theirs = run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
     ours = _ours(case.graph, case.inputs, case.outputs, [ChainStep("fold_constants", case.options)])
-    assert differences(ours, theirs) == []
+    is_elsewhere = any(n.op in ROOTS for n in case.graph) and not _is_of_amd()
+    assert differences(ours, theirs, relative=RELATIVE if is_elsewhere else 0.0) == []
+
+
+def _is_of_amd() -> bool:
+    """Whether the processor is AMD's."""
+    return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
