@@ -70,26 +70,33 @@ class Depfile:
         return cls(path, text, tuple(manifests))
 
     def write(self, begun: int) -> None:
-        """Write it, and set the manifests' times to when the build began.
+        """Write it, and set its time and the manifests' to when the build began.
 
         A build leaves a manifest alone that says what it said before, and Make would take it for
         older than what was edited since, again and again. What was edited while the build ran has
-        to be newer than the manifests: the build may have read it before.
+        to be newer than the manifests: the build may have read it before. Ninja goes by the time
+        of the depfile, too.
 
         Args:
             begun: nanoseconds since the epoch.
 
         Raises:
-            ArtifactError: the file cannot be written, or a manifest not be touched.
+            ArtifactError: the file cannot be written, or a time not be set.
         """
         for manifest in self.manifests:
-            try:
-                os.utime(manifest, ns=(begun, begun))
-            except OSError as error:
-                message = f"its time cannot be set: {error.strerror}"
-                raise ArtifactError(message, "", str(manifest)) from error
+            _set_time(manifest, begun)
         # Names need not be UTF-8, and Make and Ninja take bytes.
         write_bytes(self.path, os.fsencode(self.text))
+        if not is_stdout(self.path) and self.path.is_file():
+            _set_time(self.path, begun)
+
+
+def _set_time(path: Path, time: int) -> None:
+    try:
+        os.utime(path, ns=(time, time))
+    except OSError as error:
+        message = f"its time cannot be set: {error.strerror}"
+        raise ArtifactError(message, "", str(path)) from error
 
 
 def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:

@@ -46,7 +46,7 @@ def test_the_lock_counts_where_the_build_goes_by_it(built: Path, run: Run) -> No
         assert ("digits/mobileprep.lock" in Path("models.d").read_text()) is there
 
 
-def test_what_is_edited_while_a_build_runs_is_newer_than_its_manifests(
+def test_what_is_edited_while_a_build_runs_is_newer_than_what_it_leaves(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, whole = built.parent / "model" / "graph.pbtxt", building.publish_target
@@ -60,9 +60,10 @@ def test_what_is_edited_while_a_build_runs_is_newer_than_its_manifests(
     for _ in range(2):
         before = time.time_ns()
         assert run("build", "digits", "--depfile", "models.d").code == 0
-        for name in ("phone", "download"):
-            manifest = OUT / name / "manifest.json"
-            assert before <= manifest.stat().st_mtime_ns < graph.stat().st_mtime_ns
+        manifests = [OUT / name / "manifest.json" for name in ("phone", "download")]
+        # Ninja takes the depfile's time for that of the build, where rules have ``restat``.
+        for path in (*manifests, Path("models.d")):
+            assert before <= path.stat().st_mtime_ns < graph.stat().st_mtime_ns
 
 
 def test_outputs_may_be_named_by_way_of_a_folder_that_is_not_there(built: Path, run: Run) -> None:
