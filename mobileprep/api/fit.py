@@ -70,7 +70,7 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
             of_models += _draw_problems(target, found.frozen.graph, inputs)
             of_data += _data_problems(target, found.frozen, inputs)
             cautions += _unfolded_norms(target, found.frozen.graph)
-        cautions += _slips_in_ops(target)
+            cautions += _slips_in_ops(target, found.frozen.graph)
     if of_models:
         raise recipe_error([*of_models, *of_data])
     if of_data:
@@ -219,12 +219,14 @@ def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
         yield f"{place_of(target.tree, ('transforms',))}: {told}"
 
 
-def _slips_in_ops(target: Target) -> Iterator[str]:
-    """Ops that a budget limits and no TensorFlow has; of a custom op that is meant."""
+def _slips_in_ops(target: Target, graph: Graph) -> Iterator[str]:
+    """Ops that a budget limits, and that neither the model nor any TensorFlow has."""
     limits = target.budget.ops
+    bodies = (function.nodes for function in graph.library.functions.values())
+    own = {node.op for nodes in (graph.nodes, *bodies) for node in nodes}
     for key, ops in () if limits is None else vars(limits).items():
         for number, op in enumerate(ops):
-            slip = slip_in(op)
+            slip = "" if op in own else slip_in(op)
             if slip:
                 assert target.tree is not None
                 yield f"{place_of(target.tree, ('budget', 'ops', key, number))}: {slip}"

@@ -12,6 +12,8 @@ from mobileprep.api.recipes import load_recipe
 from mobileprep.errors import AccuracyError, CorruptFileError, RecipeError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_ref
 from tests.stages.jobs import classifier
 
 TEXT = """\
@@ -53,6 +55,16 @@ def test_a_budget_for_ops_that_there_are_not_is_told_at_its_line() -> None:
     Path("recipe.yaml").write_text(text)
     (told,) = check_models([load_recipe("recipe.yaml")])
     assert told == "recipe.yaml:9:51: no TensorFlow has an op 'Cosnt'; did you mean 'Const'?"
+
+
+def test_a_budget_may_name_ops_of_the_model_that_no_tensorflow_has() -> None:
+    graph = classifier()
+    custom = Node("z", "Custom", (parse_ref("y"),))
+    write_graph(Path("model.pb"), graph.with_nodes([*graph, custom]))
+    told_of = "phone: {budget: {ops: {forbid: [Custom]}}}"
+    text = TEXT.replace("DECLARED", "").replace("outputs: [y]", "outputs: [z]")
+    Path("recipe.yaml").write_text(text.replace("phone: {}", told_of))
+    assert check_models([load_recipe("recipe.yaml")]) == ()
 
 
 def test_data_that_does_not_fit_is_told_once_for_all_targets() -> None:
