@@ -190,6 +190,12 @@ FOLDED = {
         _node("d", "Mul", "c b"),
         _node("out", "Add", "d x"),
     ),
+    "a sum over an axis that is named twice": _floats(
+        _const("c", np.arange(8).reshape(2, 4)),
+        _const("axes", [0, 0], np.int32),
+        _node("d", "Sum", "c axes", Tidx=DType.INT32, keep_dims=attr.boolean(False)),
+        _node("out", "Add", "d x"),
+    ),
     **{
         f"{op} of many numbers": _floats(
             _const("c", np.linspace(0.01, 30, 44, dtype=np.float32).reshape(11, 4)),

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import as_array, axis_of, distinct_axes_of, numpy_attr, scalar
+from mobileprep.ops.arrays import as_array, axes_of, axis_of, numpy_attr, scalar
 from mobileprep.ops.common_costs import free, per_input, per_output
 from mobileprep.ops.common_shapes import scalars_only, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
@@ -85,7 +85,8 @@ _REDUCTIONS: dict[str, Reduction] = {
 def _as_kernel(function: Reduction) -> Callable[[Node, Array, Array], Array]:
     def run(node: Node, x: Array, indices: Array) -> Array:
         keep = node.attr_bool("keep_dims", False)
-        return as_array(function(x, distinct_axes_of(indices, x.ndim), keep), x)
+        # Newer releases refuse an axis that is named twice; in 1.15 it counts once.
+        return as_array(function(x, axes_of(indices, x.ndim), keep), x)
 
     return run
 
