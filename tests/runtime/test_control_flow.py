@@ -148,7 +148,7 @@ def test_a_body_may_return_a_tensor_from_outside(
 ) -> None:
     nodes = [
         *loop(),
-        c("constant", 100.0),
+        c("constant", 100.0, "^body"),
         n("enter_last", "Enter", "x", frame_name="loop"),
         n("last", "Merge", "enter_last", "next_last"),
         n("switch_last", "Switch", "last", "go"),
