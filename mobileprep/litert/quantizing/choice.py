@@ -43,13 +43,19 @@ class OperatorChoice:
         return settings_of(op, self.rules)
 
     def notes(self) -> tuple[str, ...]:
-        """Which operators stay float, those of one kind and reason in one sentence."""
+        """A sentence for each kind of operator that stays float, and for each rescaled tensor."""
         alike: dict[tuple[str, str], list[str]] = {}
         for op, reason in self.reasons.items():
             alike.setdefault((op.code, reason), []).append(op.outputs[0].name)
-        return tuple(
+        floats = [
             f"{code} {_listed(names)} in float: {reason}" for (code, reason), names in alike.items()
-        )
+        ]
+        rescaled = [
+            f"{r.op.code} {r.op.outputs[0].name!r} rescales {r.value.name!r}, which has a scale "
+            f"{r.growth:.3g} times finer and other readers"
+            for r in self.scales.rescaled
+        ]
+        return (*floats, *rescaled)
 
 
 def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
@@ -76,7 +82,7 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
             reasons[op] = reason
     readers = Readers(program)
     while True:
-        scales = Scales(kept, asked.kind, ranges)
+        scales = Scales(program, kept, asked.kind, ranges)
         told = _unknown(kept, scales) or hidden_by_masks(kept, readers, scales, asked.kind, ranges)
         lonely = _lonely(program, kept, asked) if not told else set()
         reasons.update(told)
@@ -93,7 +99,8 @@ def settings_of(op: Op, rules: Rules) -> Settings:
 def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     """The names of all tensors whose range decides what integers stand for, in order."""
     ops = [op for op in program.ops if op.code in KERNELS]
-    scales = Scales([op for op in ops if DType.INT8 in KERNELS[op.code].types], DType.INT8, {})
+    eight = [op for op in ops if DType.INT8 in KERNELS[op.code].types]
+    scales = Scales(program, eight, DType.INT8, {})
     found: dict[str, None] = {}
     for op in ops:
         for value in (*(op.inputs[i] for i in activations(op)), *results(op)):

@@ -1,4 +1,4 @@
-"""Which tensors share their steps, and what these are."""
+"""Which tensors share a scale and zero point, and their values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.litert.program import Op, Value
+from mobileprep.frozen import dataclass
+from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, steps_of, union
 
 # Of a layer's output, a step is at least this share of what one weight can add to it: else the
 # factor that brings sums to the output is larger than kernels take.
 _MOST_SHARE: Final = 127 * 64
+
+# A tensor whose step would grow by more than this factor in a group keeps its own scale. Twice the
+# step is a loss of one bit.
+_MOST_GROWTH: Final = 2.0
 
 # What clips at a number refuses one that is beyond 32 bits in steps of its output.
 _CLIPPING: Final = frozenset({"RELU6", "RELU_N1_TO_1"})
@@ -42,37 +47,56 @@ def is_float(value: Value | None) -> bool:
     return value is not None and value.dtype is DType.FLOAT
 
 
-class Scales:
-    """The steps of all tensors that some operators take and give.
-
-    What an operator demands to have the same scale is one group, whose range is the union of those
-    of its tensors. A tensor whose scale is fixed is no part of a group with others: it is brought
-    to the group's steps before the operator.
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """An input that an operator rescales, as other readers of the tensor need a finer scale.
 
     Args:
-        ops: the operators that compute in integers, in order.
+        op: the operator.
+        value: the tensor.
+        growth: the scale that the operator needs, divided by the tensor's own.
+    """
+
+    op: Op
+    value: Value
+    growth: float
+
+
+class Scales:
+    """Scale and zero point of every tensor that the integer operators of a program read or write.
+
+    Tensors that an operator requires to have equal scales form a group, whose range is the union of
+    their ranges. Two kinds of tensors stay outside the group and are rescaled before the operator:
+    those whose scale the runtime fixes, and those of small range that other operators read too.
+
+    Args:
+        program: the whole program.
+        ops: its operators that compute in integers, in order.
         kind: int8 or int16.
         ranges: of tensors, by name.
     """
 
-    def __init__(self, ops: Sequence[Op], kind: DType, ranges: Mapping[str, Range]) -> None:
+    def __init__(
+        self, program: Program, ops: Sequence[Op], kind: DType, ranges: Mapping[str, Range]
+    ) -> None:
+        self.rescaled: list[Rescaled] = []
         self._kind = kind
         self._parents: dict[Slot, Slot] = {}
         self._fixed: dict[Slot, IntegerSteps] = {}
-        self._own: set[Slot] = set()
+        self._own: set[tuple[Op, int]] = set()
+        self._least: dict[Slot, float] = {}
         for op in ops:
             self._fix(op)
         alike = [op for op in ops if KERNELS[op.code].rule == "same"]
         for op in alike:
             if not _is_mixed(op):
                 self._join([*_computed(op), *results(op)])
-        for op in alike:
-            if _is_mixed(op):
-                self._join_mixed(op)
+        mixed = [op for op in alike if _is_mixed(op)]
+        if mixed:
+            self._join_all(program, ops, mixed, ranges)
         for op in alike:
             self._join([*results(op), *((op, i) for i in activations(op) if _is_constant(op, i))])
         self._spans = self._found(ops, ranges)
-        self._least: dict[Slot, float] = {}
         for op in ops:
             self._hold(op)
 
@@ -101,11 +125,77 @@ class Scales:
             scale, zero = kernel.fixed[self._kind]
             self._fixed[op.outputs[0]] = IntegerSteps(self._kind, scale, zero)
 
+    def _join_all(
+        self,
+        program: Program,
+        ops: Sequence[Op],
+        mixed: Sequence[Op],
+        ranges: Mapping[str, Range],
+    ) -> None:
+        """Join the operands of all mixed operators, except those that are to be rescaled."""
+        self._spans = self._found(ops, ranges)
+        alone = {v: (self._root(v), self.steps(v)) for op in mixed for v in _computed(op)}
+        before = dict(self._parents)
+        reading = self._reading(program, ops, frozenset(root for root, _ in alone.values()))
+
+        def join() -> None:
+            self._parents = dict(before)
+            for op in mixed:
+                self._join_mixed(op)
+            self._spans = self._found(ops, ranges)
+
+        def growth(value: Value, result: Value) -> float:
+            own, joined = alone[value][1], self.steps(result)
+            return 1.0 if own is None or joined is None else joined.scale / own.scale
+
+        def is_read_elsewhere(value: Value) -> bool:
+            """Whether a reader uses the tensor's own scale, or nearly that."""
+            return any(
+                reader is None
+                or not (reader in joining and growth(value, results(reader)[0]) > _MOST_GROWTH)
+                for reader in reading[alone[value][0]]
+            )
+
+        joining = frozenset(mixed)
+        join()
+        # From the last operator to the first: what is rescaled there no longer widens the groups
+        # of operators before it.
+        for op in reversed(mixed):
+            done = len(self.rescaled)
+            for index in activations(op):
+                value = op.inputs[index]
+                if value is None or value.data is not None or (op, index) in self._own:
+                    continue
+                more = growth(value, results(op)[0])
+                if more > _MOST_GROWTH and is_read_elsewhere(value):
+                    self._own.add((op, index))
+                    self.rescaled.append(Rescaled(op, value, more))
+            if len(self.rescaled) > done:
+                join()
+
+    def _reading(
+        self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]
+    ) -> dict[Slot, list[Op | None]]:
+        """The readers of some groups, None for the program's caller; without those that are part
+        of the group, as their results have its scale."""
+        found: dict[Slot, list[Op | None]] = {root: [] for root in roots}
+        integer = frozenset(ops)
+        for op in program.ops:
+            ends = {self._root(v) for v in results(op)} if op in integer else frozenset[Slot]()
+            for value in op.inputs:
+                if value is not None and (root := self._root(value)) in roots - ends:
+                    found[root].append(op)
+        for port in program.outputs:
+            if (root := self._root(port.value)) in roots:
+                found[root].append(None)
+        return found
+
     def _join_mixed(self, op: Op) -> None:
         """Join several inputs with the output, those of fixed steps only if all have the same."""
         values = _computed(op)
         fixed = {self._fixed.get(self._root(value)) for value in values}
-        if len(fixed) == 1 and None not in fixed and not _widening(op):
+        is_free = not any((op, i) in self._own for i in activations(op))
+        if len(fixed) == 1 and None not in fixed and is_free and not _widening(op):
             self._join([*values, *results(op)])
             return
         for index in activations(op):
@@ -152,7 +242,8 @@ class Scales:
         if value is None:
             return None
         if value.data is None:
-            return self._fixed[self._root(value)].span
+            fixed = self._fixed.get(self._root(value))
+            return self._span(value, ranges) if fixed is None else fixed.span
         return None if KERNELS[op.code].clips else span_of(value.data)
 
     def _root(self, slot: Slot) -> Slot:
