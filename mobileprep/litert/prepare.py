@@ -20,6 +20,7 @@ from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.litert.tables import Tables, no_tables, tables_of
+from mobileprep.litert.unfuse import unfused
 from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.transforms.base import Context, make_transform
@@ -27,8 +28,10 @@ from mobileprep.transforms.base import Context, make_transform
 # Larger than any weights: what follows from constants is constant in the file, too.
 _FOLDED_BYTES: Final = 1 << 28
 
-_STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
+_INLINED: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("inline_partitionedcall", {"all_calls": True}),
+)
+_STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("fold_constants", {"max_constant_size_in_bytes": _FOLDED_BYTES}),
     ("flatten_atrous_conv", {}),
     ("optimize", {}),
@@ -116,16 +119,23 @@ def prepared_function(
 
 
 def _simplified(source: Prepared) -> Prepared:
-    """The same after the steps that can be done to it."""
-    graph = source.graph
+    """The same after the transforms that apply to it, with fused ops split."""
     context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
-    for name, options in _STEPS:
+    graph = _transformed(source.graph, context, _INLINED)
+    graph = graph.with_nodes(unfused(graph.nodes))
+    return replace(source, graph=_transformed(graph, context, _STEPS))
+
+
+def _transformed(
+    graph: Graph, context: Context, steps: Sequence[tuple[str, dict[str, object]]]
+) -> Graph:
+    for name, options in steps:
         try:
             graph = make_transform(name, options).apply(graph, context).graph
         except TransformError:
             # The graph is then lowered without this simplification.
             continue
-    return replace(source, graph=graph)
+    return graph
 
 
 def _without_prints(graph: Graph) -> Graph:
