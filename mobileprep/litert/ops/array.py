@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
@@ -17,6 +18,7 @@ from mobileprep.litert.shapes import as_int32, known_size, reshaped
 from mobileprep.litert.types import LONG_NUMBERS, NAMES, need
 from mobileprep.ops.arrays import integers
 
+_STRIDES: Final = 3
 _MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
 
 
@@ -164,55 +166,79 @@ def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("StridedSlice")
 def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """STRIDED_SLICE; an ellipsis is written out, and new axes are made by RESHAPE."""
+    """STRIDED_SLICE; an ellipsis is written out, and new axes are made by EXPAND_DIMS."""
     masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
     # The runtime takes the first element of an open begin, TensorFlow the one that is named.
     masks["begin_mask"] &= ~masks["shrink_axis_mask"]
-    values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
-    ellipsis, new_axes = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    if not ellipsis and not new_axes:
-        return scope.emit("STRIDED_SLICE", values, shape, kind, "StridedSliceOptions", **masks)
-    if inputs[0].rank is None:
+    bounds = [as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3)]
+    shape, kind, table = scope.output_shape(node), inputs[0].dtype, "StridedSliceOptions"
+    if not node.attr_int("ellipsis_mask", 0) and not node.attr_int("new_axis_mask", 0):
+        return scope.emit("STRIDED_SLICE", [inputs[0], *bounds], shape, kind, table, **masks)
+    count = bounds[0].shape[0] if bounds[0].shape else -1
+    if inputs[0].rank is None or count < 0:
         msg = "the rank of its input is not known"
         raise CannotExpressError(msg, "give the input's shape")
-    spans = _written_out(scope, node, inputs[0].rank)
-    bounds = [scope.integers_constant([span[i] for span in spans], "slice") for i in range(3)]
+    axes = _sliced_axes(node, count, inputs[0].rank)
+    places = [axis for axis in axes if not axis.is_new]
+    parts = [_picked(scope, node, i, bounds[i - 1], places) for i in (1, 2, 3)]
     bits = {
-        name: sum(span[i] << place for place, span in enumerate(spans))
-        for i, name in ((3, "begin_mask"), (4, "end_mask"), (5, "shrink_axis_mask"))
+        name: sum(1 << i for i, axis in enumerate(places) if axis.is_set(mask))
+        for name, mask in masks.items()
     }
-    values = [inputs[0], *bounds]
-    cut = scope.emit("STRIDED_SLICE", values, None, kind, "StridedSliceOptions", **bits)
-    if not new_axes:
-        return cut
-    if shape is None or shape.count(-1) > 1:
-        msg = "it adds axes to unknown sizes"
-        raise CannotExpressError(msg, "give the inputs' shapes")
-    return reshaped(scope, cut, shape)
+    bits["begin_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
+    bits["end_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
+    kept = [axis for axis in axes if not axis.is_set(masks["shrink_axis_mask"]) or axis.is_new]
+    new = [i for i, axis in enumerate(kept) if axis.is_new]
+    sizes = None if shape is None else tuple(d for i, d in enumerate(shape) if i not in new)
+    result = scope.emit("STRIDED_SLICE", [inputs[0], *parts], sizes, kind, table, **bits)
+    if new and shape is not None and shape.count(-1) <= 1 and 0 not in shape:
+        return reshaped(scope, result, shape)
+    for i in new:
+        sizes = None if sizes is None else (*sizes[:i], 1, *sizes[i:])
+        axis = scope.integers_constant([i], "axis")
+        result = scope.emit("EXPAND_DIMS", [result, axis], sizes, kind, "ExpandDimsOptions")
+    return result
 
 
-_Span = tuple[int, int, int, int, int, int]
+@dataclass(frozen=True)
+class _SlicedAxis:
+    """An axis of a slice: the entry of the bounds that it has, None for one of an ellipsis."""
+
+    entry: int | None
+    is_new: bool = False
+
+    def is_set(self, mask: int) -> bool:
+        return self.entry is not None and bool(mask >> self.entry & 1)
 
 
-def _written_out(scope: Scope, node: Node, rank: int) -> list[_Span]:
-    """For each dimension begin, end, stride, and whether begin and end are open, and it goes."""
-    names = ("begin", "end", "strides")
-    given = [scope.integers(node, i, name) for i, name in enumerate(names, start=1)]
-    masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
-    bits = [node.attr_int(name, 0) for name in masks]
-    spans: list[_Span] = []
-    count = len(given[0])
-    axes_given = sum(not (bits[3] >> i & 1 or bits[4] >> i & 1) for i in range(count))
-    whole: _Span = (0, 0, 1, 1, 1, 0)
-    for i, (begin, end, stride) in enumerate(zip(*given, strict=True)):
-        if bits[3] >> i & 1:
-            spans += [whole] * (rank - axes_given)
-        elif not bits[4] >> i & 1:
-            is_single = bits[2] >> i & 1
-            is_open = bits[0] >> i & 1 & ~is_single
-            spans.append((begin, end, stride, is_open, bits[1] >> i & 1, is_single))
-    return spans + [whole] * (rank - len(spans))
+def _sliced_axes(node: Node, count: int, rank: int) -> list[_SlicedAxis]:
+    """The axes of a slice's input, and the new ones among them, in order."""
+    ellipsis, new = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
+    whole = rank - sum(not (ellipsis >> i & 1 or new >> i & 1) for i in range(count))
+    axes: list[_SlicedAxis] = []
+    for i in range(count):
+        if ellipsis >> i & 1:
+            axes += [_SlicedAxis(None)] * whole
+        else:
+            axes.append(_SlicedAxis(i, is_new=bool(new >> i & 1)))
+    given = sum(not axis.is_new for axis in axes)
+    return axes + [_SlicedAxis(None)] * (rank - given)
+
+
+def _picked(
+    scope: Scope, node: Node, index: int, bounds: Value, axes: Sequence[_SlicedAxis]
+) -> Value:
+    """An input of a slice with an entry for each axis; those of an ellipsis are not read."""
+    known = scope.known(node, index)
+    if known is not None:
+        values = [1 if axis.entry is None else int(known[axis.entry]) for axis in axes]
+        return scope.integers_constant(values, "slice")
+    if index == _STRIDES and any(axis.entry is None for axis in axes):
+        msg = "its strides are computed while the graph runs"
+        raise CannotExpressError(msg, "make the strides a constant")
+    entries = scope.integers_constant([axis.entry or 0 for axis in axes], "entries")
+    shape, options = (len(axes),), {"axis": 0, "batch_dims": 0}
+    return scope.emit("GATHER", [bounds, entries], shape, DType.INT32, "GatherOptions", **options)
 
 
 @lowering("Gather", "GatherV2", "ResourceGather")
@@ -242,6 +268,21 @@ def scatter_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     places, sizes = (as_int32(scope, node, i, inputs[i]) for i in (0, 2))
     values, shape = [places, inputs[1], sizes], scope.output_shape(node)
     return scope.emit("SCATTER_ND", values, shape, inputs[1].dtype, "ScatterNdOptions")
+
+
+_SPARSE: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.INT8, DType.UINT8})
+
+
+@lowering("SparseToDense")
+def sparse_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SPARSE_TO_DENSE."""
+    indices, sizes, values, default = inputs
+    need(node, [values], _SPARSE)
+    need(node, [indices], {DType.INT32, DType.INT64})
+    given = [indices, sizes, values, default]
+    options = {"validate_indices": node.attr_bool("validate_indices", True)}
+    shape, kind = scope.output_shape(node), values.dtype
+    return scope.emit("SPARSE_TO_DENSE", given, shape, kind, "SparseToDenseOptions", **options)
 
 
 @lowering("Tile")

@@ -14,6 +14,7 @@ from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import (
     as_given,
+    as_int32,
     channels_last,
     is_channels_first,
     last_shape,
@@ -153,6 +154,36 @@ def conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         dilation_d_factor=dilations[0],
         dilation_h_factor=dilations[1],
         dilation_w_factor=dilations[2],
+    )
+    return as_given(scope, node, done, 5)
+
+
+@lowering("Conv3DBackpropInputV2")
+def transpose_conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CONV_3D_TRANSPOSE, whose weights are in TensorFlow's order."""
+    need_float(node, inputs[1:])
+    if set(node.attr_ints("dilations", (1,))) != {1}:
+        msg = "it is dilated"
+        raise CannotExpressError(msg, "LiteRT has no dilated transposed convolution")
+    sizes = as_int32(scope, node, 0, inputs[0])
+    if is_channels_first(node):
+        known = scope.integers(node, 0, "output sizes")
+        sizes = scope.integers_constant(permuted(known, (0, 2, 3, 4, 1)) or (), "output_sizes")
+    image = channels_last(scope, node, inputs[2], 5)
+    strides = spatial(node, "strides", 5)
+    done = scope.emit(
+        "CONV_3D_TRANSPOSE",
+        [sizes, inputs[1], image],
+        last_shape(node, scope.output_shape(node), 5),
+        image.dtype,
+        "Conv3DOptions",
+        padding=node.attr_str("padding"),
+        stride_d=strides[0],
+        stride_h=strides[1],
+        stride_w=strides[2],
+        dilation_d_factor=1,
+        dilation_h_factor=1,
+        dilation_w_factor=1,
     )
     return as_given(scope, node, done, 5)
 

@@ -56,7 +56,6 @@ _ONE: Final[dict[str, tuple[str, frozenset[DType]]]] = {
     "Log": ("LOG", FLOATS),
     "Sqrt": ("SQRT", FLOATS),
     "Rsqrt": ("RSQRT", FLOATS),
-    "Square": ("SQUARE", FLOATS),
     "Sin": ("SIN", FLOATS),
     "Cos": ("COS", FLOATS),
     "Floor": ("FLOOR", FLOATS),
@@ -138,6 +137,15 @@ def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     code, types = _ONE[node.op]
     need(node, inputs, types)
     return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype)
+
+
+@lowering("Square")
+def square(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SQUARE; x * x of integers."""
+    if inputs[0].dtype is DType.FLOAT:
+        return scope.emit("SQUARE", inputs, scope.output_shape(node), DType.FLOAT)
+    need(node, inputs, LONG_NUMBERS)
+    return binary(scope, "MUL", "MulOptions", inputs[0], inputs[0])
 
 
 @lowering("AddN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -102,3 +103,56 @@ def truncate_mod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     quotient = binary(scope, "DIV", "DivOptions", *inputs)
     whole = binary(scope, "MUL", "MulOptions", quotient, inputs[1])
     return binary(scope, "SUB", "SubOptions", inputs[0], whole)
+
+
+# Lanczos' approximation of the gamma function with g = 7 and 9 coefficients, by Godfrey; the first
+# coefficient is that of no pole.
+_LANCZOS: Final = (
+    *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
+    *(-176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6),
+    1.5056327351493116e-7,
+)
+_SHIFT: Final = 7.5
+
+
+@lowering("Lgamma")
+def lgamma(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """log(abs(gamma(x))) by Lanczos' approximation, reflected for x < 0.5."""
+    need_float(node, inputs)
+    (x,) = inputs
+
+    def add(a: Value, b: Value | float) -> Value:
+        return binary(
+            scope, "ADD", "AddOptions", a, b if isinstance(b, Value) else number(scope, x, b)
+        )
+
+    def subtract(a: Value | float, b: Value) -> Value:
+        left = a if isinstance(a, Value) else number(scope, x, a)
+        return binary(scope, "SUB", "SubOptions", left, b)
+
+    def log(a: Value) -> Value:
+        return scope.emit("LOG", [a], a.shape, a.dtype)
+
+    def choose(otherwise: Value, reflected: Value) -> Value:
+        values = [is_small, reflected, otherwise]
+        return scope.emit("SELECT_V2", values, x.shape, x.dtype, "SelectV2Options")
+
+    half = number(scope, x, 0.5)
+    is_small = scope.emit("LESS", [x, half], x.shape, DType.BOOL, "LessOptions")
+    # gamma(z + 1), of x where that is at least 0.5 and of 1 - x elsewhere.
+    z = choose(add(x, -1.0), scope.emit("NEG", [x], x.shape, x.dtype))
+    total = number(scope, x, _LANCZOS[0])
+    for i, coefficient in enumerate(_LANCZOS[1:], start=1):
+        term = binary(scope, "DIV", "DivOptions", number(scope, x, coefficient), add(z, float(i)))
+        total = add(term, total)
+    t = add(z, _SHIFT)
+    power = binary(scope, "MUL", "MulOptions", add(z, 0.5), log(t))
+    gamma = add(add(subtract(power, t), log(total)), math.log(2 * math.pi) / 2)
+    # gamma(x) * gamma(1 - x) = pi / sin(pi * x), where the distance to an integer is exact.
+    size = scope.emit("ABS", [x], x.shape, x.dtype)
+    whole = scope.emit("ROUND", [size], x.shape, x.dtype)
+    distance = scope.emit("ABS", [subtract(size, whole)], x.shape, x.dtype)
+    angle = binary(scope, "MUL", "MulOptions", distance, number(scope, x, math.pi))
+    sine = scope.emit("SIN", [angle], x.shape, x.dtype)
+    reflected = subtract(subtract(math.log(math.pi), log(sine)), gamma)
+    return choose(gamma, reflected)

@@ -103,15 +103,16 @@ CUTS: list[tuple[list[int], list[int], list[int], dict[str, int]]] = [
 ]
 
 
+@pytest.mark.parametrize("constant", [[1, 2, 3], [3]], ids=["constant", "computed"])
 @pytest.mark.parametrize(("begin", "end", "strides", "masks"), CUTS)
 def test_strided_slice(
-    begin: list[int], end: list[int], strides: list[int], masks: dict[str, int]
+    begin: list[int], end: list[int], strides: list[int], masks: dict[str, int], constant: list[int]
 ) -> None:
     values = [numbers(3, 4, 5), ints(*begin), ints(*end), ints(*strides)]
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     all_masks: dict[str, Any] = {name: masks.get(name, 0) for name in names}
-    found = check("StridedSlice", values, constant=[1, 2, 3], **all_masks)
-    assert found[0] == "STRIDED_SLICE"
+    found = check("StridedSlice", values, constant=constant, **all_masks)
+    assert "STRIDED_SLICE" in found
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -125,6 +126,18 @@ def test_gather(axis: int, dtype: type) -> None:
 def test_a_gather_in_batches() -> None:
     values = [numbers(3, 5, 2), ints([0, 3], [1, 2], [4, 4]), ints(1)[0]]
     assert check("GatherV2", values, constant=[2], batch_dims=1) == ["GATHER"]
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("places", [[[0, 1], [1, 3], [2, 2]], [2, 5], 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.int8])
+@pytest.mark.parametrize("fed", [False, True])
+def test_sparse_to_dense(kind: type, places: Any, dtype: type, fed: bool) -> None:
+    at = np.asarray(places, kind)
+    sizes = np.array([3, 4] if at.ndim == 2 else [7], kind)
+    values = integers(*at.shape[:1]).astype(dtype)
+    given = [at, sizes, values, np.asarray(5, dtype)]
+    assert check("SparseToDense", given, constant=[] if fed else [1, 3]) == ["SPARSE_TO_DENSE"]
 
 
 def test_gather_and_scatter_by_indices() -> None:

@@ -95,6 +95,19 @@ def test_conv_3d(padding: str, stride: int) -> None:
     assert found == ["CONV_3D"]
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("constant", [[0, 1], [1]], ids=["constant", "computed sizes"])
+def test_conv_3d_backprop_input(padding: str, stride: int, constant: list[int]) -> None:
+    grown = [size * stride if padding == "SAME" else (size - 1) * stride + 3 for size in (3, 4, 5)]
+    sizes = np.array([1, *grown, 4], np.int32)
+    w, x = numbers(3, 3, 3, 4, 2, seed=5), numbers(1, 3, 4, 5, 2)
+    strides = [1, stride, stride, stride, 1]
+    kind = "Conv3DBackpropInputV2"
+    found = check(kind, [sizes, w, x], constant=constant, strides=strides, padding=padding)
+    assert found == ["CONV_3D_TRANSPOSE"]
+
+
 @pytest.mark.parametrize("turned_left", [False, True])
 @pytest.mark.parametrize("turned_right", [False, True])
 @pytest.mark.parametrize("fed", [False, True])

@@ -185,3 +185,8 @@ def test_cumulative_sums(exclusive: bool, reverse: bool, axis: int) -> None:
 def test_types_that_no_kernel_takes_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="not for int32"):
         check("Sqrt", [integers(3)])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_squares_of_integers(dtype: type) -> None:
+    assert check("Square", [integers(3, 4, dtype=dtype)]) == ["MUL"]

@@ -18,6 +18,12 @@ def test_error_functions_to_a_millionth(kind: str) -> None:
     assert "ERF" not in found
 
 
+def test_the_logarithm_of_the_gamma_function() -> None:
+    near = np.concatenate([np.linspace(-4.95, 8, 2001), [1, 2, 0, -1, -3]])
+    for x in (near, np.array([8, 60, 1e3, 1e6]), np.array([1e-20, 1e-5])):
+        check("Lgamma", [x.astype(np.float32).reshape(1, -1)], tolerance=1e-6)
+
+
 @pytest.mark.parametrize("low", [-1.5, 0.0])
 def test_clips(low: float) -> None:
     found = check("ClipByValue", [numbers(3, 4) * 9, low, 6.0], constant=[1, 2])
