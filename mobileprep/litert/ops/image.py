@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,9 +15,11 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_given, channels_last, last_shape
+from mobileprep.litert.shapes import as_given, channels_last, last_shape, pad
 from mobileprep.litert.types import NAMES, need_float
 
+# Elements of a window, each of which is an operator.
+_MOST_PATCHES: Final = 1 << 10
 _RESIZES: Final = {
     "ResizeBilinear": ("RESIZE_BILINEAR", "ResizeBilinearOptions"),
     "ResizeNearestNeighbor": ("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"),
@@ -156,3 +159,42 @@ def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
     shapes = [(1, count, 4), (1, count), (1, count), (1,)]
     outputs = [(shape, DType.FLOAT) for shape in shapes]
     return scope.emit_custom(node.op, inputs, outputs, flexbuffer(options))
+
+
+@lowering("ExtractImagePatches")
+def patches(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """A STRIDED_SLICE for each element of the window, joined along the channels."""
+    image, shape = inputs[0], scope.output_shape(node)
+    sizes, strides, rates = (node.attr_ints(key)[1:3] for key in ("ksizes", "strides", "rates"))
+    if image.shape is None or shape is None or min(*image.shape[1:], *shape[1:]) < 1:
+        reason = "the size of its image is not known"
+        raise CannotExpressError(reason, "give the inputs' shapes")
+    if math.prod(sizes) > _MOST_PATCHES:
+        reason = f"its window of {sizes[0]} by {sizes[1]} has more than {_MOST_PATCHES} elements"
+        raise CannotExpressError(reason, "extract smaller patches")
+    places = shape[1:3]
+    margins = np.zeros((4, 2), np.int64)
+    if node.attr_str("padding") == "SAME":
+        for axis in (0, 1):
+            span = (places[axis] - 1) * strides[axis] + (sizes[axis] - 1) * rates[axis] + 1
+            total = max(span - image.shape[axis + 1], 0)
+            margins[axis + 1] = total // 2, total - total // 2
+    padded = pad(scope, image, margins)
+    channels = image.shape[3]
+    parts = []
+    for offset in np.ndindex(*sizes):
+        begin = [place * rate for place, rate in zip(offset, rates, strict=True)]
+        ends = [
+            start + (count - 1) * stride + 1
+            for start, count, stride in zip(begin, places, strides, strict=True)
+        ]
+        bounds = ([0, *begin, 0], [0, *ends, channels], [1, *strides, 1])
+        given = [padded, *(scope.integers_constant(bound, "slice") for bound in bounds)]
+        kept = (image.shape[0], *places, channels)
+        masks = {"begin_mask": 1, "end_mask": 1}
+        parts.append(
+            scope.emit("STRIDED_SLICE", given, kept, image.dtype, "StridedSliceOptions", **masks)
+        )
+    if len(parts) == 1:
+        return parts[0]
+    return scope.emit("CONCATENATION", parts, shape, image.dtype, "ConcatenationOptions", axis=3)

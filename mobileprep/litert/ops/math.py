@@ -97,11 +97,11 @@ def atan2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """ATAN2, which takes tensors of one shape."""
     need(node, inputs, FLOATS)
     shape = scope.output_shape(node)
-    values = [_repeated(scope, value, shape) for value in inputs]
+    values = [repeated(scope, value, shape) for value in inputs]
     return scope.emit("ATAN2", values, shape, inputs[0].dtype, "ATan2Options")
 
 
-def _repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
+def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
     """A value in a shape that its own is a part of."""
     if value.shape == shape and shape is not None:
         return value

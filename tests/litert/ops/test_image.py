@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from mobileprep.errors import UnsupportedError
 from tests.litert.one_op import check, integers, numbers
 
 
@@ -56,3 +59,30 @@ def test_soft_non_max_suppression(sigma: float) -> None:
     values = [found, scores, np.int32(9), np.float32(0.3), np.float32(0), np.float32(sigma)]
     attrs = {"pad_to_max_output_size": False}
     check("NonMaxSuppressionV5", values, constant=[2, 3, 4, 5], outputs=3, **attrs)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("rates", [1, 2])
+@pytest.mark.parametrize("strides", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_patches(padding: str, rates: int, strides: int, dtype: type) -> None:
+    check(
+        "ExtractImagePatches",
+        [numbers(2, 9, 8, 3).astype(dtype)],
+        padding=padding,
+        ksizes=[1, 3, 2, 1],
+        strides=[1, strides, strides, 1],
+        rates=[1, rates, rates, 1],
+    )
+
+
+def test_patches_of_an_image_of_unknown_size_are_refused() -> None:
+    ones = [1, 1, 1, 1]
+    attrs: dict[str, Any] = {
+        "ksizes": [1, 3, 3, 1],
+        "strides": ones,
+        "rates": ones,
+        "padding": "SAME",
+    }
+    with pytest.raises(UnsupportedError, match="the size of its image is not known"):
+        check("ExtractImagePatches", [numbers(1, 6, 6, 2)], open_sizes=3, **attrs)

@@ -59,22 +59,6 @@ def test_reverse_sequence(kind: type, seq: int, batch: int) -> None:
     assert ran == ["REVERSE_SEQUENCE"]
 
 
-@pytest.mark.parametrize("reader", ["ComplexAbs", "Real", "Imag"])
-@pytest.mark.parametrize("length", [16, 15, 12])
-def test_rfft(reader: str, length: int) -> None:
-    graph = Graph(
-        [
-            feed("x", (2, 16)),
-            const("length", [length]),
-            op("spectrum", "RFFT", ["x", "length"]),
-            op("y", reader, ["spectrum"]),
-        ]
-    )
-    signal = numbers(2, 16)
-    record = model(graph, ["x"], ["y"])
-    compare(answered(model_bytes(record), [signal]), expected(graph, {"x": signal}, ["y"]), 1e-5)
-
-
 def test_complex_numbers_themselves_are_refused() -> None:
     nodes = [feed("x", (2, 16)), const("length", [16]), op("y", "RFFT", ["x", "length"])]
     with pytest.raises(UnsupportedError, match="complex numbers"):
