@@ -19,6 +19,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.litert.float_types import float_types, in_float32
 from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.litert.unfuse import unfused
 from mobileprep.opdefs.bodies import body_of
@@ -67,12 +68,14 @@ class Prepared:
         inputs: the placeholder of each input, in order.
         outputs: the tensors wanted, in order.
         tables: what fills its lookup tables.
+        notes: sentences on what differs from the graph as it was given.
     """
 
     graph: Graph
     inputs: tuple[str, ...]
     outputs: tuple[Ref, ...]
     tables: Tables = field(default_factory=no_tables)
+    notes: tuple[str, ...] = ()
 
 
 def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
@@ -87,7 +90,8 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
     cut, names = _cut(graph, fed, refs)
     wanted = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
-    return _simplified(Prepared(cut, tuple(names.values()), wanted, tables_of(graph)))
+    whole = Prepared(cut, tuple(names.values()), wanted, tables_of(graph))
+    return _simplified(whole, cast_outputs=True)
 
 
 def prepared_function(
@@ -115,15 +119,24 @@ def prepared_function(
     ]
     nodes = [n.with_inputs(n.data_inputs) for n in body.nodes if n.op not in _CHECKS]
     source = Graph([*fed, *nodes], graph.library, graph.versions)
-    return _simplified(Prepared(source, tuple(node.name for node in fed), body.rets))
+    inputs = tuple(node.name for node in fed)
+    return _simplified(Prepared(source, inputs, body.rets), cast_outputs=False)
 
 
-def _simplified(source: Prepared) -> Prepared:
-    """The same after the transforms that apply to it, with fused ops split."""
+def _simplified(source: Prepared, *, cast_outputs: bool) -> Prepared:
+    """The same after the transforms that apply to it, with fused ops split, in float32."""
     context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
     graph = _transformed(source.graph, context, _INLINED)
     graph = graph.with_nodes(unfused(graph.nodes))
-    return replace(source, graph=_transformed(graph, context, _STEPS))
+    kinds, outputs = float_types(graph), source.outputs
+    if kinds:
+        graph, outputs = in_float32(graph, outputs, cast_outputs=cast_outputs)
+        context = Context(source.inputs, tuple(dict.fromkeys(map(str, outputs))))
+    notes = tuple(
+        f"{count} nodes of type {kind.short} compute in float32" for kind, count in kinds.items()
+    )
+    graph = _transformed(graph, context, _STEPS)
+    return replace(source, graph=graph, outputs=outputs, notes=notes)
 
 
 def _transformed(
