@@ -18,6 +18,7 @@ from mobileprep.freezing.tables import (
     initializers_of,
     read_elsewhere,
     used_assets,
+    with_inlined_files,
     with_plain_paths,
 )
 from mobileprep.freezing.trace import trace, variables_of
@@ -78,6 +79,9 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
     if options.clear_devices:
         frozen = clear_devices(frozen)
     assets = used_assets(frozen, [*source.assets, *values.assets])
+    if assets:
+        frozen = extract(with_inlined_files(frozen, assets), roots)
+        assets = used_assets(frozen, assets)
     warnings += _about_files(frozen, init_ops, assets)
     return FreezeResult(
         with_plain_paths(frozen, assets),
@@ -103,12 +107,22 @@ def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
 def _about_files(
     frozen: Graph, init_ops: tuple[str, ...], assets: tuple[Asset, ...]
 ) -> tuple[str, ...]:
-    """A sentence for each file that only the machine of the training has."""
-    return tuple(
+    """A sentence for each file that the app has to find by itself."""
+    shipped = []
+    for asset in assets:
+        path = parse_ref(asset.tensor).node
+        for node in frozen.consumers.get(path, []):
+            shipped.append(
+                f"{node.name!r} ({node.op}) reads the file {asset.name!r}, and the graph cannot "
+                f"know where an app has it: add {path!r} to the inputs, and feed {path!r} the "
+                f"path of assets/{asset.name} on the device"
+            )
+    elsewhere = (
         f"a lookup table is filled from {path!r}, which the app needs under that path; "
         "a SavedModel carries such files as assets"
         for path in read_elsewhere(frozen, init_ops, assets)
     )
+    return (*shipped, *elsewhere)
 
 
 def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from mobileprep.errors import CorruptFileError
+from mobileprep.errors import CorruptFileError, InvalidGraphError
+from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.follow import upstream
 from mobileprep.freezing.model import Asset
+from mobileprep.fsio import read_bytes
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.numerics.texts import as_texts
 from mobileprep.opdefs.table_ops import FILLERS, READERS, TABLES
+from mobileprep.ops.lookup.tables import Table, fill_from_file
 
 _INITIALIZERS: Final = READERS | {"InitializeTable", "InitializeTableV2"}
 _IMMUTABLE: Final = frozenset({"HashTable", "HashTableV2"})
@@ -76,7 +82,7 @@ def read_elsewhere(graph: Graph, ops: Iterable[str], assets: Sequence[Asset]) ->
         node = graph[name]
         if node.op not in READERS or len(node.data_inputs) < 2:
             continue
-        file = next((n for n, _ in upstream(graph, node.inputs[1]) if n.op != "Identity"), None)
+        file = _path_source(graph, node)
         if file is not None and file.op == "Const" and file.name not in known:
             held = file.attr_tensor("value").array().ravel()
             paths += [s.decode("utf-8", "replace") for s in held if isinstance(s, bytes)]
@@ -95,6 +101,82 @@ def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
             message = f"the asset {asset.name!r} is missing"
             raise CorruptFileError(message, "copy the whole folder of the model", str(asset.path))
     return found
+
+
+def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
+    """Replace ops that read assets by constants with the contents of those files.
+
+    A table is then filled by an ``InitializeTable`` with the name of the op that read the file, so
+    that an app has no file to ship, and no path to know. The nodes that hold paths stay.
+
+    Raises:
+        CorruptFileError: a file cannot be read.
+        InvalidGraphError: a file does not fit its table.
+    """
+    paths = {parse_ref(a.tensor).node: a.path for a in assets}
+    nodes: list[Node] = []
+    for node in graph:
+        source = _path_source(graph, node) if node.op in (*READERS, "ReadFile") else None
+        if source is None or source.name not in paths:
+            nodes.append(node)
+        elif node.op == "ReadFile":
+            content = Tensor.of(as_texts([read_bytes(paths[source.name])], ()))
+            controls = tuple(ref for ref in node.inputs if ref.is_control)
+            nodes.append(constant(node.name, content, node.device, controls))
+        else:
+            nodes += _filled_by_constants(graph, node, paths[source.name])
+    return graph.with_nodes(nodes)
+
+
+def _path_source(graph: Graph, reader: Node) -> Node | None:
+    """The node that holds the path which an op reads a file from."""
+    path = reader.data_inputs[-1]
+    return next((node for node, _ in upstream(graph, path) if node.op != "Identity"), None)
+
+
+def _filled_by_constants(graph: Graph, reader: Node, path: Path) -> list[Node]:
+    handle, *rest = reader.inputs
+    node = graph.get(handle.node)
+    if node is None or node.op not in TABLES:
+        return [reader]
+    table = Table(node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype"))
+    try:
+        fill_from_file(table, reader, path)
+        keys = _elements(list(table.entries), table.key)
+        values = _elements(list(table.entries.values()), table.value)
+    except (ValueError, OverflowError) as error:
+        hint = "use the vocabulary that the model was trained with"
+        raise InvalidGraphError(str(error), hint, str(path)) from error
+    name = reader.name
+    while any(f"{name}/{part}" in graph for part in ("keys", "values")):
+        name += "_"
+    filler = Node(
+        reader.name,
+        reader.op.replace("FromTextFile", ""),
+        (
+            handle,
+            Ref(f"{name}/keys"),
+            Ref(f"{name}/values"),
+            *(ref for ref in rest if ref.is_control),
+        ),
+        reader.device,
+        {
+            **{key: value for key, value in reader.attrs.items() if key.startswith("_")},
+            "Tkey": attr.dtype(table.key),
+            "Tval": attr.dtype(table.value),
+        },
+    )
+    return [
+        constant(f"{name}/keys", Tensor.of(keys), reader.device),
+        constant(f"{name}/values", Tensor.of(values), reader.device),
+        filler,
+    ]
+
+
+def _elements(values: Sequence[bytes | float], kind: DType) -> Array:
+    if kind is DType.STRING:
+        return as_texts([value for value in values if isinstance(value, bytes)], (len(values),))
+    return np.array(values, dtype=kind.numpy)
 
 
 def with_plain_paths(graph: Graph, assets: Sequence[Asset]) -> Graph:

@@ -68,7 +68,7 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 8
+    stage_version: ClassVar[int] = 9
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind

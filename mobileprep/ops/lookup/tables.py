@@ -113,18 +113,27 @@ def initialize_from_file(context: RunContext, node: Node, handle: Array, file: A
     """Fill a table from the lines of a file; the handle comes back.
 
     The attributes ``key_index`` and ``value_index`` name the columns between ``delimiter``, or
-    the whole line (-2), or its number (-1).
+    the whole line (-2), or its number (-1), to which ``offset`` is added.
     """
-    table = _table(handle)
-    path = Path(one_text(file).decode("utf-8", "surrogateescape"))
+    fill_from_file(_table(handle), node, Path(one_text(file).decode("utf-8", "surrogateescape")))
+    return handle
+
+
+def fill_from_file(table: Table, node: Node, path: Path) -> None:
+    """Enter the lines of a file, as the attributes of an ``InitializeTableFromTextFile`` say.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+        InvalidGraphError: a line does not fit the table.
+        ValueError: a key has two values.
+    """
     rows = list(_rows(node, path))
-    places = node.attr_int("key_index"), node.attr_int("value_index")
+    columns = node.attr_int("key_index"), node.attr_int("value_index")
     keys, values = (
-        [_field(node, row, place, kind, path) for row in rows]
-        for place, kind in zip(places, (table.key, table.value), strict=True)
+        [_field(node, row, column, kind, path) for row in rows]
+        for column, kind in zip(columns, (table.key, table.value), strict=True)
     )
     table.add(keys, values, fixed=True)
-    return handle
 
 
 shape_fn("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(no_outputs)
@@ -147,15 +156,21 @@ def _rows(node: Node, path: Path) -> Iterator[_Row]:
     if size > len(lines):
         message = f"has {len(lines)} lines, and {size} are needed"
         raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
-    skipped = node.attr_int("offset", 0)
-    for number, line in enumerate(lines[skipped:][: size if size > 0 else None]):
-        yield _Row(number, line.rstrip(b"\r"))
+    if not lines:
+        message = "has no lines to fill a table from"
+        raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+    for number, line in enumerate(lines[: size if size > 0 else None]):
+        text = line.rstrip(b"\r")
+        if not text:
+            message = f"line {number + 1} is empty, which TensorFlow does not accept"
+            raise InvalidGraphError(message, "remove the line", str(path))
+        yield _Row(number, text)
 
 
 def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  # noqa: ANN401
     """What one line says of a key or a value."""
     if place == _NUMBER:
-        return row.number
+        return row.number + node.attr_int("offset", 0)
     if place == _LINE:
         text = row.line
     else:
