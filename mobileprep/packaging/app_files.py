@@ -191,7 +191,7 @@ Pod::Spec.new do |pod|
   pod.source = {{ :path => '.' }}
   pod.platform = :ios, '9.0'
   pod.static_framework = true
-  pod.resources = '{{{model},{name}_labels.txt}}'
+  pod.resources = '{{{model},{name}_labels.txt,assets}}'
   pod.source_files = 'integration/{{cpp,objc}}/*.{{h,cc,mm}}'
   pod.requires_arc = true
   pod.libraries = 'c++', 'z'

@@ -157,7 +157,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 13
+    stage_version: ClassVar[int] = 14
     RECORD: ClassVar[str] = "package.json"
 
     file: str
