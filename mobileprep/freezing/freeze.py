@@ -107,22 +107,12 @@ def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
 def _about_files(
     frozen: Graph, init_ops: tuple[str, ...], assets: tuple[Asset, ...]
 ) -> tuple[str, ...]:
-    """A sentence for each file that the app has to find by itself."""
-    shipped = []
-    for asset in assets:
-        path = parse_ref(asset.tensor).node
-        for node in frozen.consumers.get(path, []):
-            shipped.append(
-                f"{node.name!r} ({node.op}) reads the file {asset.name!r}, and the graph cannot "
-                f"know where an app has it: add {path!r} to the inputs, and feed {path!r} the "
-                f"path of assets/{asset.name} on the device"
-            )
-    elsewhere = (
+    """A sentence for each file that only the machine of the training has."""
+    return tuple(
         f"a lookup table is filled from {path!r}, which the app needs under that path; "
         "a SavedModel carries such files as assets"
         for path in read_elsewhere(frozen, init_ops, assets)
     )
-    return (*shipped, *elsewhere)
 
 
 def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:

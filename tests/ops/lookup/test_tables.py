@@ -111,9 +111,7 @@ def test_an_offset_is_added_to_line_numbers_alone(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary"
     path.write_bytes(b"cat\t7\ndog\t8\n")
     for column, expected in ((-1, [6, 5]), (1, [8, 7])):
-        graph = from_file(
-            path, key=STRING, value=INT64, key_index=0, value_index=column, offset=5
-        )
+        graph = from_file(path, key=STRING, value=INT64, key_index=0, value_index=column, offset=5)
         runner = Interpreter(graph)
         runner.run(["fill"], {})
         assert runner.run(["find"], {"words": texts("dog", "cat")})[0].tolist() == expected
