@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
-from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.follow import upstream
 from mobileprep.freezing.model import Asset
 from mobileprep.fsio import read_bytes
@@ -18,8 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.numerics.texts import as_texts
+from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.table_ops import FILLERS, READERS, TABLES
 from mobileprep.ops.lookup.tables import Table, fill_from_file
 
@@ -120,7 +118,7 @@ def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
         if source is None or source.name not in paths:
             nodes.append(node)
         elif node.op == "ReadFile":
-            content = Tensor.of(as_texts([read_bytes(paths[source.name])], ()))
+            content = Tensor.of(np.array(read_bytes(paths[source.name]), dtype=object))
             controls = tuple(ref for ref in node.inputs if ref.is_control)
             nodes.append(constant(node.name, content, node.device, controls))
         else:
@@ -142,8 +140,7 @@ def _filled_by_constants(graph: Graph, reader: Node, path: Path) -> list[Node]:
     table = Table(node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype"))
     try:
         fill_from_file(table, reader, path)
-        keys = _elements(list(table.entries), table.key)
-        values = _elements(list(table.entries.values()), table.value)
+        keys, values = table.contents()
     except (ValueError, OverflowError) as error:
         hint = "use the vocabulary that the model was trained with"
         raise InvalidGraphError(str(error), hint, str(path)) from error
@@ -171,12 +168,6 @@ def _filled_by_constants(graph: Graph, reader: Node, path: Path) -> list[Node]:
         constant(f"{name}/values", Tensor.of(values), reader.device),
         filler,
     ]
-
-
-def _elements(values: Sequence[bytes | float], kind: DType) -> Array:
-    if kind is DType.STRING:
-        return as_texts([value for value in values if isinstance(value, bytes)], (len(values),))
-    return np.array(values, dtype=kind.numpy)
 
 
 def with_plain_paths(graph: Graph, assets: Sequence[Asset]) -> Graph:

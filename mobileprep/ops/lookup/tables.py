@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,20 @@ class Table:
                 raise ValueError(message)
             self.entries[key] = value
         self.filled = True
+
+    def contents(self) -> tuple[Array, Array]:
+        """Keys and values, ``[count]`` each.
+
+        Raises:
+            OverflowError: the type of keys or values does not have such a number.
+        """
+        return _elements(self.entries, self.key), _elements(self.entries.values(), self.value)
+
+
+def _elements(values: Collection[Any], kind: DType) -> Array:
+    if kind is DType.STRING:
+        return as_texts(values, (len(values),))
+    return np.array(list(values), dtype=kind.numpy)
 
 
 @context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
