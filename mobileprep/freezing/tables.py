@@ -72,19 +72,45 @@ def _fills_for_good(graph: Graph, node: Node) -> bool:
     return node.op in _INITIALIZERS or (table is not None and table.op in _IMMUTABLE)
 
 
-def read_elsewhere(graph: Graph, ops: Iterable[str], assets: Sequence[Asset]) -> tuple[str, ...]:
-    """The paths of files that ops read and that no asset is."""
+def paths_elsewhere(graph: Graph, assets: Sequence[Asset]) -> dict[str, str]:
+    """The paths of files that ops read and that are not assets, by the constants that hold them."""
     known = {parse_ref(a.tensor).node for a in assets}
-    paths = []
-    for name in ops:
-        node = graph[name]
-        if node.op not in READERS or len(node.data_inputs) < 2:
+    paths = {}
+    for node in graph:
+        source = _path_source(graph, node)
+        if source is not None and source.op == "Const" and source.name not in known:
+            value = source.attr_tensor("value").array()
+            if value.size == 1 and isinstance(value.item(), bytes):
+                paths[source.name] = value.item().decode("utf-8", "replace")
+    return paths
+
+
+def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]) -> list[Asset]:
+    """The files that ops read under another path, as assets.
+
+    A file matches a path of the same name; of several, the one whose directories match best.
+
+    Raises:
+        InvalidGraphError: several files match a path equally well.
+    """
+    found = []
+    for name, path in paths_elsewhere(graph, assets).items():
+        parts = path.replace("\\", "/").split("/")
+        ranked = sorted(((_common_parts(parts, file), file) for file in files), reverse=True)
+        if not ranked or not ranked[0][0]:
             continue
-        file = _path_source(graph, node)
-        if file is not None and file.op == "Const" and file.name not in known:
-            held = file.attr_tensor("value").array().ravel()
-            paths += [s.decode("utf-8", "replace") for s in held if isinstance(s, bytes)]
-    return tuple(dict.fromkeys(paths))
+        if len(ranked) > 1 and ranked[0][0] == ranked[1][0]:
+            message = f"both {ranked[1][1]} and {ranked[0][1]} match the path {path!r} of {name!r}"
+            hint = "keep the files in directories of the same names as in the graph's paths"
+            raise InvalidGraphError(message, hint)
+        found.append(Asset(f"{name}:0", ranked[0][1].name, ranked[0][1]))
+    return found
+
+
+def _common_parts(parts: Sequence[str], file: Path) -> int:
+    """How many names at the ends of two paths are equal."""
+    equal = [a == b for a, b in zip(reversed(parts), reversed(file.parts), strict=False)]
+    return next((i for i, same in enumerate(equal) if not same), len(equal))
 
 
 def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
@@ -114,7 +140,7 @@ def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
     paths = {parse_ref(a.tensor).node: a.path for a in assets}
     nodes: list[Node] = []
     for node in graph:
-        source = _path_source(graph, node) if node.op in (*READERS, "ReadFile") else None
+        source = _path_source(graph, node)
         if source is None or source.name not in paths:
             nodes.append(node)
         elif node.op == "ReadFile":
@@ -126,9 +152,11 @@ def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
     return graph.with_nodes(nodes)
 
 
-def _path_source(graph: Graph, reader: Node) -> Node | None:
-    """The node that holds the path which an op reads a file from."""
-    path = reader.data_inputs[-1]
+def _path_source(graph: Graph, node: Node) -> Node | None:
+    """The node that holds the path which an op reads a file from; None for other ops."""
+    if node.op not in (*READERS, "ReadFile") or not node.data_inputs:
+        return None
+    path = node.data_inputs[-1]
     return next((node for node, _ in upstream(graph, path) if node.op != "Identity"), None)
 
 

@@ -57,6 +57,7 @@ class FreezeStage(Stage):
         graph: the model.
         checkpoint: the variables' values.
         saver: a SaverDef that names the op by which the graph restores.
+        assets: files that the graph reads, found by their names.
         tags: of the MetaGraph to take from a SavedModel.
         signature: whose inputs and outputs are meant.
         freeze: how variables become constants.
@@ -75,6 +76,7 @@ class FreezeStage(Stage):
     graph: Files
     checkpoint: Files | None = None
     saver: Files | None = None
+    assets: Files | None = None
     tags: tuple[str, ...] = ()
     signature: str | None = None
     freeze: Freeze

@@ -74,12 +74,10 @@ def _load(asked: FreezeStage) -> LoadedSource:
     path = asked.graph.root
     checkpoint = None if asked.checkpoint is None else named_checkpoint(asked.checkpoint)
     saver = None if asked.saver is None else asked.saver.root
-    if asked.kind == "meta_graph":
-        return load_source(meta_graph=path, checkpoint=checkpoint, saver=saver)
-    if asked.kind == "saved_model":
-        tags = asked.tags
-        return load_source(saved_model=path, checkpoint=checkpoint, saver=saver, tags=tags)
-    return load_source(graph=path, checkpoint=checkpoint, saver=saver)
+    kind = asked.kind if asked.kind in ("meta_graph", "saved_model") else "graph"
+    loaded = load_source(**{kind: path}, checkpoint=checkpoint, saver=saver, tags=asked.tags)
+    members = () if asked.assets is None else asked.assets.members
+    return dataclasses.replace(loaded, files=tuple(member.path for member in members))
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:

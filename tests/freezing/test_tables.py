@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -163,8 +165,41 @@ def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
     result = frozen(source(nodes), "ids", "y")
     assert result.init_ops == ("words/fill", "code/fill")
     assert not result.assets
-    told = "filled from '/home/trainer/words.txt', which the app needs under that path"
-    assert told in result.warnings[0]
+    (warning,) = result.warnings
+    assert warning.startswith("the graph reads the file '/home/trainer/words.txt', which the app")
+    assert "in 'assets' of the recipe's 'source'" in warning
+
+
+@pytest.mark.parametrize("path", ["/home/trainer/words.txt", "words.txt", "C:\\data\\words.txt"])
+def test_a_file_that_the_user_names_stands_in_for_a_path_elsewhere(tmp_path, path):
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    (tmp_path / "more.txt").write_text("c\n")
+    made = model(tmp_path)
+    nodes = [
+        const("path", np.array(path.encode(), dtype=object)) if n.name == "path" else n
+        for n in made.graph
+    ]
+    given = dataclasses.replace(
+        source(nodes), files=(tmp_path / "more.txt", tmp_path / "words.txt")
+    )
+    result = frozen(given, "ids")
+    assert not result.warnings
+    assert not result.assets
+    assert looked_up(result.graph, result.init_ops, b"b", b"c") == [1, -1]
+
+
+def test_of_files_of_one_name_the_one_in_the_same_directory_is_meant(tmp_path):
+    for folder, words in (("other", "b\n"), ("trainer", "a\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "words.txt").write_text(words)
+    files = [tmp_path / folder / "words.txt" for folder in ("other", "trainer")]
+    given = dataclasses.replace(source(model(tmp_path).graph), files=tuple(files))
+    result = frozen(given, "ids")
+    assert looked_up(result.graph, result.init_ops, b"a", b"b") == [0, -1]
+    (tmp_path / "trainer").rename(tmp_path / "third")
+    given = dataclasses.replace(given, files=(files[0], tmp_path / "third/words.txt"))
+    with pytest.raises(InvalidGraphError, match=r"match the path '/home/trainer/words\.txt'"):
+        frozen(given, "ids")
 
 
 def mutable(op="MutableHashTableV2"):

@@ -33,7 +33,12 @@ CHECKPOINT = "model.ckpt-1000"
 
 
 def frozen(
-    folder: Path, graph: Graph, *, outputs: tuple[str, ...] = ("y",), inputs: Any = ()
+    folder: Path,
+    graph: Graph,
+    *,
+    outputs: tuple[str, ...] = ("y",),
+    inputs: Any = (),
+    assets: Files | None = None,
 ) -> Job[FreezeStage]:
     """The stage's job for a graph that is frozen already."""
     write_graph(folder / "model.pb", graph)
@@ -43,6 +48,7 @@ def frozen(
         freeze=Freeze(),
         inputs=tuple(InputSpec(**{"name": "x", **declared}) for declared in inputs),
         outputs=outputs,
+        assets=assets,
     )
     return job(folder, asked)
 
@@ -175,6 +181,18 @@ def test_a_checkpoint_whose_changes_no_build_would_see_is_refused(tmp_path: Path
     with pytest.raises(CorruptFileError, match="does not lie beside it") as caught:
         run(digits(tmp_path, state=str(DIGITS / CHECKPOINT), members=[]))
     assert caught.value.where == str(tmp_path / "checkpoint")
+
+
+def test_files_that_the_source_names_become_constants(tmp_path: Path) -> None:
+    path = Tensor.of(np.array(b"/home/trainer/words.txt", dtype=object))
+    words = files(tmp_path / "words.txt")
+    words.root.write_text("yes\n")
+    done = frozen(
+        tmp_path, Graph([constant("path", path), op("y", "ReadFile", "path")]), assets=words
+    )
+    run(done)
+    assert read_graph(done.folder / "graph.pb")["y"].op == "Const"
+    assert not left(done, "freeze.json")["warnings"]
 
 
 @pytest.mark.parametrize("fed", [False, True])
