@@ -107,6 +107,7 @@ class Noted {
 }
 def told = []
 ext.android = new Noted(path: '', told: told)
+android.defaultConfig.externalNativeBuild.cmake.children.arguments = []
 ANDROID
 configurations { implementation }
 task preBuild { doLast {
@@ -142,6 +143,14 @@ def test_gradle_has_the_model_among_the_assets(tmp_path: Path) -> None:
     assert not any("java" in line or "jniLibs" in line for line in told)
     copied = {str(p.relative_to(assets)) for p in assets.rglob("*") if p.is_file()}
     assert copied == {"digits.pb", "assets/more/words.txt"}
+
+
+def test_gradle_keeps_the_apps_own_linker_flags(tmp_path: Path) -> None:
+    own = "['-DANDROID_STL=c++_static', '-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections']"
+    noted = "android.defaultConfig.externalNativeBuild.cmake.children.arguments"
+    told = gradle(tmp_path, f"{noted} = {own}").splitlines()
+    flags = f"-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections {PAGES}"
+    assert f"told defaultConfig.externalNativeBuild.cmake.arguments [{flags}]" in told
 
 
 @pytest.mark.parametrize(
