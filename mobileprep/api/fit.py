@@ -20,6 +20,7 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.numerics.labels import Fault
 from mobileprep.opdefs.definitions import slip_in
 from mobileprep.options.data import Reading
+from mobileprep.plan.sources import file_or_folder
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Target, digestible
@@ -98,7 +99,11 @@ def _fit(target: Target) -> Fit:
     declared = [DeclaredInput(i.name, i.dtype, i.shape) for i in target.inputs]
     files: dict[str, Path | None] = {kind: path, "checkpoint": checkpoint, "saver": saver}
     try:
-        return fit(load_source(tags=source.tags, **files), options, declared)
+        loaded = load_source(tags=source.tags, **files)
+        if source.assets is not None:
+            members = file_or_folder(source.assets).members
+            loaded = dataclasses.replace(loaded, files=tuple(member.path for member in members))
+        return fit(loaded, options, declared)
     except MobileprepError as error:
         raise error.at(source.file.place, message=str(error)) from error
 

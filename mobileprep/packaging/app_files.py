@@ -136,8 +136,11 @@ def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
 //   ext.tensorflowLibraries = file('libs')
 {copied_model(name, model, abis)}
 // Of the app's own native code; devices with Android 15 and newer may have pages of 16 KB.
-android.defaultConfig.externalNativeBuild.cmake.arguments \\
-        '-DCMAKE_SHARED_LINKER_FLAGS={pages}'
+// CMake uses the last value of a variable, so the app's own flags are repeated here.
+def cmake = android.defaultConfig.externalNativeBuild.cmake
+def variable = '-DCMAKE_SHARED_LINKER_FLAGS='
+def given = cmake.arguments.findAll {{ it.startsWith(variable) }}.collect {{ it - variable }}
+cmake.arguments variable + (given + '{pages}').join(' ')
 {packed_model(model)}
 if (project.hasProperty('tensorflowLibraries')) {{
     android.sourceSets.main.jniLibs.srcDir tensorflowLibraries
@@ -191,7 +194,7 @@ Pod::Spec.new do |pod|
   pod.source = {{ :path => '.' }}
   pod.platform = :ios, '9.0'
   pod.static_framework = true
-  pod.resources = '{{{model},{name}_labels.txt}}'
+  pod.resources = '{{{model},{name}_labels.txt,assets}}'
   pod.source_files = 'integration/{{cpp,objc}}/*.{{h,cc,mm}}'
   pod.requires_arc = true
   pod.libraries = 'c++', 'z'

@@ -29,6 +29,7 @@ _SECTIONS: Final[Mapping[str, Section]] = {
     "graph": "source",
     "checkpoint": "source",
     "saver": "source",
+    "assets": "source",
     "tags": "source",
     "signature": "source",
     "metrics": "validation",

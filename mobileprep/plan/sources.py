@@ -88,7 +88,7 @@ def data_files(data: Data) -> Files:
     Raises:
         CorruptFileError: a file or folder is not there, or a folder holds nothing.
     """
-    parts = [_file_or_folder(named) for named in (data.file, *data.beside)]
+    parts = [file_or_folder(named) for named in (data.file, *data.beside)]
     return _files(data.file, (member for part in parts for member in part.members))
 
 
@@ -134,7 +134,12 @@ def source_checkpoint(source: Source) -> Files | None:
     return None if is_alone and not source.names_checkpoint else found
 
 
-def _file_or_folder(named: InputFile) -> Files:
+def file_or_folder(named: InputFile) -> Files:
+    """The file, or every file below the folder, that a recipe names.
+
+    Raises:
+        CorruptFileError: it is not there, or the folder holds nothing.
+    """
     return folder_files(named) if _is_dir(named.path) else single_file(named)
 
 

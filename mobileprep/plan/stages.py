@@ -57,6 +57,7 @@ class FreezeStage(Stage):
         graph: the model.
         checkpoint: the variables' values.
         saver: a SaverDef that names the op by which the graph restores.
+        assets: files that the graph reads, found by their names.
         tags: of the MetaGraph to take from a SavedModel.
         signature: whose inputs and outputs are meant.
         freeze: how variables become constants.
@@ -68,13 +69,14 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 8
+    stage_version: ClassVar[int] = 9
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
     graph: Files
     checkpoint: Files | None = None
     saver: Files | None = None
+    assets: Files | None = None
     tags: tuple[str, ...] = ()
     signature: str | None = None
     freeze: Freeze
@@ -157,7 +159,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 13
+    stage_version: ClassVar[int] = 14
     RECORD: ClassVar[str] = "package.json"
 
     file: str

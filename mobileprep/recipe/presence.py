@@ -52,6 +52,8 @@ def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
         for file in (data.file, *data.beside):
             if not os.path.exists(file.path):  # noqa: PTH110
                 yield file, f"there is no {_what(data, file)} {file.name!r}"
+    if source.assets is not None and not os.path.exists(source.assets.path):  # noqa: PTH110
+        yield source.assets, f"there is no file or directory {source.assets.name!r}"
     for file in _files(target):
         if not os.path.isfile(file.path):  # noqa: PTH113
             yield file, f"there is no file {file.name!r}"

@@ -133,7 +133,7 @@ def _source(source: MappingNode) -> Source:
     checkpoint = source.get("checkpoint")
     prefix = _file(checkpoint) if checkpoint is not None else _beside(kind, file)
     values = plain(source)
-    saver, pins = source.get("saver"), source.get("sha256")
+    saver, pins, assets = source.get("saver"), source.get("sha256"), source.get("assets")
     return Source(
         kind,
         file,
@@ -142,6 +142,7 @@ def _source(source: MappingNode) -> Source:
         values.get("signature"),
         _file(saver) if saver is not None else None,
         _pins(pins) if isinstance(pins, MappingNode) else (),
+        _file(assets) if assets is not None else None,
     )
 
 

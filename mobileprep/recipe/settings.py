@@ -141,6 +141,15 @@ class Source:
         ),
     ] = None
     pins: tuple[Pin, ...] = ()
+    assets: Annotated[
+        InputFile | None,
+        Option(
+            "A file that the graph reads, such as the vocabulary of a lookup table, or a directory "
+            "of such files. They are found by their names, whatever directory the graph expects "
+            "them in. A SavedModel or MetaGraph brings its own in `assets/`.",
+            definition="path",
+        ),
+    ] = None
 
     @property
     def names_checkpoint(self) -> bool:

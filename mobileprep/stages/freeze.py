@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
@@ -48,23 +49,35 @@ def run(job: Job[FreezeStage]) -> None:
     record = FreezeRecord(
         **dataclasses.asdict(statistics),
         variables=len(result.variables),
-        warnings=result.warnings,
+        warnings=(*result.warnings, *_file_warnings(result, inputs)),
         init_ops=result.init_ops,
         assets={asset.tensor: f"assets/{asset.name}" for asset in result.assets},
     )
     job.write_record(asked.RECORD, record)
 
 
+def _file_warnings(result: FreezeResult, inputs: tuple[str, ...]) -> Iterator[str]:
+    """A warning for each asset that the model reads from a path that the app does not feed."""
+    fed = {parse_ref(name).node for name in inputs}
+    for asset in result.assets:
+        path = parse_ref(asset.tensor).node
+        if path not in fed:
+            user = next(iter(result.graph.consumers.get(path, [])), result.graph[path])
+            yield (
+                f"{user.name!r} ({user.op}) reads the file {asset.name!r}, and the model does not "
+                f"know where the app stores it; add {path!r} to 'inputs', and feed it the path of "
+                f"assets/{asset.name} on the device"
+            )
+
+
 def _load(asked: FreezeStage) -> LoadedSource:
     path = asked.graph.root
     checkpoint = None if asked.checkpoint is None else named_checkpoint(asked.checkpoint)
     saver = None if asked.saver is None else asked.saver.root
-    if asked.kind == "meta_graph":
-        return load_source(meta_graph=path, checkpoint=checkpoint, saver=saver)
-    if asked.kind == "saved_model":
-        tags = asked.tags
-        return load_source(saved_model=path, checkpoint=checkpoint, saver=saver, tags=tags)
-    return load_source(graph=path, checkpoint=checkpoint, saver=saver)
+    kind = asked.kind if asked.kind in ("meta_graph", "saved_model") else "graph"
+    loaded = load_source(**{kind: path}, checkpoint=checkpoint, saver=saver, tags=asked.tags)
+    members = () if asked.assets is None else asked.assets.members
+    return dataclasses.replace(loaded, files=tuple(member.path for member in members))
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:

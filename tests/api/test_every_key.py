@@ -146,6 +146,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "source.meta_graph": "a source of another kind",
     "source.saved_model": "a source of another kind",
     "source.saver": "of sources with one",
+    "source.assets": "of graphs that read files",
     "source.tags": "of a SavedModel",
     "source.signature": "of a SavedModel",
     "freeze.initializer_nodes": "of graphs with such ops",

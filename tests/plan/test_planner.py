@@ -448,6 +448,8 @@ def nameless(spec: StageSpec) -> dict[str, Any]:
         ("meta_graph: model.pb, checkpoint: ckpt", ["assets/words", "ckpt.index", "model.pb"]),
         ("graph: model.pb, checkpoint: ckpt", ["ckpt.index", "model.pb"]),
         ("frozen: model.pb", ["model.pb"]),
+        ("frozen: model.pb, assets: assets", ["assets/words", "model.pb"]),
+        ("frozen: model.pb, assets: assets/words", ["assets/words", "model.pb"]),
     ],
 )
 def test_only_a_metagraph_comes_with_the_assets_beside_it(

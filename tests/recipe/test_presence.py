@@ -49,6 +49,12 @@ def test_a_checkpoint_of_another_number_of_files_and_a_missing_saver_are_told(mi
     ]
 
 
+def test_missing_assets_are_named(missing, write):
+    write("", "g")
+    (line,) = missing("source: {frozen: g, assets: words}\n")
+    assert line.endswith("there is no file or directory 'words'")
+
+
 def test_all_missing_files_are_told_once_at_their_places(missing):
     found = missing(
         f"validation: {{data: d/t.npz}}\n"
