@@ -142,6 +142,21 @@ class CheckRecord:
 
 
 @dataclass(frozen=True)
+class DefaultCheckRecord:
+    """What the check of a quantized target found that has none in its recipe.
+
+    Args:
+        number: of the transform that quantizes, from 1; 0 for the file of the artifact.
+        check: the comparison; None where it was not possible.
+        warnings: large differences, other classes, or why there is no comparison.
+    """
+
+    number: int
+    check: CheckRecord | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class MetricValue:
     """What a graph comes to by one metric.
 

@@ -55,6 +55,7 @@ class SamplesStage(RunningStage):
         labels: the name of its labels, which are not fed, where ``reading`` does not say.
         count: how many samples.
         inputs: what is fed.
+        optional: whether to warn instead of failing where there are no usable samples.
     """
 
     stage_name: ClassVar[str] = "samples"
@@ -69,6 +70,7 @@ class SamplesStage(RunningStage):
     labels: str = "label"
     count: int
     inputs: tuple[InputSpec, ...] = ()
+    optional: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:

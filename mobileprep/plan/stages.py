@@ -15,6 +15,7 @@ from mobileprep.options.data import Reading
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage, MigrationStage
+from mobileprep.plan.default_check import DefaultCheckStage
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
@@ -298,6 +299,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     TransformStage,
     SamplesStage,
     CheckStage,
+    DefaultCheckStage,
     CalibrateStage,
     DamageStage,
     PackageStage,

@@ -42,22 +42,22 @@ def run(job: Job[SamplesStage]) -> None:
     """Leaves ``samples.npz``, ``expected.npz`` and ``samples.json``.
 
     Raises:
-        AccuracyError: the data does not fit the source.
-        RecipeError: no data is named, and none can be drawn.
+        AccuracyError: the data does not fit the source; not if the samples are optional.
+        RecipeError: no data is named, and none can be drawn; likewise.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
-    graph = job.graph(asked.graph)
-    inputs = stage_inputs(job, graph, interface.inputs)
-    with with_assets(graph, job.path(asked.assets)) as graph:
-        engine = stage_engine(job, graph, "the source")
-        samples = _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
+    try:
+        inputs, samples = _source_run(job, interface)
+    except MobileprepError as error:
+        if not asked.optional:
+            raise
+        inputs, samples, warnings = [], Samples((), (), {}), [error.message]
+    else:
+        warnings = standing_still(interface.outputs, samples.outputs) if inputs else [_NO_INPUTS]
     _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
     _write(job.output(asked.EXPECTED), samples.outputs)
-    warnings = standing_still(interface.outputs, samples.outputs)
-    if not inputs:
-        warnings = [_NO_INPUTS]
-    for warning in warnings:
+    for warning in () if asked.optional else warnings:
         job.warn(warning)
     data = asked.data.name if asked.data is not None and inputs else None
     record = SamplesRecord(
@@ -68,6 +68,18 @@ def run(job: Job[SamplesStage]) -> None:
         tuple(warnings),
     )
     job.write_record(asked.RECORD, record)
+
+
+def _source_run(
+    job: Job[SamplesStage], interface: Interface
+) -> tuple[Sequence[FedTensor], Samples]:
+    """The inputs, the samples, and what the source gives for them."""
+    asked = job.asked
+    graph = job.graph(asked.graph)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    with with_assets(graph, job.path(asked.assets)) as graph:
+        engine = stage_engine(job, graph, "the source")
+        return inputs, _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
 
 
 def read_runs(path: Path) -> list[list[Array]]:
