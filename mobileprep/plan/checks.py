@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from mobileprep.frozen import dataclass
 from mobileprep.plan.default_check import (
-    DefaultCheckStage,
     alternatives_to_file,
     alternatives_to_step,
     quantizes_file,
     quantizing_steps,
 )
 from mobileprep.plan.engines import LITERT_MODULE, engine_choice, engine_version
-from mobileprep.plan.running_stages import CheckStage, SamplesStage
+from mobileprep.plan.running_stages import CheckStage, DefaultCheckStage, SamplesStage
 from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE

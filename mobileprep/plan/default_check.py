@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.plan.running_stages import RunningStage
-from mobileprep.plan.spec import Upstream
 from mobileprep.recipe.model import Step, Target
 from mobileprep.recipe.tree import plain
 
@@ -21,40 +18,6 @@ _EQUALIZE: Final = "`then: [equalize_ranges]`"
 _REPAIR: Final = "`repair: [equalize_ranges]` in `quantize`"
 _FLOAT16: Final = "`quantize: float16`"
 _EIGHT_BITS: Final = "`bits: 8`"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DefaultCheckStage(RunningStage):
-    """Compares a quantized graph or file with the source, and warns.
-
-    Args:
-        step: the transform, or the artifact, that quantizes.
-        number: of the transform in the chain, from 1; 0 where the artifact is quantized.
-        alternatives: what to try instead, cheapest first, as recipes have it.
-        litert: the version of LiteRT's interpreter; empty where it is not installed.
-        file: the .tflite file that ships; None where the graph is compared.
-        samples: what is fed.
-        expected: what the source gives for it.
-        drawn: the record of the samples.
-    """
-
-    stage_name: ClassVar[str] = "default_check"
-    stage_version: ClassVar[int] = 1
-    RECORD: ClassVar[str] = "default_check.json"
-
-    step: str
-    number: int
-    alternatives: tuple[str, ...] = ()
-    litert: str = ""
-    file: Upstream | None = None
-    samples: Upstream
-    expected: Upstream
-    drawn: Upstream
-
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
-        return (self.RECORD,)
 
 
 def needs_default_check(target: Target) -> bool:

@@ -18,7 +18,7 @@ from mobileprep.plan.checks import (
 )
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.damage import damage_spec
-from mobileprep.plan.default_check import DefaultCheckStage, needs_default_check
+from mobileprep.plan.default_check import needs_default_check
 from mobileprep.plan.freezing import freeze_spec
 from mobileprep.plan.known_stages import KnownStages
 from mobileprep.plan.migrating import migration_spec
@@ -29,6 +29,7 @@ from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
     DamageStage,
+    DefaultCheckStage,
     SamplesStage,
     ValidateStage,
 )

@@ -105,6 +105,40 @@ class CheckStage(RunningStage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefaultCheckStage(RunningStage):
+    """Compares a quantized graph or file with the source, and warns.
+
+    Args:
+        step: the transform, or the artifact, that quantizes.
+        number: of the transform in the chain, from 1; 0 where the artifact is quantized.
+        alternatives: what to try instead, cheapest first, as recipes have it.
+        litert: the version of LiteRT's interpreter; empty where it is not installed.
+        file: the .tflite file that ships; None where the graph is compared.
+        samples: what is fed.
+        expected: what the source gives for it.
+        drawn: the record of the samples.
+    """
+
+    stage_name: ClassVar[str] = "default_check"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "default_check.json"
+
+    step: str
+    number: int
+    alternatives: tuple[str, ...] = ()
+    litert: str = ""
+    file: Upstream | None = None
+    samples: Upstream
+    expected: Upstream
+    drawn: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CalibrateStage(Stage):
     """The ranges of a float graph's tensors: of a range file, or measured on samples.
 

@@ -15,11 +15,11 @@ from mobileprep.options.data import Reading
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage, MigrationStage
-from mobileprep.plan.default_check import DefaultCheckStage
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
     DamageStage,
+    DefaultCheckStage,
     EvaluateStage,
     SamplesStage,
     ValidateStage,

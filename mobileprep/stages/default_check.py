@@ -16,8 +16,6 @@ from mobileprep.numerics.differences import (
     shown_difference,
 )
 from mobileprep.numerics.labels import class_count
-from mobileprep.plan.default_check import DefaultCheckStage
-from mobileprep.plan.engines import LITERT_INSTALL
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import (
     CheckRecord,
@@ -25,6 +23,7 @@ from mobileprep.plan.running_records import (
     EngineRecord,
     SamplesRecord,
 )
+from mobileprep.plan.running_stages import DefaultCheckStage
 from mobileprep.runtime.engines.agreement import TOLERANCE
 from mobileprep.runtime.engines.choose import LITERT
 from mobileprep.stages.assets import with_assets
@@ -37,7 +36,7 @@ _LARGE: Final = 0.1
 # Scores of the source that are nearer to each other, as a share of the best, are a tie.
 _TIE: Final = 0.01
 _DATA: Final = "add 'check: {data: FILE.npz}' with an array for each input"
-_UNINSTALLED: Final = "LiteRT is not installed"
+_UNINSTALLED: Final = ("LiteRT is not installed", "pip install ai-edge-litert")
 
 
 @stage(DefaultCheckStage)
@@ -116,7 +115,7 @@ def _results(
     asked = job.asked
     if asked.file is not None:
         if not asked.litert:
-            raise UnsupportedError(_UNINSTALLED, LITERT_INSTALL)
+            raise UnsupportedError(*_UNINSTALLED)
         from mobileprep.runtime.engines.litert_engine import LiteRtModel
 
         model = LiteRtModel(job.path(asked.file))

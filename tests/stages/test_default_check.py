@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.graph import Graph
-from mobileprep.plan.default_check import DefaultCheckStage
+from mobileprep.plan.running_stages import DefaultCheckStage
 from mobileprep.stages.default_check import run
 from tests.stages.jobs import NUMPY, assets, classifier, interface, job, left, slots
 
