@@ -57,7 +57,7 @@ from mobileprep.plan.stages import (
 )
 from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
-from mobileprep.plan.validation import evaluate_spec, validate_spec
+from mobileprep.plan.validation import SOURCE_LABEL, evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
 from mobileprep.recipe.settings import Budget
 
@@ -277,10 +277,11 @@ class _TargetPlanner:
         shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
         artifact = dataclasses.replace(frozen, graph=shipped)
         file = self._model(package) if validation.engine is not None else None
-        before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
+        before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
         label = f"{target.folder}/evaluate"
         after = self._add(evaluate_spec(target, validation, label, artifact, file))
-        return [before, after, self._add(validate_spec(target, validation, before, after))]
+        spec = validate_spec(target, validation, before, after, self._calibrations)
+        return [before, after, self._add(spec)]
 
 
 def _transform_spec(

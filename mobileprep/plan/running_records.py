@@ -28,6 +28,21 @@ class SamplesRecord:
 
 
 @dataclass(frozen=True)
+class DataRecord:
+    """The samples that a stage has run, ``data.json``.
+
+    Args:
+        name: what the recipe calls them.
+        ends: the least and the greatest value of each input.
+        digests: of each sample.
+    """
+
+    name: str = ""
+    ends: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class CalibrationRecord:
     """Where ranges come from, ``calibration.json``.
 
@@ -164,11 +179,13 @@ class MetricValue:
         metric: its name, ``auto`` resolved.
         outputs: the tensors that it is of; empty for each.
         value: None for what compares a model with the source.
+        classes: how many there are to choose from; None for other metrics.
     """
 
     metric: str
     outputs: tuple[str, ...]
     value: float | None
+    classes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,7 @@ class CalibrateStage(Stage):
         inputs: what is fed.
         range_file: the ranges that were checked in, or None.
         graph: the float graph.
+        source: the model before any transform, which shows what its inputs were trained with.
         interface: what is fed and fetched.
         assets: the files that the graph reads.
         regular_expressions: what the interpreter runs them by, with its version.
@@ -156,8 +157,9 @@ class CalibrateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RANGES: ClassVar[str] = "ranges.yaml"
+    DATA: ClassVar[str] = "data.json"
     RECORD: ClassVar[str] = "calibration.json"
 
     calibration: Calibration
@@ -166,6 +168,7 @@ class CalibrateStage(Stage):
     inputs: tuple[InputSpec, ...] = ()
     range_file: Files | None = None
     graph: Upstream
+    source: Upstream
     interface: Upstream
     assets: Upstream
     regular_expressions: str = ""
@@ -173,8 +176,8 @@ class CalibrateStage(Stage):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The ranges, and the record."""
-        return (self.RANGES, self.RECORD)
+        """The ranges, the record, and the record of the data."""
+        return (self.RANGES, self.RECORD, self.DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,12 +274,15 @@ class EvaluateStage(RunningStage):
         strict: whether one that cannot be read is an error.
         inputs: what is fed.
         file: the .tflite file made of the graph, which runs in its place; None for the graph.
+        looks_at_data: whether to warn of the data itself; of a target's model, the evaluation of
+            its source has done so.
     """
 
     stage_name: ClassVar[str] = "evaluate"
     stage_version: ClassVar[int] = 7
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
+    DATA: ClassVar[str] = "data.json"
 
     data: Files
     reading: Data | None = None
@@ -288,11 +294,12 @@ class EvaluateStage(RunningStage):
     strict: bool = False
     inputs: tuple[InputSpec, ...] = ()
     file: Upstream | None = None
+    looks_at_data: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record, and what the graph gives for each sample."""
-        return (self.RECORD, self.OUTPUTS)
+        """The record, what the graph gives for each sample, and the record of the data."""
+        return (self.RECORD, self.OUTPUTS, self.DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,10 +312,12 @@ class ValidateStage(Stage):
         after: the record of the artifact's.
         before_outputs: what the source gave.
         after_outputs: what the artifact gave.
+        data: the record of the validation's data; None without a look at it.
+        calibrations: the records of the data that the target was calibrated on.
     """
 
     stage_name: ClassVar[str] = "validate"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "validation.json"
 
     metrics: tuple[JudgedMetric, ...]
@@ -316,6 +325,8 @@ class ValidateStage(Stage):
     after: Upstream
     before_outputs: Upstream
     after_outputs: Upstream
+    data: Upstream | None = None
+    calibrations: tuple[Upstream, ...] = ()
 
     @property
     def output_files(self) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.source import DataFiles
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
+from mobileprep.plan.running_records import DataRecord
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     DamageStage,
@@ -53,6 +56,16 @@ def stage_inputs(
         return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
     except (InvalidGraphError, UsageError) as error:
         raise error.at(job.place("inputs")) from error
+
+
+def data_record(survey: DataSurvey) -> DataRecord:
+    """What a survey noted, for later stages to compare; ends that are not finite are left out."""
+    ends = {
+        name: (low, high)
+        for name, (low, high) in survey.ends.items()
+        if math.isfinite(low) and math.isfinite(high)
+    }
+    return DataRecord(survey.data, ends, tuple(survey.digests))
 
 
 @contextmanager

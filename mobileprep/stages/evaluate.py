@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mobileprep.datasets.runs import FedRun
 from mobileprep.datasets.source import no_samples
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
@@ -16,7 +17,7 @@ from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.data import placed, stage_inputs
+from mobileprep.stages.data import data_record, placed, stage_inputs
 from mobileprep.stages.labelled import LabelledData
 from mobileprep.stages.measuring import Measures
 from mobileprep.stages.outputs import kept_outputs
@@ -54,14 +55,19 @@ def run(job: Job[EvaluateStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     graph = job.graph(asked.graph)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    survey = DataSurvey(asked.data.name)
     with placed(job.place("validation")):
-        data = LabelledData(job, stage_inputs(job, graph, interface.inputs))
+        data = LabelledData(job, inputs, survey)
         measures = Measures(job, interface, data.missing)
         samples, engine = _run(job, graph, data, interface.outputs, measures)
-    record = EvaluationRecord(
-        interface.outputs, samples, measures.values(), measures.warnings(), engine
-    )
+    doubts = tuple(survey.doubts(graph, inputs)) if asked.looks_at_data else ()
+    for doubt in doubts:
+        job.warn(doubt)
+    warnings = (*measures.warnings(), *doubts)
+    record = EvaluationRecord(interface.outputs, samples, measures.values(), warnings, engine)
     job.write_record(asked.RECORD, record)
+    job.write_record(asked.DATA, data_record(survey))
 
 
 def _run(
