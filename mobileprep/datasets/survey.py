@@ -81,7 +81,8 @@ class DataSurvey:
     def note(self, name: str, array: Array) -> None:
         """Take note of the range of an input's values."""
         if array.size and array.dtype.kind in "iufb":
-            self._widen(name, float(np.nanmin(array)), float(np.nanmax(array)))
+            ends = np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)
+            self._widen(name, float(ends[0]), float(ends[1]))
 
     def merge(self, other: DataSurvey) -> None:
         """Add the notes on samples that come after these."""
@@ -131,6 +132,15 @@ class DataSurvey:
         for fed in inputs:
             if fed.name in self.ends:
                 yield from _range_doubts(self.data, graph, fed, *self.ends[fed.name])
+
+    def unscaled(self, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
+        """Inputs of pictures that are fed bytes' values, where the graph shows no range."""
+        for fed in inputs:
+            low, high = self.ends.get(fed.name, (0.0, 0.0))
+            ops = first_ops(graph, fed.ref)
+            is_picture = fed.dtype.is_floating and ops.is_picture
+            if is_picture and low >= 0 and _BYTES <= high < 256 and len(value_ranges(fed, ops)) > 1:
+                yield f"the input {fed.name!r} is fed {low:.4g} to {high:.4g}"
 
     def calibration_doubts(self) -> Iterator[str]:
         """What makes ranges that were measured on these samples doubtful."""
@@ -183,9 +193,11 @@ def _likeness(array: Array) -> list[float]:
         return []
     found = []
     for picture in array.astype(np.float64):
+        if not np.isfinite(picture).all():
+            continue
         apart = picture - picture.mean(axis=(0, 1))
         power = float((apart * apart).mean())
-        if np.isfinite(power) and power > 0:
+        if power > 0:
             down = float((apart[1:] * apart[:-1]).mean()) / power
             across = float((apart[:, 1:] * apart[:, :-1]).mean()) / power
             found.append((down + across) / 2)

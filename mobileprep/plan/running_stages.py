@@ -59,7 +59,7 @@ class SamplesStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "samples"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     FED: ClassVar[str] = "samples.npz"
     EXPECTED: ClassVar[str] = "expected.npz"
     RECORD: ClassVar[str] = "samples.json"
@@ -279,7 +279,7 @@ class EvaluateStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "evaluate"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
     DATA: ClassVar[str] = "data.json"

@@ -29,7 +29,7 @@ from mobileprep.plan.spec import Files
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.data import data_files, data_record, stage_inputs
+from mobileprep.stages.data import data_files, data_record, norm_doubts, stage_inputs
 from mobileprep.transforms.quantize_nodes import ranged_tensors
 
 _NAMED: Final = 5
@@ -165,7 +165,11 @@ def _doubts(job: Job[CalibrateStage], survey: DataSurvey) -> Iterator[str]:
     asked = job.asked
     source = job.graph(asked.source)
     names = job.record(Interface, asked.interface).inputs
-    yield from survey.doubts(source, stage_inputs(job, source, names))
+    inputs = stage_inputs(job, source, names)
+    yield from survey.doubts(source, inputs)
+    assert asked.data is not None
+    with with_assets(source, job.path(asked.assets)) as whole:
+        yield from norm_doubts(data_files(asked.data, asked.calibration.data), whole, inputs)
 
 
 def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor]) -> Dataset:
