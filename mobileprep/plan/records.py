@@ -10,6 +10,7 @@ from mobileprep.plan.running_records import (
     CalibrationRecord,
     CheckRecord,
     DamageRecord,
+    DefaultCheckRecord,
     SamplesRecord,
     ValidationRecord,
 )
@@ -219,6 +220,7 @@ class TargetRecords:
         damage: what quantizing has done to tensors, where that was looked at.
         budget: what is left of its limits, where it has some.
         migration: which runtimes run its graph, where that was asked.
+        default_check: how far a quantized target without ``checks`` is from the source.
     """
 
     freeze: FreezeRecord
@@ -232,3 +234,4 @@ class TargetRecords:
     damage: DamageRecord | None = None
     budget: BudgetRecord | None = None
     migration: MigrationRecord | None = None
+    default_check: DefaultCheckRecord | None = None

@@ -189,20 +189,25 @@ def collect_report(
         files: the bytes of each published file, by name.
         quantize: how the target quantizes, see ``Report``.
     """
-    package, checks, validation = records.package, records.checks, records.validation
+    package, validation, default = records.package, records.validation, records.default_check
+    checks = records.checks
+    of_steps: tuple[CheckRecord | None, ...] = checks
+    if default is not None and default.check is not None:
+        checks = (default.check,)
+        of_steps = (*(None,) * (default.number - 1), default.check) if default.number else ()
     return Report(
         recipe,
         target,
         records.freeze,
-        tuple(_step(s, c) for s, c in zip_longest(records.steps, checks)),
+        tuple(_step(s, c) for s, c in zip_longest(records.steps, of_steps)),
         package.model,
         records.compressed,
         package.ops,
         dict(sorted(files.items())),
-        None if records.samples is None else _checked(records.samples, checks),
+        _checked(records.samples, checks) if records.samples and checks else None,
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
-        package.warnings,
+        (*package.warnings, *(() if default is None else default.warnings)),
         quantize,
         records.damage,
         records.calibrations,
