@@ -165,10 +165,8 @@ def test_data_that_is_a_pointer(run: Run, verb: str, section: str) -> None:
         "csv": "validation: {data: {csv: samples.csv}, labels: labels, metric: top1}\n",
         "labels": "validation: {data: {npy: x.npy, labels: labels.npy}, metric: top1}\n",
     }
-    recipe(
-        "frozen: m.pb",
-        f"inputs: {{x: {{dtype: float32, shape: [1, 3]}}}}\noutputs: [y]\n{sections[section]}",
-    )
+    ends = "inputs: {x: {dtype: float32, shape: [1, 3]}}\noutputs: [y]\n"
+    recipe("frozen: m.pb", ends + sections[section])
     told = run(verb, "recipe.yaml")
     assert told.code == 4, told.err
     assert LFS in told.err
