@@ -21,7 +21,9 @@ PROBE: Final = 4096
 _SAVED_MODEL_NAMES: Final = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS: Final = "a Keras model file"
 _EXPORT: Final = "load it in Keras and write a SavedModel: model.export('directory')"
-_AS_DATA: Final = "name the model; labelled samples go with it as --data FILE.npz"
+_AS_DATA: Final = (
+    "name the model; samples go under `validation:` of a recipe, or `--data` of `mobileprep init`"
+)
 _AS_INPUT: Final = "name the model that takes it"
 _ONNX: Final = "an ONNX model"
 _SOURCE: Final = "name the TensorFlow model from which it was exported"

@@ -173,7 +173,7 @@ def _of_checkpoint(path: Path) -> FoundModel:
         if fitting:
             return _paired(_best(fitting), *_about_others(fitting))
     message = "is a checkpoint, which holds values and no graph, and no graph beside it fits"
-    hint = "name the graph, and the checkpoint with --checkpoint PREFIX"
+    hint = "name the graph; `init` and `summarize` take the checkpoint as --checkpoint=PREFIX"
     raise UsageError(message, hint, str(prefix))
 
 

@@ -66,7 +66,11 @@ class Candidate:
         names = ", ".join(map(repr, self.lacking[:_SHOWN]))
         more = f" and {len(self.lacking) - _SHOWN} more" if len(self.lacking) > _SHOWN else ""
         message = f"no checkpoint that was looked at holds the variables {names}{more}"
-        raise InvalidGraphError(message, "name the right one: --checkpoint PREFIX", str(self.path))
+        raise InvalidGraphError(
+            message,
+            "name the right one, as --checkpoint=PREFIX of `init` or `summarize`",
+            str(self.path),
+        )
 
 
 def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate:
