@@ -43,7 +43,8 @@ def migrate(
     Args:
         path: a GraphDef, a SavedModel or a MetaGraph.
         platform: a name of ``packaging.targets.PLATFORMS``.
-        inputs: what is fed; empty for the placeholders that something reads.
+        inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
+            that something reads.
         outputs: what is fetched; empty for the signature's, or the graph's ends.
         tell: told in a sentence what freezing changed.
 
@@ -63,7 +64,7 @@ def migrate(
     fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
     try:
-        found = surveyed(graph, Context(fed, fetched), platform)
+        found = surveyed(graph, Context(fed, fetched), platform, is_part=bool(inputs))
     except TransformError as error:
         raise UsageError(error.message, error.hint, str(path)) from error
     return MigratedModel(**vars(found), graph=str(path), platform=platform)

@@ -12,13 +12,15 @@ from mobileprep.migration.records import Migration
 from mobileprep.transforms.base import Context
 
 
-def surveyed(graph: Graph, context: Context, platform: str) -> Migration:
+def surveyed(graph: Graph, context: Context, platform: str, *, is_part: bool = False) -> Migration:
     """Whether a graph runs on each runtime, and what to change where it does not.
 
     Args:
         graph: a frozen graph.
         context: its inputs and outputs.
         platform: a name of ``packaging.targets.PLATFORMS``.
+        is_part: whether only the part between inputs and outputs is meant, rather than the graph as
+            the app loads it.
 
     Raises:
         UnsupportedError: an unknown platform; or flatbuffers is not installed.
@@ -33,6 +35,8 @@ def surveyed(graph: Graph, context: Context, platform: str) -> Migration:
     inputs = tuple(name for name in given if parse_ref(name).node in ends)
     whole = serialized_size(ends)
     fed = Context(inputs, outputs)
+    if is_part:
+        graph = ends
     return Migration(
         inputs,
         outputs,

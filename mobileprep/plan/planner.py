@@ -242,9 +242,9 @@ class _TargetPlanner:
         return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
-        """The task that holds the model to limits; none where there are none."""
+        """The task that compares the model with limits and a device; none without either."""
         target = self._target
-        if target.budget == Budget():
+        if target.budget == Budget() and target.device is None:
             return []
         graph = Upstream(last, GRAPH)
         return [self._add(budget_spec(target, frozen, graph, package, compress))]

@@ -179,14 +179,33 @@ class BudgetLine:
 
 
 @dataclass(frozen=True)
+class DeviceCost:
+    """The cost of one sample on the target's device.
+
+    Args:
+        device: the title of the device.
+        flops: operations of one sample.
+        latency_ms: the least time that they take at the rate of the device.
+        basis: the rate, and the ops that are not counted.
+    """
+
+    device: str
+    flops: int
+    latency_ms: float
+    basis: str
+
+
+@dataclass(frozen=True)
 class BudgetRecord:
     """What a budget allows and the model takes, ``budget.json``, in the order of the recipe's keys.
 
     Args:
         lines: one for each limit.
+        cost: on the device, if the target names one and the cost is known.
     """
 
     lines: tuple[BudgetLine, ...]
+    cost: DeviceCost | None = None
 
 
 @dataclass(frozen=True)

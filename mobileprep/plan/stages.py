@@ -240,11 +240,11 @@ class CompressStage(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStage(Stage):
-    """Refuses a model that is larger, or takes more to run, than the target allows.
+    """Compare a model with the target's limits, and estimate its cost on the target's device.
 
     Args:
         budget: the limits.
-        device: what a latency goes by.
+        device: the device of a latency and of the cost.
         inputs: what is fed, with the shapes that the recipe declares.
         package: the record of what ships.
         compressed: the record of its compressed size.
@@ -254,7 +254,7 @@ class BudgetStage(Stage):
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "budget.json"
 
     budget: Budget

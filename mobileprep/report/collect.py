@@ -12,6 +12,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.plan.records import (
     BudgetLine,
     CompressRecord,
+    DeviceCost,
     FreezeRecord,
     KernelsRecord,
     MigrationRecord,
@@ -143,6 +144,7 @@ class Report:
         damage: what that did to tensors, where it was looked at.
         calibrations: where the ranges of its eight-bit nodes come from.
         budget: what the target allows, and the model takes of it.
+        cost: operations and latency of one sample on the target's device, if it names one.
         kernels: what the header for each release registers.
         tool: the program that built it and its version, ``mobileprep 1.2``.
         settings: what the recipe says of the target, as its manifest has it.
@@ -166,6 +168,7 @@ class Report:
     damage: DamageRecord | None = None
     calibrations: tuple[CalibrationRecord, ...] = ()
     budget: tuple[BudgetLine, ...] = ()
+    cost: DeviceCost | None = None
     kernels: tuple[KernelsRecord, ...] = ()
     tool: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -212,6 +215,7 @@ def collect_report(
         records.damage,
         records.calibrations,
         () if records.budget is None else records.budget.lines,
+        None if records.budget is None else records.budget.cost,
         package.kernels,
         migration=records.migration,
     )

@@ -43,7 +43,7 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
         *verbose,
         "--verbose",
         action="store_true",
-        help="list the slowest stages and every trial",
+        help="list all findings, every trial, and the slowest stages",
     )
     group.add_argument(
         "--log-file", metavar="FILE", help="write all that is told to a file too, with the time"
