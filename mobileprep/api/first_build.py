@@ -143,5 +143,5 @@ def told(report: Report) -> str:
     """What a build came to, in one line."""
     size, before = report.model.bytes, report.source.bytes
     line = f"{before:,} bytes frozen, {size:,} prepared"
-    gaps = [s.largest_difference for s in report.steps if s.largest_difference is not None]
-    return f"{line}; outputs differ by at most {gaps[-1]:.2g}" if gaps else line
+    model = None if report.check is None else report.check.model
+    return f"{line}; outputs differ by at most {model.largest_difference:.2g}" if model else line

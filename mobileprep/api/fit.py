@@ -116,7 +116,7 @@ def _inputs(target: Target, frozen: FreezeResult) -> list[FedTensor]:
 def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[Problem]:
     """Inputs that a check would have to draw, and that cannot be drawn."""
     check = target.check
-    if check is None or check.data or target.validation or not target.transforms:
+    if check is None or check.data or target.validation:
         return
     found = (undrawable(fed, first_ops(graph, fed.ref)) for fed in inputs)
     yield from (_problem(target, ("check",), *fault) for fault in found if fault is not None)

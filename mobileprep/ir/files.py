@@ -56,10 +56,19 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
         raise CorruptFileError(msg, "give the model of a target without 'encrypt'", str(path))
     if ends_as_package(data):
         return _packaged(data, str(path))
-    return _plain(data, str(path)), {}
+    return parse_graph(data, str(path)), {}
 
 
-def _plain(data: Buffer, file: str) -> Graph:
+def parse_graph(data: Buffer, file: str) -> Graph:
+    """Parse a binary or text GraphDef.
+
+    Args:
+        data: the content of the file.
+        file: its name, for messages.
+
+    Raises:
+        CorruptFileError: damaged, or another kind of message.
+    """
     expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
         from mobileprep.formats.graph_text import wire_of_text  # slow to import
@@ -74,7 +83,7 @@ def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, PackageRegio
     except CorruptFileError as damage:
         # A GraphDef that was taken out of a package names regions too.
         try:
-            return _plain(data, file), {}
+            return parse_graph(data, file), {}
         except MobileprepError:
             raise damage from None
     return graph_from_bytes(regions[GRAPH_REGION].view, file), regions

@@ -271,6 +271,7 @@ class _Read(Protocol):
 def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
     samples, validation, damage = planned.samples, planned.validation, planned.damage
     migration, default_check = planned.migration, planned.default_check
+    package_check = planned.package_check
     return TargetRecords(
         read(FreezeRecord, planned.freeze),
         read(PackageRecord, planned.package),
@@ -284,4 +285,5 @@ def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
         None if planned.budget is None else read(BudgetRecord, planned.budget),
         None if migration is None else read(MigrationRecord, migration),
         None if default_check is None else read(DefaultCheckRecord, default_check),
+        None if package_check is None else read(CheckRecord, package_check),
     )

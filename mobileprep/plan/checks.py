@@ -1,21 +1,30 @@
-"""The stages of ``check``: one that makes the samples, and one for each transform."""
+"""The stages of ``check``: for the samples, for each transform, and for the packaged model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mobileprep.frozen import dataclass
+from mobileprep.keys import key_from_environment
 from mobileprep.plan.default_check import (
     alternatives_to_file,
     alternatives_to_step,
     quantizes_file,
     quantizing_steps,
 )
-from mobileprep.plan.engines import LITERT_MODULE, engine_choice, engine_version
-from mobileprep.plan.running_stages import CheckStage, DefaultCheckStage, SamplesStage
+from mobileprep.plan.engines import LITERT_MODULE, engine_choice, engine_version, litert_choice
+from mobileprep.plan.running_records import BEFORE_CONVERSION
+from mobileprep.plan.running_stages import (
+    CheckStage,
+    DefaultCheckStage,
+    Measured,
+    RunningSection,
+    SamplesStage,
+)
 from mobileprep.plan.sources import data_files
-from mobileprep.plan.spec import StageSpec, Upstream, places
+from mobileprep.plan.spec import PUBLISHED, StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
 from mobileprep.recipe.settings import Check, Data
@@ -90,7 +99,7 @@ def check_spec(
         step: the step.
         graph: the graph after it.
         frozen: the source.
-        samples: the task that leaves the samples.
+        samples: the task that writes the samples.
     """
     stage = CheckStage(
         step=step.name,
@@ -169,3 +178,71 @@ def _on_interpreter(target: Target) -> Target:
 def _calibration_data(target: Target) -> Data | None:
     data = None if target.calibration is None else target.calibration.data
     return data if data is not None and data.file.path.exists() else None
+
+
+def model_of(
+    target: Target, section: RunningSection, last: Upstream, packaged: Upstream
+) -> dict[str, Any]:
+    """The fields of a ``MeasuringStage`` that runs the packaged model of a target.
+
+    Args:
+        target: the target.
+        section: the section of the recipe that asks for it.
+        last: the graph after all steps.
+        packaged: the model file as it ships, encrypted if the recipe says so.
+
+    Raises:
+        UnsupportedError: an engine is not installed.
+        RecipeError: the key of an encrypted file is not set.
+    """
+    name = packaged.output.removeprefix(PUBLISHED)
+    if target.artifact == "tflite":
+        lite = litert_choice(target, section)
+        if lite is None:
+            measured = Measured(name=BEFORE_CONVERSION)
+            return {"graph": last, "engine": engine_choice(target), "measured": measured}
+        return {"graph": last, "engine": lite, "lite": packaged, "measured": Measured(name=name)}
+    if target.artifact == "memmapped":
+        name += ", memory-mapped"
+    measured = Measured(name=name)
+    variable = target.protect.key
+    if variable is not None:
+        key = key_from_environment(variable, target.place(("protect", "encrypt", "key")))
+        name += ", decrypted"
+        measured = Measured(name=name, variable=variable, key_id=key.id.hex())
+    return {"graph": packaged, "engine": engine_choice(target), "measured": measured}
+
+
+def package_check_spec(
+    target: Target,
+    check: Check,
+    model: Mapping[str, Any],
+    frozen: Frozen,
+    samples: str,
+    earlier: Sequence[str],
+) -> StageSpec:
+    """The stage that compares the packaged model with the source.
+
+    Args:
+        target: the target.
+        check: its check.
+        model: what runs, see ``model_of``.
+        frozen: the source.
+        samples: the task that writes the samples.
+        earlier: the tasks that check the graph after each step.
+    """
+    stage = CheckStage(
+        earlier=tuple(Upstream(task, CheckStage.RECORD) for task in earlier),
+        max_difference=check.max_difference,
+        interface=frozen.interface,
+        assets=frozen.assets,
+        samples=Upstream(samples, SamplesStage.FED),
+        expected=Upstream(samples, SamplesStage.EXPECTED),
+        **model,
+    )
+    where = {
+        **places(target, "check", "engine", "protect"),
+        "max_difference": target.place(("check", "max_difference")),
+        "transforms": target.place(("check",)),
+    }
+    return StageSpec(f"{target.folder}/check", stage, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
@@ -14,6 +13,8 @@ from mobileprep.plan.checks import (
     default_check_spec,
     default_samples_spec,
     frozen_by,
+    model_of,
+    package_check_spec,
     samples_spec,
 )
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -109,7 +110,8 @@ class _TargetPlanner:
         compress = self._add(compress_spec(target, Upstream(last, GRAPH), shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         migration = self._migration(frozen_by(freeze), steps)
-        validation = self._validate(frozen_by(freeze), last, package)
+        package_check = self._check(frozen_by(freeze), last, shipped, samples, checks)
+        validation = self._validate(frozen_by(freeze), last, shipped)
         default_check = self._default_check(frozen_by(freeze), steps, package)
         source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
@@ -125,6 +127,7 @@ class _TargetPlanner:
             Upstream(budget[0], BudgetStage.RECORD) if budget else None,
             Upstream(migration[0], MigrationStage.RECORD) if migration else None,
             Upstream(default_check[-1], DefaultCheckStage.RECORD) if default_check else None,
+            Upstream(package_check[0], CheckStage.RECORD) if package_check else None,
         )
         return TargetPlan(
             self._recipe.name,
@@ -132,7 +135,7 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*migration, *validation, *default_check),
+                *(*package_check, *migration, *validation, *default_check),
                 *(source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
@@ -153,14 +156,14 @@ class _TargetPlanner:
         """The tasks of the transforms.
 
         Returns:
-            where a check is asked for, the task that makes its samples; the transforms' tasks;
-            and those that check each of them.
+            the task that makes the samples of a check, if the recipe has one; the transforms'
+            tasks; and those that check each of them.
         """
         target, check = self._target, self._target.check
         steps: list[str] = []
         checks: list[str] = []
         samples: list[str] = []
-        if check is not None and target.transforms:
+        if check is not None:
             samples = [self._add(samples_spec(target, check, frozen))]
         graph = frozen.graph
         for number, step in enumerate(target.transforms, start=1):
@@ -267,19 +270,26 @@ class _TargetPlanner:
         name = self._target.model or self._recipe.name
         return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
 
-    def _validate(self, frozen: Frozen, last: str, package: str) -> list[str]:
-        """The tasks of the validation; none where none is asked for."""
+    def _check(
+        self, frozen: Frozen, last: str, shipped: Upstream, samples: list[str], checks: list[str]
+    ) -> list[str]:
+        """The task that checks the packaged model; none without a check."""
+        target, check = self._target, self._target.check
+        if check is None:
+            return []
+        model = model_of(target, "check", Upstream(last, GRAPH), shipped)
+        spec = package_check_spec(target, check, model, frozen, samples[0], checks)
+        return [self._add(spec)]
+
+    def _validate(self, frozen: Frozen, last: str, shipped: Upstream) -> list[str]:
+        """The tasks of the validation; none without one."""
         target, validation = self._target, self._target.validation
         if validation is None:
             return []
-        # Engines run graphs: of a file for LiteRT, the one that it is made of.
-        is_lite = target.artifact == "tflite"
-        shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
-        artifact = dataclasses.replace(frozen, graph=shipped)
-        file = self._model(package) if validation.engine is not None else None
+        model = model_of(target, "validation", Upstream(last, GRAPH), shipped)
         before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
         label = f"{target.folder}/evaluate"
-        after = self._add(evaluate_spec(target, validation, label, artifact, file))
+        after = self._add(evaluate_spec(target, validation, label, frozen, model))
         spec = validate_spec(target, validation, before, after, self._calibrations)
         return [before, after, self._add(spec)]
 

@@ -102,13 +102,24 @@ class TransformRecord:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The model that ships: its file, and what it amounts to."""
+    """The packaged model: its file, and the counts of its nodes.
+
+    Args:
+        file: the name of the file.
+        nodes: of the graph, functions' bodies included.
+        parameters: elements of all constants together.
+        constants: how many Const nodes.
+        bytes: the length of the file.
+        basis: what nodes, parameters, and ops are counted on, if that is not the file:
+            ``counted on the graph before conversion``.
+    """
 
     file: str
     nodes: int
     parameters: int
     constants: int
     bytes: int
+    basis: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,7 +243,7 @@ class TargetRecords:
         package: of what ships.
         compressed: of its compressed size.
         steps: of the transforms, in order.
-        checks: how far the graph after each is from the source; empty where that was not asked.
+        checks: how far the graph after each is from the source; empty without a check.
         samples: what the checks feed.
         validation: how the model compares with the source, where that was asked.
         calibrations: where the ranges of its steps come from.
@@ -240,6 +251,7 @@ class TargetRecords:
         budget: what is left of its limits, where it has some.
         migration: which runtimes run its graph, where that was asked.
         default_check: how far a quantized target without ``checks`` is from the source.
+        package_check: how far the packaged model is from the source.
     """
 
     freeze: FreezeRecord
@@ -254,3 +266,4 @@ class TargetRecords:
     budget: BudgetRecord | None = None
     migration: MigrationRecord | None = None
     default_check: DefaultCheckRecord | None = None
+    package_check: CheckRecord | None = None

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from mobileprep.frozen import dataclass
+
+BEFORE_CONVERSION: Final = "the graph before conversion"
+"""What a basis calls the graph that a .tflite file is converted from."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,7 @@ class CheckRecord:
             source gives for it.
         max_difference: what is allowed, or None.
         engine: what ran the graph.
+        basis: what was measured: ``measured on digits.pb (numpy)``; empty for a step.
     """
 
     step: str
@@ -154,6 +159,7 @@ class CheckRecord:
     share_of_peak: float
     max_difference: float | None
     engine: EngineRecord
+    basis: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,8 @@ class EvaluationRecord:
         metrics: in the order in which they are asked for.
         warnings: what makes them worth less than they seem.
         engine: what ran the graph.
+        basis: what was measured: ``measured on digits.pb (numpy)``; empty for other graphs than
+            a target's model.
     """
 
     outputs: tuple[str, ...]
@@ -205,6 +213,7 @@ class EvaluationRecord:
     metrics: tuple[MetricValue, ...]
     warnings: tuple[str, ...]
     engine: EngineRecord
+    basis: str = ""
 
 
 @dataclass(frozen=True)
@@ -268,6 +277,7 @@ class ValidationRecord:
         largest_difference: of any element of any output.
         warnings: what makes the comparison worth less than it seems.
         engines: what ran the two.
+        basis: what the model's numbers were measured on: ``measured on digits.pb (numpy)``.
     """
 
     samples: int
@@ -276,3 +286,4 @@ class ValidationRecord:
     largest_difference: float
     warnings: tuple[str, ...]
     engines: ValidationEngines
+    basis: str = ""

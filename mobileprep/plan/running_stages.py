@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from mobileprep.frozen import dataclass
 from mobileprep.plan.spec import Files, Stage, Upstream
@@ -45,6 +45,39 @@ class RunningStage(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a stage measures, if that is a target's model and not a graph inside the build.
+
+    Args:
+        name: for reports: the packaged file, or ``BEFORE_CONVERSION``.
+        variable: the environment variable with the key of an encrypted file; else empty.
+        key_id: the id of that key.
+    """
+
+    name: str
+    variable: str = ""
+    key_id: str = ""
+
+
+RunningSection: TypeAlias = Literal["check", "validation"]
+"""The sections of a recipe that run a target's model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringStage(RunningStage):
+    """What stages share that run a graph of the build or a target's packaged model.
+
+    Args:
+        measured: the target's model; None for other graphs. Then ``graph`` is the packaged file,
+            unless ``lite`` is.
+        lite: the packaged .tflite file, which runs in place of the graph it was converted from.
+    """
+
+    measured: Measured | None = None
+    lite: Upstream | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SamplesStage(RunningStage):
     """What checks feed, and what the source gives for it.
 
@@ -79,21 +112,23 @@ class SamplesStage(RunningStage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckStage(RunningStage):
-    """Compares the graph after a step with the source.
+class CheckStage(MeasuringStage):
+    """Compares the graph after a step, or the packaged model, with the source.
 
     Args:
-        step: the step.
+        step: the step; empty for the packaged model.
+        earlier: the records of the checks of all steps, which report a faulty step first.
         max_difference: how far an output may be off; None for no limit.
         samples: what is fed.
         expected: what the source gives for it.
     """
 
     stage_name: ClassVar[str] = "check"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "check.json"
 
-    step: str
+    step: str = ""
+    earlier: tuple[Upstream, ...] = ()
     max_difference: float | None = None
     samples: Upstream
     expected: Upstream
@@ -120,7 +155,7 @@ class DefaultCheckStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "default_check"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "default_check.json"
 
     step: str
@@ -260,7 +295,7 @@ class JudgedMetric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateStage(RunningStage):
+class EvaluateStage(MeasuringStage):
     """Runs a graph on data, measures it, and keeps its outputs.
 
     Args:
@@ -273,13 +308,12 @@ class EvaluateStage(RunningStage):
         batch: how many are run at once.
         strict: whether one that cannot be read is an error.
         inputs: what is fed.
-        file: the .tflite file made of the graph, which runs in its place; None for the graph.
         looks_at_data: whether to warn of the data itself; of a target's model, the evaluation of
             its source has done so.
     """
 
     stage_name: ClassVar[str] = "evaluate"
-    stage_version: ClassVar[int] = 8
+    stage_version: ClassVar[int] = 9
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
     DATA: ClassVar[str] = "data.json"
@@ -293,7 +327,6 @@ class EvaluateStage(RunningStage):
     batch: int = 64
     strict: bool = False
     inputs: tuple[InputSpec, ...] = ()
-    file: Upstream | None = None
     looks_at_data: bool = False
 
     @property
@@ -317,7 +350,7 @@ class ValidateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "validate"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "validation.json"
 
     metrics: tuple[JudgedMetric, ...]

@@ -160,7 +160,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 14
+    stage_version: ClassVar[int] = 15
     RECORD: ClassVar[str] = "package.json"
 
     file: str
@@ -254,7 +254,7 @@ class BudgetStage(Stage):
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "budget.json"
 
     budget: Budget

@@ -199,6 +199,7 @@ def _check(node: Node | None) -> Check | None:
         None if data is None else resolve_data(data),
         int(given.get("samples", Check.samples)),
         None if limit is None else float(limit),
+        given.get("engine"),
     )
 
 

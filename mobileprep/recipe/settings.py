@@ -211,7 +211,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Check:
-    """How the model is compared with the source after each transform."""
+    """How the model is compared with the source after each transform and once packaged."""
 
     data: Annotated[
         Data | None,
@@ -236,6 +236,14 @@ class Check:
             "the source gives for that output: 0.01 is one percent of it. Without it, the "
             "difference is told, and only NaN, infinity and other shapes fail.",
             minimum=0,
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["litert", "graph"] | None,
+        Option(
+            "What the check of a packaged `.tflite` file runs: the file, with LiteRT's interpreter "
+            "(`litert`, the default, `pip install 'mobileprep[litert]'`), or the graph before "
+            "conversion (`graph`). Only with `artifact: tflite`."
         ),
     ] = None
 

@@ -83,6 +83,8 @@ def _columns(reports: Sequence[Report]) -> list[_Column]:
         found += [_Column("source", "source", before), _Column("metric", title, after)]
     if accuracies:
         found.append(_Column("off", "off by", tuple(map(off_by, reports))))
+    if any(accuracy.is_of_graph for accuracy in accuracies):
+        found.append(_Column("basis", "measured on", tuple(map(_measured_on, reports))))
     return found
 
 
@@ -141,6 +143,12 @@ def off_by(report: Report) -> str:
     outputs = () if report.accuracy is None else report.accuracy.outputs
     shares = [output.share_of_peak for output in outputs if output.share_of_peak is not None]
     return f"{max(shares):.2g}" if shares else _NONE
+
+
+def _measured_on(report: Report) -> str:
+    """The file or graph that the metrics are of, and its engine."""
+    basis = "" if report.accuracy is None else report.accuracy.basis
+    return basis.removeprefix("measured on ") or _NONE
 
 
 def _metric(report: Report, title: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from mobileprep.plan.running_records import (
     SamplesRecord,
 )
 from mobileprep.plan.running_stages import DefaultCheckStage
+from mobileprep.plan.spec import PUBLISHED, Upstream
 from mobileprep.runtime.engines.agreement import TOLERANCE
 from mobileprep.runtime.engines.choose import LITERT
 from mobileprep.stages.assets import with_assets
@@ -36,7 +37,7 @@ _LARGE: Final = 0.1
 # Scores of the source that are nearer to each other, as a share of the best, are a tie.
 _TIE: Final = 0.01
 _DATA: Final = "add 'check: {data: FILE.npz}' with an array for each input"
-_UNINSTALLED: Final = ("LiteRT is not installed", "pip install ai-edge-litert")
+_UNINSTALLED: Final = ("LiteRT is not installed", "pip install 'mobileprep[litert]'")
 
 
 @stage(DefaultCheckStage)
@@ -98,8 +99,17 @@ def _checked(
         shown_difference(worst.share),
         None,
         engine,
+        _basis(asked.file, engine),
     )
     return record, [warning] if evidence else []
+
+
+def _basis(file: Upstream | None, engine: EngineRecord) -> str:
+    """See ``CheckRecord.basis``."""
+    if file is None:
+        return ""
+    name = file.output.removeprefix(PUBLISHED)
+    return f"measured on {name} ({f'{engine.name} {engine.version}'.strip()})"
 
 
 def _advice(alternatives: Sequence[str]) -> str:

@@ -21,7 +21,13 @@ from mobileprep.stages.data import data_files, data_record, norm_doubts, placed,
 from mobileprep.stages.labelled import LabelledData
 from mobileprep.stages.measuring import Measures
 from mobileprep.stages.outputs import kept_outputs
-from mobileprep.stages.running import compared_with_reference, file_engine, stage_engine, storable
+from mobileprep.stages.running import (
+    basis_of,
+    compared_with_reference,
+    measured_graph,
+    measuring_engine,
+    storable,
+)
 
 # Samples that a second engine runs too.
 _COMPARED = 4
@@ -56,7 +62,7 @@ def run(job: Job[EvaluateStage]) -> None:
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
-    graph = job.graph(asked.graph)
+    graph = measured_graph(job)
     inputs = stage_inputs(job, graph, interface.inputs)
     survey = DataSurvey(asked.data.name)
     with placed(job.place("validation")):
@@ -73,7 +79,8 @@ def run(job: Job[EvaluateStage]) -> None:
     for doubt in doubts:
         job.warn(doubt)
     warnings = (*measures.warnings(), *doubts)
-    record = EvaluationRecord(interface.outputs, samples, values, warnings, engine)
+    basis = basis_of(job, engine)
+    record = EvaluationRecord(interface.outputs, samples, values, warnings, engine, basis)
     job.write_record(asked.RECORD, record)
     job.write_record(asked.DATA, data_record(survey))
 
@@ -102,8 +109,7 @@ def _run(
     first: FedRun | None = None
     samples = 0
     with with_assets(graph, job.path(job.asked.assets)) as graph:
-        file = job.asked.file
-        engine = stage_engine(job, graph, data.name) if file is None else file_engine(job, file)
+        engine = measuring_engine(job, graph, data.name, "validation")
         try:
             with kept_outputs(job.output(job.asked.OUTPUTS)) as keep:
                 for ran in evaluated(engine, data.runs(), fetches):

@@ -19,6 +19,7 @@ from mobileprep.packaging.kernel_code import kernel_bytes
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
+from mobileprep.plan.running_records import BEFORE_CONVERSION
 from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
@@ -47,7 +48,8 @@ def run(job: Job[PackageStage]) -> None:
     _write_app_files(job)
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
-    facts = ModelFacts(asked.encrypted or asked.file, **statistics)
+    basis = f"counted on {BEFORE_CONVERSION}" if asked.artifact == "tflite" else ""
+    facts = ModelFacts(asked.encrypted or asked.file, **statistics, basis=basis)
     job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
 
 

@@ -39,7 +39,7 @@ def run(job: Job[ValidateStage]) -> None:
     judgement = judged(job)
     before, after, missed = judgement.before, judgement.after, judgement.missed
     if missed:
-        raise _missed(job, missed, before.samples)
+        raise _missed(job, missed, before.samples, after.basis)
     record = ValidationRecord(
         samples=before.samples,
         metrics=tuple(_shown(record) for _, record in judgement.metrics),
@@ -49,6 +49,7 @@ def run(job: Job[ValidateStage]) -> None:
         ),
         warnings=tuple(_warnings(job, before, after)),
         engines=ValidationEngines(before.engine, after.engine),
+        basis=after.basis,
     )
     job.write_record(asked.RECORD, record)
 
@@ -64,10 +65,13 @@ def _shown(record: MetricRecord) -> MetricRecord:
 
 
 def _missed(
-    job: Job[ValidateStage], missed: Sequence[tuple[JudgedMetric, MetricRecord]], samples: int
+    job: Job[ValidateStage],
+    missed: Sequence[tuple[JudgedMetric, MetricRecord]],
+    samples: int,
+    basis: str,
 ) -> AccuracyError:
-    """The error that tells every limit that is missed, at the place of the first."""
-    told = [text for _, record in missed for text in complaints(record, samples)]
+    """The error that names every missed limit, at the location of the first."""
+    told = [f"{text}; {basis}" for _, record in missed for text in complaints(record, samples)]
     hint = "use a gentler quantization, or change the limit"
     if missed[0][1].max_drop is not None:
         hint = "use a gentler quantization, or raise max_drop"

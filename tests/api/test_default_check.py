@@ -154,7 +154,9 @@ def test_a_tflite_file_is_checked_as_it_ships() -> None:
     write_arrays(Path("data.npz"), {"x": data})
     report, _ = report_of("artifact: tflite, quantize: int8", "calibration: {data: data.npz}")
     assert report.check is not None
-    assert report.check.step == "tflite int8"
+    assert report.check.step == ""
+    assert report.check.model is not None
+    assert report.check.model.basis.startswith("measured on r.tflite (litert ")
     assert report.check.share_of_peak > 0
     assert [line.name for line in report.engines] == ["litert"]
 
@@ -162,5 +164,5 @@ def test_a_tflite_file_is_checked_as_it_ships() -> None:
 def test_a_tflite_file_without_litert_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mobileprep.plan.checks.engine_version", lambda _name: "")
     report, (warning,) = report_of("artifact: tflite, quantize: weights")
-    assert "LiteRT is not installed; pip install ai-edge-litert" in warning
+    assert "LiteRT is not installed; pip install 'mobileprep[litert]'" in warning
     assert report.check is None

@@ -154,6 +154,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "freeze.restore_op_name": "of graphs with several savers",
     "calibration.decay": "of another method",
     "calibration.dask": "needs a cluster",
+    "check.engine": "needs LiteRT",
     "validation.engine": "needs LiteRT",
     "validation.metrics": "its keys are those of a validation",
     "validation.outputs": "of metrics of several outputs",

@@ -153,11 +153,13 @@ targets:
         "r0/samples": "numpy",
         "r0/b/samples": "auto",
         "r0/01-fold_batch_norms-check": "numpy",
+        "r0/a/check": "numpy",
         "r0/evaluate-source": "numpy",
         "r0/a/evaluate": "numpy",
         "r0/b/01-fold_batch_norms-check": "auto",
         "r0/b/evaluate-source": "auto",
         "r0/b/evaluate": "auto",
+        "r0/b/check": "auto",
     }
 
 
@@ -181,8 +183,8 @@ targets: {a: {}}
     assert [f.name for f in spec.input_files] == ["log.txt"]
     assert "log.txt" in {f.name for f in plan.targets[0].sources}
     assert (asked(spec)["section"], asked(spec)["count"]) == ("check", 3)
-    (check,) = (s for s in plan.stages if s.kind == "check")
-    assert asked(check)["max_difference"] == 0.5
+    checks = [s for s in plan.stages if s.kind == "check"]
+    assert [asked(check)["max_difference"] for check in checks] == [0.5, 0.5]
     assert plan.targets[0].records.samples == Upstream(spec.task, "samples.json")
 
 
@@ -196,8 +198,11 @@ def test_a_check_without_data_takes_the_validation_s(folder: Path) -> None:
     assert not drawn.input_files
 
 
-def test_a_chain_without_transforms_has_nothing_to_check(folder: Path) -> None:
-    assert not [s for s in planned("check: true\ntargets: {a: {}}\n").stages if s.kind == "samples"]
+def test_without_transforms_the_packaged_model_alone_is_checked(folder: Path) -> None:
+    plan = planned("check: true\ntargets: {a: {}}\n")
+    (check,) = (s for s in plan.stages if s.kind == "check")
+    assert check.stage.upstream["graph"] == Upstream("r0/a/package", "files/r0.pb")
+    assert plan.targets[0].records.package_check == Upstream(check.task, "check.json")
 
 
 def test_what_a_target_says_of_its_check_is_laid_over_the_recipe_s(folder: Path) -> None:
@@ -210,7 +215,12 @@ targets:
   c: {check: false}
 """)
     limits = {s.task: asked(s)["max_difference"] for s in plan.stages if s.kind == "check"}
-    assert limits == {"r0/01-remove_device-check": 0.1, "r0/b/01-remove_device-check": 0.2}
+    assert limits == {
+        "r0/01-remove_device-check": 0.1,
+        "r0/a/check": 0.1,
+        "r0/b/01-remove_device-check": 0.2,
+        "r0/b/check": 0.2,
+    }
     assert samples(plan).task == "r0/samples"
 
 

@@ -52,7 +52,7 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
     within = (BudgetLine("model_bytes", 48_000, 50_000), BudgetLine("latency_ms", 2.5, 4.0, "a"))
     limited = dataclasses.replace(REPORT, budget=within)
     text = reports_markdown([limited, other])
-    assert "| latency&#95;ms | 2.5 | 4 | 1.5 |\n" in text
+    assert "| latency&#95;ms (a) | 2.5 | 4 | 1.5 |\n" in text
     lines = text.splitlines()
     assert lines[:6] == [
         "## mobileprep",

@@ -34,6 +34,21 @@ def test_sizes_and_metrics_of_targets_that_quantize_otherwise() -> None:
     ]
 
 
+def test_a_graph_measured_in_place_of_the_file_is_named_in_each_row() -> None:
+    on_file, on_graph = (
+        report(name, mode, 10, validation={**VALIDATION, "basis": f"measured on {subject} (numpy)"})
+        for name, mode, subject in (
+            ("file", "", "digits.pb"),
+            ("graph", "int8", "the graph before conversion"),
+        )
+    )
+    lines = summary_text([on_file, on_graph], 140).splitlines()
+    assert lines[1].split("  ")[-1].strip() == "measured on"
+    assert lines[2].endswith("digits.pb (numpy)")
+    assert lines[3].endswith("the graph before conversion (numpy)")
+    assert "measured on" not in summary_text([FLOAT, EIGHT], 140)
+
+
 def test_targets_that_are_quantized_alike_are_not_summed_up() -> None:
     assert summary_text([FLOAT], 80) == ""
     assert summary_text([EIGHT, dataclasses.replace(EIGHT, target="b")], 80) == ""

@@ -64,6 +64,7 @@ def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
         "nodes": 5,
         "parameters": 12,
         "constants": 2,
+        "basis": "",
     }
 
 

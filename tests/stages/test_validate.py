@@ -101,6 +101,7 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
         "largest_difference": 0.25,
         "warnings": [],
         "engines": {"source": engine("the engine before"), "model": engine("the engine after")},
+        "basis": "",
     }
 
 

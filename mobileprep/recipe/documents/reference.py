@@ -127,10 +127,11 @@ A target's chain is the shared one or its own `transforms`, then its `then`, the
 
 ## Checks
 
-With `check: true` the model is run after each transform, on a few samples, and its outputs are
-compared with those of the source. A step after which the model does not run, gives another shape,
-or gives NaN or infinity where the source does not, fails the build and is named. With a limit, so
-is the step after which an output is too far off; what was built before stays as it is:
+With `check: true` the build runs the graph after each transform, and then the packaged file, on a
+few samples, and compares the outputs with those of the source. It fails if one of them does not
+run, has another output shape, or gives NaN or infinity where the source does not, and names the
+step or the file. With a limit it also fails if an output is too far off. A failed build keeps the
+published files of the build before:
 
 ```yaml
 check: {data: data/pictures.npz, max_difference: 0.01}
@@ -140,6 +141,11 @@ check: {data: data/pictures.npz, max_difference: 0.01}
 input's name, or data of another kind, as [quantization.md](quantization.md#data) has it. The first
 axis of an array counts the samples; an input without an axis for samples has one more in front, or
 none where its value is the same for all. Without `data`, the validation's test set is used.
+
+The packaged file is read back as [validation](validation.md#what-is-measured) reads it. A
+`.tflite` file is converted after the last transform, so that the lines of the steps are about the
+graph before conversion, and say so; LiteRT's interpreter (`pip install 'mobileprep[litert]'`)
+runs the file. With `engine: graph` the graph before conversion takes its place.
 
 The difference is told twice. `largest_difference` is the largest absolute difference of any
 element of any output, in the output's own unit. `share_of_peak` is that of the output that is
