@@ -98,7 +98,7 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
         tuple(_source(found, proposal, wishes.tags, path.parent)),
         tuple(map(_input, proposal.inputs)),
         proposal.outputs,
-        (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
+        (found.notes, proposal.about_inputs, proposal.about_outputs),
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
     )
 
@@ -128,10 +128,6 @@ def _input(proposed: ProposedInput) -> DraftInput:
     spec = proposed.spec
     dtype = spec.dtype.short if spec.dtype.short in known else ""
     return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
-
-
-def _sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _relative(path: Path, folder: Path) -> str:

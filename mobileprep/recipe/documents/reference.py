@@ -13,8 +13,8 @@ _INTRODUCTION = """\
 
 A recipe says where a trained model lies, what is done to it, and what ships for each target. It is
 a YAML file. Name its schema in the first line, and an editor with the YAML language server
-completes and checks while you write; `mobileprep schema --modeline recipe.yaml` prints the line
-that is right for your recipe:
+completes and checks while you write. `mobileprep init` writes the line, and
+`mobileprep schema --modeline recipe.yaml` prints it for another recipe:
 
 ```yaml
 # yaml-language-server: $schema=../../schemas/recipe.schema.json
@@ -38,12 +38,12 @@ ones, types, shapes, inputs that no output needs, and data that does not fit, la
 packages that the recipe needs and that are not installed. With `--no-files` it looks at nothing but
 the recipe.
 
-The schema has every transform with its parameters. `mobileprep schema --path` prints where it lies
-in the installation, which is another place on every machine. For a line that is right for all who
-work on a repository, keep a copy in it: `mobileprep schema > recipe.schema.json`, beside the
-recipes or above, is what `--modeline` then names. What is printed also has the transforms that
-installed packages offer. In a recipe with `plugins` or `extends`, the editor takes unknown names of
-transforms, for it cannot see what they bring; `validate` can.
+The schema has every transform with its parameters. Keep a copy of it in the repository, next to the
+recipes or in a directory above: `mobileprep schema > recipe.schema.json`. The line names that copy,
+or `recipe.schema.json` next to the recipe as long as there is none, and so is the same on every
+machine. `mobileprep schema --path` prints the path of the installed schema. The printed schema also
+has the transforms of installed packages. In a recipe with `plugins` or `extends`, the editor accepts
+unknown names of transforms, because it cannot read the plugins; `validate` does.
 
 ## How it is read
 

@@ -306,7 +306,7 @@ def test_scalars_that_steer_a_model_go_by_their_names(name: str, value: float) -
     nodes = [placeholder((), name=name), op("y", "Identity", name)]
     samples = drawn(nodes, name)
     assert samples.feeds[0][name] == value
-    assert "its name tells" in samples.inputs[name]
+    assert "from its name" in samples.inputs[name]
 
 
 def test_a_placeholder_s_default_is_fed() -> None:
