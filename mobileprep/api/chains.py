@@ -203,7 +203,7 @@ def comparison(
         _SAMPLES,
         lambda feeds: engine.run(context.outputs, feeds),
     )
-    _each(warn, standing_still(context.outputs, samples.outputs))
+    _each(warn, standing_still(context.outputs, samples.outputs, samples.inputs))
 
     def difference(graph: Graph, step: str) -> Difference | None:
         engine = open_engine("numpy", graph, path, where=f"after {step}")

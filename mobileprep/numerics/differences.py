@@ -24,6 +24,8 @@ class Difference:
             share of elements that differ. Infinite where only one side is NaN or infinite.
         peak: the largest magnitude that the source gives.
         is_counted: whether the share is one of elements.
+        is_source_lost: whether the share is infinite because the source gives NaN or infinity where
+            the other gives numbers, and nowhere the reverse.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Difference:
     share: float
     peak: float
     is_counted: bool = False
+    is_source_lost: bool = False
 
     def __str__(self) -> str:
         """The difference in words, after the words "the output"."""
@@ -58,7 +61,9 @@ def difference(
     absolute = max(gaps, default=0.0)
     highest = peak(expected)
     if not math.isfinite(absolute):
-        return Difference(name, absolute, math.inf, highest)
+        pairs = list(zip(expected, found, strict=True))
+        is_lost = not any(_loses_numbers(x, y) for x, y in pairs)
+        return Difference(name, absolute, math.inf, highest, is_source_lost=is_lost)
     if all(map(is_counted, expected)):
         differ = sum(int(np.sum(x != y)) for x, y in zip(expected, found, strict=True))
         share = differ / max(sum(x.size for x in expected), 1)
@@ -134,6 +139,12 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest
+
+
+def _loses_numbers(expected: Array, found: Array) -> bool:
+    """Whether the second array is NaN or infinite where the first is finite."""
+    finite = np.isfinite(expected.astype(wide_type(expected)))
+    return bool((finite & ~np.isfinite(found.astype(wide_type(found)))).any())
 
 
 def shown_difference(difference: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 from mobileprep.errors import AccuracyError, InvalidGraphError, MissedLimitError, UsageError
 from mobileprep.ir.tensor import Array
@@ -26,15 +27,18 @@ def run(job: Job[CheckStage]) -> None:
 
     Raises:
         AccuracyError: an output is further from the source's than ``max_difference``, has
-            another shape, or is NaN or infinite where the source's is not.
+            another shape, or is NaN or infinite where the source's is not, or the reverse.
         InvalidGraphError: the step's graph does not run.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     expected = read_runs(job.path(asked.expected))
-    found, engine = _run(job, interface)
+    feeds = _feeds(job, interface)
+    found, engine = _run(job, interface, feeds)
     gaps = differences(interface.outputs, expected, found, job.place("transforms"))
     worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
+    if worst.is_source_lost:
+        raise _unusable(job, worst, feeds)
     _judge(job, worst)
     record = CheckRecord(
         asked.step,
@@ -51,7 +55,9 @@ def _judge(job: Job[CheckStage], worst: Difference) -> None:
     """Whether the output that is furthest from the source's is near enough."""
     step, limit = job.asked.step, job.asked.max_difference
     if not math.isfinite(worst.share):
-        message = f"after {step} the outputs are not numbers where the source's are: {worst.name!r}"
+        message = (
+            f"after {step} the output {worst.name!r} is NaN or infinite where the source's is not"
+        )
         raise AccuracyError(message, _HINT, job.place("transforms"))
     told = f"after {step} the output {worst}"
     if limit is None:
@@ -63,14 +69,40 @@ def _judge(job: Job[CheckStage], worst: Difference) -> None:
         raise MissedLimitError(message, hint, job.place("transforms"), job.task)
 
 
-def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]], EngineRecord]:
-    """What the step's graph gives for each sample, and what ran it."""
+def _unusable(
+    job: Job[CheckStage], gap: Difference, feeds: Sequence[Mapping[str, Array]]
+) -> AccuracyError:
+    """The error for samples on which the source itself gives no numbers."""
+    fed = ", ".join(f"{name} {_spread([f[name] for f in feeds])}" for name in feeds[0])
+    message = (
+        f"the samples are unusable: for the output {gap.name!r} the source gives NaN or infinity "
+        f"where the graph after {job.asked.step} gives numbers; fed: {fed}"
+    )
+    hint = "name samples that the model accepts: 'check: {data: FILE.npz}'"
+    return AccuracyError(message, hint, job.place("max_difference"))
+
+
+def _spread(arrays: Sequence[Array]) -> str:
+    """The shape and the range of what an input is fed: ``[1, 3] from 0 to 1``."""
+    text = str(list(arrays[0].shape))
+    if arrays[0].dtype.kind not in "fiu" or not arrays[0].size:
+        return text
+    low, high = min(a.min() for a in arrays), max(a.max() for a in arrays)
+    return f"{text} of {low:.4g}" if low == high else f"{text} from {low:.4g} to {high:.4g}"
+
+
+def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
+    """What is fed in each run; without inputs the source was run once all the same."""
+    runs = read_runs(job.path(job.asked.samples))
+    return [dict(zip(interface.inputs, run, strict=True)) for run in runs] or [{}]
+
+
+def _run(
+    job: Job[CheckStage], interface: Interface, feeds: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], EngineRecord]:
+    """The outputs of the step's graph for each sample, and what ran it."""
     asked = job.asked
     graph = job.graph(asked.graph)
-    runs = read_runs(job.path(asked.samples))
-    feeds = [dict(zip(interface.inputs, run, strict=True)) for run in runs]
-    # Without inputs the source was run once all the same.
-    feeds = feeds or [{}]
     where = f"after {asked.step}"
     with with_assets(graph, job.path(asked.assets)) as graph:
         engine = stage_engine(job, graph, where)

@@ -75,7 +75,9 @@ def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None
 
 
 def test_a_step_that_breaks_the_numbers_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AccuracyError, match=r"after some_step .* not numbers .*'y'") as caught:
+    with pytest.raises(
+        AccuracyError, match=r"after some_step the output 'y' is NaN or inf"
+    ) as caught:
         run(checked(tmp_path, classifier(shift=np.nan)))
     assert caught.value.where == "recipe.yaml:7:1"
 

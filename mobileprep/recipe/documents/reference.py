@@ -41,9 +41,9 @@ the recipe.
 The schema has every transform with its parameters. Keep a copy of it in the repository, next to the
 recipes or in a directory above: `mobileprep schema > recipe.schema.json`. The line names that copy,
 or `recipe.schema.json` next to the recipe as long as there is none, and so is the same on every
-machine. `mobileprep schema --path` prints the path of the installed schema. The printed schema also
-has the transforms of installed packages. In a recipe with `plugins` or `extends`, the editor accepts
-unknown names of transforms, because it cannot read the plugins; `validate` does.
+machine. `mobileprep schema --path` prints the path of the installed schema. The printed schema
+also has the transforms of installed packages. In a recipe with `plugins` or `extends`, the editor
+accepts unknown names of transforms, because it cannot read the plugins; `validate` does.
 
 ## How it is read
 
