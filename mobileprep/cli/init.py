@@ -144,7 +144,8 @@ def _run_stages(state: State) -> None:
     bound = store_bound(os.environ)
     try:
         if not is_terminal(sys.stderr):
-            print(f"trying a recipe: {len(stale_stages(state))} stages to run", file=sys.stderr)
+            if stages := len(stale_stages(state)):
+                print(f"trying a recipe: {stages} stages to run", file=sys.stderr)
             build(Executor(state, lambda *_: None, lambda *_: None))
             return
         with Progress(len(stale_stages(state))) as progress:

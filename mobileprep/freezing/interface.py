@@ -26,10 +26,14 @@ def check_inputs_suffice(
     Raises:
         InvalidGraphError: an output needs another placeholder.
     """
-    for output in outputs if inputs else ():
+    declared = _nodes(inputs)
+    others = [n for n in graph if n.op in PLACEHOLDERS and n.name not in declared]
+    if not inputs or not others:
+        return
+    for output in outputs:
         needed = _needed(graph, inputs, [output])
-        other = next((n for n in graph if n.op in PLACEHOLDERS and n.name in needed), None)
-        if other is not None and other.name not in _nodes(inputs):
+        other = next((n for n in others if n.name in needed), None)
+        if other is not None:
             dtype = other.attr_dtype("dtype").short
             message = (
                 f"the output {output!r} needs the placeholder {other.name!r} ({dtype}), which is "
