@@ -125,6 +125,22 @@ warning. A last transform without `)`, which the original drops in silence, is a
 A target's chain is the shared one or its own `transforms`, then its `then`, then what `quantize`,
 `obfuscate` and `sort` add, in this order.
 
+## Inputs and outputs
+
+Each build verifies that the app has to feed the declared inputs and nothing else:
+
+| found | result |
+|---|---|
+| an output needs a placeholder without a default that is not an input | exit code 5, naming both |
+| an input has no effect, because another input is computed from it | exit code 5, naming both |
+| no output needs an input | exit code 5; `validate` reports it too |
+| the prepared model does not use an input, single values and truth values aside | a warning |
+| the inputs cut off more than half of the parameters behind the outputs | a warning |
+
+The last one is right for a recipe that ships the end of a network alone. Otherwise the inputs are
+too far inside: those of TensorFlow for Poets are the image, not the bottleneck. A recipe without
+`inputs` is not checked.
+
 ## Checks
 
 With `check: true` the model is run after each transform, on a few samples, and its outputs are
@@ -155,13 +171,16 @@ with edges, tones, or rows of features, as the shapes of the inputs suggest, in 
 graph shows: the whole of a type of 8 bits, what the first operations scale, less a mean, to about
 -1 to 1, the rows of the table that an input chooses from, the ranges of fake quantization and of
 a first batch normalisation. Where nothing shows it, the first of 0 to 1, -1 to 1 and 0 to 255 is
-taken to which the outputs answer. Open dimensions (-1) get the first sizes with which the model
-runs, one size in all inputs. Inputs of text cannot be drawn, but for sound files. The report
-tells what was fed.
+taken to which the outputs answer. The probability of a dropout gets the value with which it
+changes nothing. Open dimensions (-1) get the first sizes with which the model runs, one size in
+all inputs; sizes with which loops run more than once come first, and a warning says if only
+sequences of length one fit. Inputs of text cannot be drawn, but for sound files. The report tells
+what was fed.
 
 Networks answer to drawn samples less than to real ones. Where the outputs hardly move from sample
-to sample, or are empty or NaN, a warning says so: the check then proves little. Data of the app's
-own is always better, and a `max_difference` means most with it.
+to sample, or are empty, a warning says so: the check then proves little. If the source itself
+gives NaN or infinity, the samples are unusable: the message names the output and what was fed.
+Data of the app's own is always better, and a `max_difference` means most with it.
 
 # Keys
 """
