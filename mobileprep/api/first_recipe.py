@@ -101,35 +101,6 @@ def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
     return replace(given, remark=f"{text} with the shape that the app feeds.")
 
 
-def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedError) -> Draft:
-    return replace(_draft(found, path, wishes), lowered=first_line(error))
-
-
-def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
-    if run is None:
-        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
-    done = tried(draft, path, run)
-    fed = {} if done.report.check is None else done.report.check.inputs
-    inputs = tuple(_with_fed_shape(given, fed.get(given.name, "")) for given in done.draft.inputs)
-    return recipe_text(replace(done.draft, inputs=inputs)), told(done.report)
-
-
-def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
-    """An input of unknown shape with the one that the check feeds, in its comment.
-
-    Args:
-        given: the input.
-        fed: what the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a check.
-    """
-    shape = re.search(r"\[[0-9, ]*\]", fed)
-    if given.shape is not None or shape is None:
-        return given
-    text = (
-        f"The graph does not record its shape, and the check feeds {shape[0]}: add 'shape:' with "
-    )
-    return replace(given, remark=text + "the shape that the app feeds.")
-
-
 def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
     proposal = propose(
         load_found(found, wishes.tags),

@@ -84,9 +84,11 @@ def _without_loop_leftovers(graph: Graph, flows: Flows, ends: list[Node]) -> lis
             exits_of.setdefault(frame, []).append(Ref(node.name))
     after = {frame: flows.downstream(exits_of[frame]) for frame in set().union(*loops.values())}
 
+    used = {f: any(n.name in after[f] for n in ends if not loops[n.name]) for f in after}
+    stacked = {f: any(n.name in after[f] for n in ends if n.op not in EXITS) for f in after}
+
     def is_left(end: Node) -> bool:
-        others = (n for n in ends if not loops[n.name] or (end.op in EXITS and n.op not in EXITS))
-        return any(other.name in after[frame] for other in others for frame in loops[end.name])
+        return any(used[f] or (end.op in EXITS and stacked[f]) for f in loops[end.name])
 
     return [end for end in ends if not is_left(end)]
 

@@ -105,13 +105,13 @@ def losses_among(
         while waiting:
             for ref in waiting.pop().data_inputs:
                 node = graph[ref.node]
-                takers = {taker.name for taker, _ in flows.takers(node.name)}
+                takers = flows.takers(node.name)
                 if (
                     node.name not in part
                     and node.name not in given
                     and node.op in _LOSS_ARITHMETIC
                     and all(variable_behind(graph, r) is None for r in node.data_inputs)
-                    and takers <= part | scored
+                    and all(taker.name in part or taker.name in scored for taker, _ in takers)
                 ):
                     part.add(node.name)
                     waiting.append(node)

@@ -125,7 +125,12 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
     except InvalidGraphError as error:
         likely = described(guess(source).inputs)
         hint = " ".join(h for h in (error.hint, likely and f"likely inputs: {likely}") if h)
-        raise InvalidGraphError(error.message, hint, error.where) from error
+        message = error.message
+        absent = next(i.name for i in inputs if parse_ref(i.name).node not in result.graph)
+        if parse_ref(absent).node in source.graph:
+            message = f"no output needs the input {absent!r}"
+            hint = "remove it from inputs, or name the outputs that need it"
+        raise InvalidGraphError(message, hint, error.where) from error
     nodes = {n.name: n for n in result.graph}
     for declared in inputs:
         ref = parse_ref(declared.name)

@@ -278,3 +278,11 @@ def test_inputs_that_cut_off_little_are_not_warned_of(tmp_path: Path, name: str)
     done = frozen(tmp_path, Graph(nodes), inputs=[{"name": name}])
     run(done)
     assert left(done, "freeze.json")["warnings"] == []
+
+
+def test_an_input_that_no_output_needs_is_named(tmp_path: Path) -> None:
+    graph = Graph([*classifier(), placeholder((3,), name="z"), op("other", "Neg", "z")])
+    with pytest.raises(InvalidGraphError, match="no output needs the input 'z'") as caught:
+        run(frozen(tmp_path, graph, inputs=[{}, {"name": "z"}]))
+    assert caught.value.where == "recipe.yaml:4:1"
+    assert "remove it from inputs" in caught.value.hint
