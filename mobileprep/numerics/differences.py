@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -139,6 +139,36 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest
+
+
+def not_finite(gap: Difference, step: str, feeds: Sequence[Mapping[str, Array]]) -> AccuracyError:
+    """The error for an output that is NaN or infinite on one side alone; it names the side.
+
+    Args:
+        gap: the difference, whose share is infinite.
+        step: the step after which the other graph was run.
+        feeds: what was fed, run by run.
+    """
+    if not gap.is_source_lost:
+        broken = f"after {step} the output {gap.name!r} is NaN or infinite"
+        message = f"{broken} where the source's is not"
+        return AccuracyError(message, "leave the step out, or look at its parameters")
+    fed = ", ".join(f"{name} {_spread([f[name] for f in feeds])}" for name in feeds[0])
+    message = (
+        f"the samples are unusable: for the output {gap.name!r} the source gives NaN or infinity "
+        f"where the graph after {step} gives numbers; fed: {fed}"
+    )
+    hint = "name samples that the model accepts: 'check: {data: FILE.npz}'"
+    return AccuracyError(message, hint)
+
+
+def _spread(arrays: Sequence[Array]) -> str:
+    """The shape and the range of what an input is fed: ``[1, 3] from 0 to 1``."""
+    text = str(list(arrays[0].shape))
+    if arrays[0].dtype.kind not in "fiu" or not arrays[0].size:
+        return text
+    low, high = min(a.min() for a in arrays), max(a.max() for a in arrays)
+    return f"{text} of {low:.4g}" if low == high else f"{text} from {low:.4g} to {high:.4g}"
 
 
 def _loses_numbers(expected: Array, found: Array) -> bool:

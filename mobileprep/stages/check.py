@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from mobileprep.errors import AccuracyError, InvalidGraphError, MissedLimitError, UsageError
+from mobileprep.errors import InvalidGraphError, MissedLimitError, UsageError
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.differences import Difference, differences, shown_difference
+from mobileprep.numerics.differences import Difference, differences, not_finite, shown_difference
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CheckRecord, EngineRecord
 from mobileprep.plan.running_stages import CheckStage
@@ -36,9 +36,11 @@ def run(job: Job[CheckStage]) -> None:
     feeds = _feeds(job, interface)
     found, engine = _run(job, interface, feeds)
     gaps = differences(interface.outputs, expected, found, job.place("transforms"))
-    worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
-    if worst.is_source_lost:
-        raise _unusable(job, worst, feeds)
+    none = Difference("", 0.0, 0.0, 0.0)
+    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=none)
+    if not math.isfinite(worst.share):
+        place = job.place("max_difference" if worst.is_source_lost else "transforms")
+        raise not_finite(worst, asked.step, feeds).at(place)
     _judge(job, worst)
     record = CheckRecord(
         asked.step,
@@ -54,11 +56,6 @@ def run(job: Job[CheckStage]) -> None:
 def _judge(job: Job[CheckStage], worst: Difference) -> None:
     """Whether the output that is furthest from the source's is near enough."""
     step, limit = job.asked.step, job.asked.max_difference
-    if not math.isfinite(worst.share):
-        message = (
-            f"after {step} the output {worst.name!r} is NaN or infinite where the source's is not"
-        )
-        raise AccuracyError(message, _HINT, job.place("transforms"))
     told = f"after {step} the output {worst}"
     if limit is None:
         if worst.share > _LARGE:
@@ -67,28 +64,6 @@ def _judge(job: Job[CheckStage], worst: Difference) -> None:
         message = f"{told}; at most {limit:.3g} is allowed"
         hint = f"{_HINT}, or raise max_difference ({job.place('max_difference')})"
         raise MissedLimitError(message, hint, job.place("transforms"), job.task)
-
-
-def _unusable(
-    job: Job[CheckStage], gap: Difference, feeds: Sequence[Mapping[str, Array]]
-) -> AccuracyError:
-    """The error for samples on which the source itself gives no numbers."""
-    fed = ", ".join(f"{name} {_spread([f[name] for f in feeds])}" for name in feeds[0])
-    message = (
-        f"the samples are unusable: for the output {gap.name!r} the source gives NaN or infinity "
-        f"where the graph after {job.asked.step} gives numbers; fed: {fed}"
-    )
-    hint = "name samples that the model accepts: 'check: {data: FILE.npz}'"
-    return AccuracyError(message, hint, job.place("max_difference"))
-
-
-def _spread(arrays: Sequence[Array]) -> str:
-    """The shape and the range of what an input is fed: ``[1, 3] from 0 to 1``."""
-    text = str(list(arrays[0].shape))
-    if arrays[0].dtype.kind not in "fiu" or not arrays[0].size:
-        return text
-    low, high = min(a.min() for a in arrays), max(a.max() for a in arrays)
-    return f"{text} of {low:.4g}" if low == high else f"{text} from {low:.4g} to {high:.4g}"
 
 
 def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
