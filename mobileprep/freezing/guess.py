@@ -47,6 +47,7 @@ _FILES: Final = frozenset(
 )
 # They take a tensor as it is; a ScalarSummary takes what was worked out for it alone.
 _WATCHERS: Final = re.compile(r"(Histogram|Image|Audio|Tensor)Summary(V2)?\Z")
+_MEASURES: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _PREDICATE: Final = re.compile(r"(.*/)?pred_id(_\d+)?\Z")
 DEFAULTED: Final = "PlaceholderWithDefault"
 _INTERNAL: Final = (DType.VARIANT, DType.RESOURCE)
@@ -154,7 +155,9 @@ def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Re
     ends = _ends(graph, flows, computed, scored)
     uncut = is_uncut(graph)
     if uncut:
-        numbers = [graph[s.name] for s in _specs(graph, [Ref(n.name) for n in ends]) if _is_one(s)]
+        numbers = [
+            graph[s.name] for s in _specs(graph, [Ref(n.name) for n in ends]) if _is_one(graph, s)
+        ]
         losses = losses_among(graph, flows, numbers, fed, scored)
         ends = (losses and _ends(graph, flows, computed, scored | losses)) or ends
     by_training = of_chance_or_batch(graph, flows)
@@ -174,13 +177,24 @@ def _ends(graph: Graph, flows: Flows, computed: set[str], scored: set[str]) -> l
         and node.name not in scored
         and not ASIDE.match(node.op)
         and not _is_of_branch(graph, node)
-        and all(c.name in scored or _WATCHERS.match(c.op) for c, _ in flows.takers(node.name))
+        and _is_end(flows, node, scored)
     )
     return always_there(graph, ends)
 
 
-def _is_one(spec: TensorSpec) -> bool:
-    return spec.shape == () and spec.dtype.is_floating
+def _is_end(flows: Flows, node: Node, scored: set[str]) -> bool:
+    """Whether scores and summaries alone take a node, or measure it besides."""
+    takers = [n for n, _ in flows.takers(node.name)]
+    values = [n for n in takers if n.op not in _MEASURES]
+    is_taken = all(n.name in scored or _WATCHERS.match(n.op) for n in values)
+    return is_taken and (bool(values) or not takers)
+
+
+def _is_one(graph: Graph, spec: TensorSpec) -> bool:
+    """Whether a tensor is a single number: of a scalar's shape, or reduced along all its axes."""
+    axes = graph[spec.name].data_inputs[1:]
+    is_whole = bool(axes) and graph[axes[0].node].op == "Range"
+    return spec.dtype.is_floating and (spec.shape == () or (spec.shape is None and is_whole))
 
 
 def _is_of_branch(graph: Graph, node: Node) -> bool:

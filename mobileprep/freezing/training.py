@@ -15,7 +15,7 @@ from mobileprep.ir.refs import Ref
 
 # What watches, measures or changes a model without being a result of it.
 ASIDE: Final = re.compile(
-    r"(Shape|ShapeN|Size|Rank|OnesLike|ZerosLike|Fill|BroadcastGradientArgs|ConcatOffset|"
+    r"(Shape|ShapeN|Size|Rank|Range|OnesLike|ZerosLike|Fill|BroadcastGradientArgs|ConcatOffset|"
     r".*Summary(V2)?|Assert|Print(V2)?|NoOp|Assign.*|.*Scatter.*Update|(Resource|Sparse)*Apply.*|"
     r"Save.*|Restore.*|.*Dataset.*|Log.*Tensor.*)\Z"
 )
@@ -30,6 +30,8 @@ _SCORING: Final = re.compile(
 )
 _ASSERTION: Final = re.compile(r"(.*/)?(assert_[a-z_]+|Assert|AssertGuard)(_\d+)?/")
 _LOGARITHMS: Final = frozenset({"Log", "Log1p"})
+# What an error is computed with, as long as the author gave it no name.
+_ERRORS: Final = _LOGARITHMS | {"Square", "Pow", "Abs"}
 # Keep a probability away from zero before its logarithm is taken, or subtract it from one.
 _SHIFTS: Final = frozenset({"Add", "AddV2", "Sub", "Maximum", "Minimum", "ClipByValue"})
 _REDUCTIONS: Final = frozenset({"Mean", "Sum"})
@@ -98,21 +100,24 @@ def losses_among(
         scored: names of the other nodes that are not part of the model.
     """
     given = {ref.node for ref in fed}
+
+    def is_step(node: Node, part: Set[str]) -> bool:
+        """Whether a node only leads to a loss."""
+        is_arithmetic = node.op in _LOSS_ARITHMETIC and node.name not in given
+        is_named = node.op == "Identity" and not has_default_name(node)
+        has_weights = any(variable_behind(graph, ref) for ref in node.data_inputs)
+        if not is_arithmetic or is_named or has_weights:
+            return False
+        takers = (n for n, _ in flows.takers(node.name) if not ASIDE.match(n.op))
+        return all(taker.name in part or taker.name in scored for taker in takers)
+
     found: set[str] = set()
     for end in ends:
         part = {end.name} if end.op in _LOSS_ARITHMETIC else set()
         waiting = [end] if part else []
         while waiting:
-            for ref in waiting.pop().data_inputs:
-                node = graph[ref.node]
-                takers = flows.takers(node.name)
-                if (
-                    node.name not in part
-                    and node.name not in given
-                    and node.op in _LOSS_ARITHMETIC
-                    and all(variable_behind(graph, r) is None for r in node.data_inputs)
-                    and all(taker.name in part or taker.name in scored for taker, _ in takers)
-                ):
+            for node in (graph[ref.node] for ref in waiting.pop().data_inputs):
+                if node.name not in part and is_step(node, part):
                     part.add(node.name)
                     waiting.append(node)
         if any(graph[name].op in _REDUCTIONS for name in part):
@@ -132,25 +137,26 @@ def _with_preparation(graph: Graph, flows: Flows, scored: set[str]) -> set[str]:
                 takers = {n.name for n, _ in flows.takers(name) if not ASIDE.match(n.op)}
                 left[name] = len(takers)
             left[name] -= not ASIDE.match(taker.op)
-            if left[name] <= 0 and name not in scored and _prepares(graph, graph[name], taker):
+            if left[name] <= 0 and name not in scored and _prepares(graph, flows, graph[name]):
                 scored.add(name)
                 waiting.append(name)
     return scored
 
 
-def _prepares(graph: Graph, node: Node, taker: Node) -> bool:
+def _prepares(graph: Graph, flows: Flows, node: Node) -> bool:
     """Whether a node only prepares a result for a score that takes it.
 
     The author of a model names the results; the ops of a score keep their default names.
     """
     if _SCORING.match(node.name):
         return True
-    if node.op in _LOGARITHMS or node.op == "ArgMax":
+    if node.op in _ERRORS or node.op == "ArgMax":
         return has_default_name(node)
+    takers = [taker for taker, _ in flows.takers(node.name) if not is_gradient(taker)]
     if node.op in _CONDITIONS or (node.op in _CONVERSIONS and has_default_name(node)):
-        is_compared = taker.op in _CONDITIONS | _CONVERSIONS
-        return is_compared or _ASSERTION.match(taker.name) is not None
-    if taker.op not in _LOGARITHMS | _SHIFTS or node.op not in _SHIFTS:
+        compared = _CONDITIONS | _CONVERSIONS
+        return any(t.op in compared or _ASSERTION.match(t.name) for t in takers)
+    if node.op not in _SHIFTS or not any(t.op in _ERRORS | _SHIFTS for t in takers):
         return False
     return any(graph[ref.node].op == "Const" for ref in node.data_inputs)
 

@@ -152,6 +152,48 @@ def autoencoder():
     ]
 
 
+def regression():
+    """A line through points of unknown shape, whose error is the mean along all axes."""
+    return [
+        node("X", "Placeholder", dtype=FLOAT),
+        node("Y", "Placeholder", dtype=FLOAT),
+        *ref_variable("w", 1),
+        *numbers(),
+        node("mul", "Mul", "X", "w/read", T=FLOAT),
+        node("hypothesis", "Identity", "mul", T=FLOAT),
+        node("sub", "Sub", "hypothesis", "Y", T=FLOAT),
+        node("Square", "Square", "sub", T=FLOAT),
+        node("Rank", "Rank", "Square", T=FLOAT),
+        const("start", np.int32(0)),
+        node("range", "Range", "start", "Rank", "axis", Tidx=INT),
+        reduced("Mean", "Mean", "Square", "range"),
+    ]
+
+
+def contrastive():
+    """The label weighs what is computed from a distance."""
+    return [
+        placeholder("left", -1, 8),
+        placeholder("right", -1, 8),
+        placeholder("similar", -1),
+        *numbers(),
+        *dense("a", "left", 8, 4),
+        *dense("b", "right", 8, 4),
+        node("gap", "Sub", "a", "b", T=FLOAT),
+        reduced("distance", "Sum", "gap", "axis"),
+        node("Square", "Square", "distance", T=FLOAT),
+        node("mul", "Mul", "similar", "Square", T=FLOAT),
+        const("margin", np.float32(1)),
+        node("sub", "Sub", "margin", "distance", T=FLOAT),
+        node("Square_1", "Square", "sub", T=FLOAT),
+        node("sub_1", "Sub", "margin", "similar", T=FLOAT),
+        node("mul_1", "Mul", "sub_1", "Square_1", T=FLOAT),
+        node("add", "AddV2", "mul", "mul_1", T=FLOAT),
+        reduced("loss", "Mean", "add", "margin_axes"),
+        const("margin_axes", np.int32(0)),
+    ]
+
+
 def asserted_confusion():
     """A confusion matrix asserts something of the predictions before it counts them."""
     nodes = classifier(
@@ -266,6 +308,8 @@ def generating():
         (squared_error(), ["x"], ["pred"]),
         (labels_as_rows(), ["x"], ["pred"]),
         (autoencoder(), ["X"], ["decoded"]),
+        (regression(), ["X"], ["hypothesis"]),
+        (contrastive(), ["left", "right"], ["distance"]),
         (asserted_confusion(), ["x"], ["logits"]),
         (of_last_state(), ["x"], ["pred"]),
         (of_all_steps(), ["x"], ["pred"]),
@@ -279,6 +323,8 @@ def generating():
         "squared-error",
         "labels-as-rows",
         "autoencoder",
+        "regression",
+        "contrastive",
         "asserted-confusion",
         "last-state",
         "all-steps",
