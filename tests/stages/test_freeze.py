@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
-from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
