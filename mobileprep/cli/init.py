@@ -130,7 +130,12 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
 
 
 def _run_stages(state: State) -> None:
-    """Run what is stale, with a bar; its warnings come again with the user's own build."""
+    """Run what is stale, with a bar on a terminal.
+
+    A trial that fails is no error: the recipe says why it was not kept. Warnings come again with
+    the user's own build.
+    """
+    from mobileprep.cli._shared.terminal import is_terminal
     from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.pipeline.execute import Executor
     from mobileprep.pipeline.runner import build, stale_stages
@@ -138,6 +143,11 @@ def _run_stages(state: State) -> None:
 
     bound = store_bound(os.environ)
     try:
+        if not is_terminal(sys.stderr):
+            if stages := len(stale_stages(state)):
+                print(f"trying a recipe: {stages} stages to run", file=sys.stderr)
+            build(Executor(state, lambda *_: None, lambda *_: None))
+            return
         with Progress(len(stale_stages(state))) as progress:
             build(Executor(state, progress.listen, lambda *_: None))
     finally:

@@ -38,7 +38,7 @@ class FoundModel:
         kind: the key of ``source``.
         path: the file, or the folder of a SavedModel.
         checkpoint: the prefix of its checkpoint, where the recipe has to name it.
-        notes: what was chosen and why, a sentence each.
+        notes: full sentences on what was chosen and why.
     """
 
     kind: ModelKind
@@ -119,7 +119,7 @@ def inference_graph(found: FoundModel) -> FoundModel | None:
     ]
     if not fitting:
         return None
-    note = f"{found.path.name} itself trains the model and cannot be frozen"
+    note = f"The MetaGraph {found.path.name} trains the model and cannot be frozen."
     return _paired(_best(fitting), note)
 
 
@@ -248,7 +248,7 @@ def _about_others(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     if not others:
         return ()
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return (f"beside it lie {', '.join(others[:_SHOWN])}{more}",)
+    return (f"Other files of the model in the directory: {', '.join(others[:_SHOWN])}{more}.",)
 
 
 def _several(folder: Path, found: Sequence[Candidate]) -> UsageError:
@@ -295,6 +295,6 @@ def _below(folder: Path, depth: int = 1) -> FoundModel:
     shown = [os.path.relpath(f.path, folder) for f in found]
     if all(below.name.isdecimal() for below in names):
         newest = max(found, key=lambda f: int(Path(os.path.relpath(f.path, folder)).parts[0]))
-        note = f"of the versions {', '.join(sorted(p.name for p in names))} the newest is taken"
+        note = f"The newest of the versions {', '.join(sorted(p.name for p in names))}."
         return FoundModel(newest.kind, newest.path, newest.checkpoint, (*newest.notes, note))
     raise _choice(folder, shown, found[0].path)

@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Final
 
 from mobileprep.ir import attrs as attr
-from mobileprep.ir.dropout_mask import COMPARISONS, KeepRate, kept_with
+from mobileprep.ir.dropout_mask import COMPARISONS, KeepRate, is_one_minus, kept_with
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import constant_behind, node_behind
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import DIVISIONS
+from mobileprep.ir.op_sets import DIVISIONS, ENTERS, SWITCHES
 from mobileprep.ir.refs import Ref
 
 DROPS: Final = "_drops"
 """Attribute set by ``with_known_masks``: whether the rate is the share dropped, not kept."""
 _SELECTS: Final = frozenset({"Select", "SelectV2"})
+_HANDED_ON: Final = ENTERS | SWITCHES | {"Identity", "Cast", "PlaceholderWithDefault"}
 
 
 def masked(graph: Graph, node: Node) -> tuple[Ref, KeepRate] | None:
@@ -102,3 +103,40 @@ def _is_zero(graph: Graph, ref: Ref) -> bool:
         return True
     value = constant_behind(graph, ref)
     return value is not None and value.size == 1 and not value.array().any()
+
+
+def neutral_probability(graph: Graph, name: str) -> float | None:
+    """The value of a dropout's probability with which it changes nothing.
+
+    Args:
+        graph: the graph.
+        name: the node that gives the probability.
+
+    Returns:
+        1 for a probability to keep, 0 for one to drop, and None for a node that is neither.
+    """
+    for node in graph:
+        found = masked(graph, node)
+        if found is not None:
+            value = 0.0 if found[1].dropped else 1.0
+            for source, is_complement in _probabilities(graph, found[1].ref):
+                if source == name:
+                    return 1.0 - value if is_complement else value
+    return None
+
+
+def _probabilities(graph: Graph, ref: Ref) -> list[tuple[str, bool]]:
+    """The nodes that hand a probability on, each with whether it holds one minus it."""
+    found: list[tuple[str, bool]] = []
+    is_complement = False
+    seen: set[str] = set()
+    while ref.node not in seen:
+        seen.add(ref.node)
+        node = graph[ref.node]
+        found.append((node.name, is_complement))
+        if is_one_minus(graph, node):
+            is_complement = not is_complement
+            ref = node.data_inputs[1]
+        elif node.op in _HANDED_ON and node.data_inputs:
+            ref = node.data_inputs[0]
+    return found

@@ -51,10 +51,9 @@ class KeepRate:
         if not self.dropped and source_behind(self.graph, ref) == self._source:
             return True
         node = node_behind(self.graph, ref)
-        if self.dropped and node.op == "Sub" and len(node.data_inputs) == 2:
-            one, rate = node.data_inputs
-            if _number(self.graph, one) == 1 and source_behind(self.graph, rate) == self._source:
-                return True
+        one_minus = self.dropped and is_one_minus(self.graph, node)
+        if one_minus and source_behind(self.graph, node.data_inputs[1]) == self._source:
+            return True
         return self._is(_number(self.graph, ref))
 
     def is_reciprocal(self, ref: Ref) -> bool:
@@ -103,6 +102,13 @@ def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:
     random, bound = node.data_inputs
     drawn = _uniform(graph, random)
     return KeepRate(graph, bound, node.op in _ABOVE_DROPPED, drawn) if drawn else None
+
+
+def is_one_minus(graph: Graph, node: Node) -> bool:
+    """Whether a node subtracts a tensor from one."""
+    return (
+        node.op == "Sub" and len(node.data_inputs) == 2 and _number(graph, node.data_inputs[0]) == 1
+    )
 
 
 def _kept_by_floor(graph: Graph, total: Node) -> KeepRate | None:

@@ -92,7 +92,7 @@ class SamplesStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "samples"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     FED: ClassVar[str] = "samples.npz"
     EXPECTED: ClassVar[str] = "expected.npz"
     RECORD: ClassVar[str] = "samples.json"

@@ -70,7 +70,7 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 9
+    stage_version: ClassVar[int] = 10
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from mobileprep.errors import AccuracyError, InvalidGraphError, MissedLimitError, UsageError
+from mobileprep.errors import InvalidGraphError, MissedLimitError, UsageError
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.differences import Difference, differences, shown_difference
+from mobileprep.numerics.differences import Difference, differences, not_finite, shown_difference
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CheckRecord, EngineRecord
 from mobileprep.plan.running_stages import CheckStage
@@ -34,16 +34,21 @@ def run(job: Job[CheckStage]) -> None:
 
     Raises:
         AccuracyError: an output is further from the source's than ``max_difference``, has
-            another shape, or is NaN or infinite where the source's is not.
+            another shape, or is NaN or infinite where the source's is not, or the reverse.
         InvalidGraphError: the graph does not run.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     expected = read_runs(job.path(asked.expected))
-    found, engine = _run(job, interface)
+    feeds = _feeds(job, interface)
+    found, engine = _run(job, interface, feeds)
     basis = basis_of(job, engine)
     gaps = differences(interface.outputs, expected, found, job.place("transforms"))
-    worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
+    none = Difference("", 0.0, 0.0, 0.0)
+    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=none)
+    if not math.isfinite(worst.share):
+        place = job.place("max_difference" if worst.is_source_lost else "transforms")
+        raise not_finite(worst, _subject(job), feeds, _hint(job)).at(place)
     _judge(job, worst)
     record = CheckRecord(
         asked.step,
@@ -60,9 +65,6 @@ def run(job: Job[CheckStage]) -> None:
 def _judge(job: Job[CheckStage], worst: Difference) -> None:
     """Whether the output that is furthest from the source's is near enough."""
     where, hint, limit = _subject(job), _hint(job), job.asked.max_difference
-    if not math.isfinite(worst.share):
-        message = f"{where} the outputs are not numbers where the source's are: {worst.name!r}"
-        raise AccuracyError(message, hint, job.place("transforms"))
     told = f"{where} the output {worst}"
     if limit is None:
         if worst.share > max([_LARGE, *_earlier(job)]):
@@ -89,14 +91,18 @@ def _hint(job: Job[CheckStage]) -> str:
     return _STEP_HINT if job.asked.measured is None else _MODEL_HINT
 
 
-def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]], EngineRecord]:
+def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
+    """The inputs of each run; without inputs the source ran once."""
+    runs = read_runs(job.path(job.asked.samples))
+    return [dict(zip(interface.inputs, run, strict=True)) for run in runs] or [{}]
+
+
+def _run(
+    job: Job[CheckStage], interface: Interface, feeds: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], EngineRecord]:
     """The outputs for each sample, and the engine that ran the graph or file."""
     asked = job.asked
     graph = measured_graph(job)
-    runs = read_runs(job.path(asked.samples))
-    feeds = [dict(zip(interface.inputs, run, strict=True)) for run in runs]
-    # Without inputs the source was run once all the same.
-    feeds = feeds or [{}]
     where = _subject(job)
     with with_assets(graph, job.path(asked.assets)) as graph:
         engine = measuring_engine(job, graph, where, "check")

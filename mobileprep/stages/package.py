@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
+from mobileprep.freezing.interface import check_inputs_suffice, unused_inputs
 from mobileprep.fsio import write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
@@ -35,6 +36,7 @@ def run(job: Job[PackageStage]) -> None:
 
     Raises:
         UnsupportedError: an op is not in the TensorFlow release that the target links.
+        InvalidGraphError: an output needs a placeholder that is not an input.
     """
     asked = job.asked
     graph = without_statistics(job.graph(asked.graph))
@@ -79,11 +81,19 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     """What the user should know of the graph that ships; told at once too."""
     interface = job.record(Interface, job.asked.interface)
+    where = job.place("inputs")
+    check_inputs_suffice(graph, interface.inputs, interface.outputs, where)
+    unused = [
+        f"the prepared model does not use the input {name!r}; if the app feeds it, the model "
+        "ignores it"
+        for name in unused_inputs(graph, interface.inputs, interface.outputs)
+    ]
+    for text in unused:
+        job.warn(f"{where}: {text}")
     left = norms_left(graph, Context(interface.inputs, interface.kept))
-    warnings = [left] if left else []
-    for text in warnings:
-        job.warn(f"{job.place('transforms')}: {text}")
-    return warnings
+    if left:
+        job.warn(f"{job.place('transforms')}: {left}")
+    return [*unused, left] if left else unused
 
 
 def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:

@@ -37,6 +37,10 @@ from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.stages.running import stage_engine, storable
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
+_SHORT_LOOP: Final = (
+    "the check runs the model's loops over sequences of length one, because longer ones do not fit "
+    "its inputs; give the inputs longer shapes, or name samples: 'check: {data: FILE.npz}'"
+)
 
 
 @stage(SamplesStage)
@@ -56,8 +60,10 @@ def run(job: Job[SamplesStage]) -> None:
             raise
         inputs, samples, warnings = [], Samples((), (), {}), [error.message]
     else:
-        warnings = standing_still(interface.outputs, samples.outputs) if inputs else [_NO_INPUTS]
-        warnings += doubts
+        warnings = standing_still(interface.outputs, samples.outputs, samples.inputs)
+        if samples.has_short_loop:
+            warnings.append(_SHORT_LOOP)
+        warnings = [*(warnings if inputs else [_NO_INPUTS]), *doubts]
     _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
     _write(job.output(asked.EXPECTED), samples.outputs)
     for warning in () if asked.optional else warnings:

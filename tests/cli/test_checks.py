@@ -65,7 +65,7 @@ transforms:
 targets: {phone: {}}
 """
 BROKEN = [
-    ("nan", 8, "the outputs are not numbers where the source's are"),
+    ("nan", 8, "is NaN or infinite where the source's is not"),
     ("shape", 5, "cannot run"),
     ("op", 6, "'Nonsense'"),
 ]

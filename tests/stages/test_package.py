@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.reader import read_model
@@ -28,10 +28,15 @@ from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
 from tests.ops.lookup.test_tables import from_file
-from tests.stages.jobs import assets, classifier, interface, job, left, op, slots
+from tests.stages.jobs import assets, classifier, interface, job, left, op, placeholder, slots
 
 
-def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[PackageStage]:
+def package(
+    folder: Path,
+    graph: Graph | None = None,
+    declared: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Job[PackageStage]:
     parameters = {
         "file": "m.pb",
         "artifact": "frozen",
@@ -40,7 +45,10 @@ def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[Pac
         "registration": (),
         **changes,
     }
-    inputs: dict[str, Any] = {"graph": graph or classifier(), "interface": interface("y")}
+    inputs: dict[str, Any] = {
+        "graph": graph or classifier(),
+        "interface": declared or interface("y"),
+    }
     if parameters["artifact"] == "tflite":
         inputs["assets"] = assets(folder)
     return job(folder, PackageStage(**parameters, **slots(*inputs)), **inputs)
@@ -232,3 +240,37 @@ def test_what_the_release_lacks_is_told(tmp_path: Path) -> None:
     )
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('registration')}: {text}"]
+
+
+def scaled(*inputs: str) -> dict[str, Any]:
+    """A graph with a second placeholder, and an interface with these inputs."""
+    nodes = [placeholder((-1, 3)), placeholder((3,), name="scale"), op("y", "Mul", "x", "scale")]
+    return {"graph": Graph(nodes), "declared": interface("y", inputs=inputs)}
+
+
+def test_an_output_that_needs_a_placeholder_beside_the_inputs_is_refused(tmp_path: Path) -> None:
+    run(package(tmp_path, **scaled("x", "scale")))
+    with pytest.raises(InvalidGraphError) as caught:
+        run(package(tmp_path, **scaled("x")))
+    assert caught.value.message == (
+        "the output 'y' needs the placeholder 'scale' (float32), which is not one of the inputs"
+    )
+    assert caught.value.hint.startswith("add 'scale' to inputs, as the app has to feed it")
+    assert caught.value.where == "recipe.yaml:4:1"
+    run(package(tmp_path, **scaled()))  # nothing is declared
+
+
+def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -> None:
+    nodes = [
+        placeholder((-1, 3)),
+        placeholder((-1, 3), name="z"),
+        placeholder((), name="keep_prob"),
+        placeholder((), DType.BOOL, name="is_training"),
+        op("y", "Neg", "x"),
+    ]
+    declared = interface("y", inputs=("x", "z", "keep_prob", "is_training"))
+    done = package(tmp_path, Graph(nodes), declared=declared)
+    run(done)
+    assert left(done, "package.json")["warnings"] == [
+        "the prepared model does not use the input 'z'; if the app feeds it, the model ignores it"
+    ]

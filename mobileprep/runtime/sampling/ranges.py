@@ -68,9 +68,10 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
         return _whole_numbers(fed, ops)
     if ops.limits is not None:
         return (ValueRange(*ops.limits, "the graph states it", is_of_graph=True),)
-    steered = setting(fed)
+    steered = setting(fed, ops)
     if steered is not None:
-        return (ValueRange(steered, steered, "its name tells"),)
+        reason = "from its name" if ops.probability is None else "it turns the dropout off"
+        return (ValueRange(steered, steered, reason),)
     if _STATE.match(fed.ref.node):
         return (ValueRange(-0.5, 0.5, "it is named as a state"),)
     usual: Sequence[tuple[float, float]] = _USUAL
