@@ -55,9 +55,15 @@ def compile_program(
 
 
 def run_in_115(
-    home: Path, graph: Path, feeds: Mapping[str, Array], fetches: Sequence[str], folder: Path
+    home: Path,
+    graph: Path,
+    feeds: Mapping[str, Array],
+    fetches: Sequence[str],
+    folder: Path,
+    *,
+    memmapped: bool = False,
 ) -> list[Array]:
-    """What TensorFlow 1.15 gives for a graph file.
+    """Run a graph file once in TensorFlow 1.15, and return its outputs.
 
     Raises:
         NativeError: it could not load or run it.
@@ -71,7 +77,12 @@ def run_in_115(
         lines.append(f"feed {name} {int(kind)} {dims}")
     lines += [f"fetch {name}" for name in fetches]
     done = subprocess.run(
-        [str(program(home, "run_graph")), str(graph), str(folder)],
+        [
+            str(program(home, "run_graph")),
+            str(graph),
+            str(folder),
+            *(["memmapped"] if memmapped else []),
+        ],
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,

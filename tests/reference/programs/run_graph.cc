@@ -1,5 +1,5 @@
-// Runs a frozen graph once in TensorFlow 1.15's own runtime.
-//   run_graph GRAPH.pb FOLDER   < lines of "feed NAME TYPE DIMS" and "fetch NAME"
+// Runs a frozen or memory-mapped graph once in TensorFlow 1.15's own runtime.
+//   run_graph GRAPH.pb FOLDER [memmapped]   < lines of "feed NAME TYPE DIMS" and "fetch NAME"
 // Feed number i is read from FOLDER/feed_i, little-endian, a text as it is; DIMS are "2,3" or "-" for a scalar.
 // Fetch number i is written to FOLDER/fetch_i; a line for each tells its type and dimensions.
 #include <fstream>
@@ -10,6 +10,7 @@
 
 #include "tensorflow/core/public/session.h"
 #include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/util/memmapped_file_system.h"
 
 extern "C" {
 int _Py_CheckRecursionLimit = 1000;  // the one symbol that newer Pythons no longer have
@@ -23,11 +24,22 @@ static void check(const Status& status) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
   const std::string folder = argv[2];
   GraphDef graph;
-  check(ReadBinaryProto(Env::Default(), argv[1], &graph));
-  std::unique_ptr<Session> session(NewSession(SessionOptions()));
+  SessionOptions options;
+  MemmappedEnv mapped(Env::Default());
+  if (argc == 4) {
+    check(mapped.InitializeFromFile(argv[1]));
+    check(ReadBinaryProto(&mapped, MemmappedFileSystem::kMemmappedPackageDefaultGraphDef, &graph));
+    // As the guide to memory mapping asks: constants that are folded are copied into memory.
+    options.config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(
+        OptimizerOptions::L0);
+    options.env = &mapped;
+  } else {
+    check(ReadBinaryProto(Env::Default(), argv[1], &graph));
+  }
+  std::unique_ptr<Session> session(NewSession(options));
   check(session->Create(graph));
   std::vector<std::pair<string, Tensor>> feeds;
   std::vector<string> fetches;
