@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +25,38 @@ def run_in_221(
     tf: ModuleType, graph: Path, feeds: Mapping[str, Array], fetches: Sequence[str]
 ) -> list[Array]:
     """Load a GraphDef file in TensorFlow 2.21, and run it once."""
+    with _session(tf, graph) as session:
+        return [np.asarray(a) for a in session.run(_tensors(fetches), _feed_dict(feeds))]
+
+
+def ops_run_in_221(tf: ModuleType, graph: Path, feeds: Mapping[str, Array], fetch: str) -> set[str]:
+    """Run a GraphDef file once in TensorFlow 2.21, and return the ops of the graph that ran."""
+    config = tf.compat.v1.ConfigProto()
+    # No app has Grappler.
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+    metadata = tf.compat.v1.RunMetadata()
+    with _session(tf, graph, config) as session:
+        session.run(_tensors([fetch]), _feed_dict(feeds), options, metadata)
+    return {node.op for part in metadata.partition_graphs for node in part.node}
+
+
+@contextmanager
+def _session(tf: ModuleType, graph: Path, config: Any = None) -> Iterator[Any]:
     definition = tf.compat.v1.GraphDef()
     definition.ParseFromString(graph.read_bytes())
     with tf.Graph().as_default() as loaded:
         tf.import_graph_def(definition, name="")
-        names = [name if ":" in name else f"{name}:0" for name in (*feeds, *fetches)]
-        with tf.compat.v1.Session(graph=loaded) as session:
-            given = dict(zip(names, map(_fed, feeds.values()), strict=False))
-            return [np.asarray(a) for a in session.run(names[len(feeds) :], given)]
+    with tf.compat.v1.Session(graph=loaded, config=config) as session:
+        yield session
+
+
+def _tensors(names: Iterable[str]) -> list[str]:
+    return [name if ":" in name else f"{name}:0" for name in names]
+
+
+def _feed_dict(feeds: Mapping[str, Array]) -> dict[str, Array | bytes]:
+    return dict(zip(_tensors(feeds), map(_fed, feeds.values()), strict=True))
 
 
 def _fed(array: Array) -> Array | bytes:
@@ -80,5 +106,6 @@ def run_shipped(
     if release == "1.15":
         return run_in_115(home, path, feeds, fetches, folder, memmapped=memmapped)
     if memmapped:
-        raise ValueError("no loader of memory-mapped files for TensorFlow 2.21")
+        message = "TensorFlow 2.21 has no loader for memory-mapped files in Python"
+        raise ValueError(message)
     return run_in_221(tf, path, feeds, fetches)

@@ -1,9 +1,11 @@
 // Runs a frozen or memory-mapped graph once in TensorFlow 1.15's own runtime.
-//   run_graph GRAPH.pb FOLDER [memmapped]   < lines of "feed NAME TYPE DIMS" and "fetch NAME"
+//   run_graph GRAPH.pb FOLDER [memmapped]   < lines of "feed NAME TYPE DIMS", "fetch NAME", and "ops"
 // Feed number i is read from FOLDER/feed_i, little-endian, a text as it is; DIMS are "2,3" or "-" for a scalar.
-// Fetch number i is written to FOLDER/fetch_i; a line for each tells its type and dimensions.
+// Fetch number i is written to FOLDER/fetch_i; a line for each tells its type and dimensions. After
+// "ops", the last line lists the ops of the graph that ran, without Grappler, which no app has.
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -39,16 +41,19 @@ int main(int argc, char** argv) {
   } else {
     check(ReadBinaryProto(Env::Default(), argv[1], &graph));
   }
-  std::unique_ptr<Session> session(NewSession(options));
-  check(session->Create(graph));
   std::vector<std::pair<string, Tensor>> feeds;
   std::vector<string> fetches;
+  RunOptions run;
   std::string line;
   while (std::getline(std::cin, line)) {
     std::stringstream words(line);
     std::string kind, name, dims, size;
     int type = 0;
     words >> kind >> name;
+    if (kind == "ops") {
+      run.set_output_partition_graphs(true);
+      continue;
+    }
     if (kind == "fetch") {
       fetches.push_back(name);
       continue;
@@ -70,8 +75,13 @@ int main(int argc, char** argv) {
     file.read(const_cast<char*>(bytes.data()), bytes.size());
     feeds.emplace_back(name, tensor);
   }
+  if (run.output_partition_graphs())
+    options.config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
+  std::unique_ptr<Session> session(NewSession(options));
+  check(session->Create(graph));
   std::vector<Tensor> outputs;
-  check(session->Run(feeds, fetches, {}, &outputs));
+  RunMetadata metadata;
+  check(session->Run(run, feeds, fetches, {}, &outputs, &metadata));
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::ofstream file(folder + "/fetch_" + std::to_string(i), std::ios::binary);
     const auto bytes = outputs[i].tensor_data();
@@ -80,4 +90,9 @@ int main(int argc, char** argv) {
     for (int d = 0; d < outputs[i].dims(); ++d) std::cout << " " << outputs[i].dim_size(d);
     std::cout << "\n";
   }
+  std::set<std::string> ops;
+  for (const auto& part : metadata.partition_graphs())
+    for (const auto& node : part.node()) ops.insert(node.op());
+  for (const auto& op : ops) std::cout << op << " ";
+  if (!ops.empty()) std::cout << "\n";
 }
