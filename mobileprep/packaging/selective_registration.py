@@ -66,8 +66,9 @@ def ops_and_kernels(
         graphs: the graphs that one app loads.
         release: "1.15" or "2.21".
         default_ops: registered in any case; an op named here needs no place in the release.
-        functions: count the nodes of function libraries for every release. False does what
-            the release's own tool does: that of 1.15 passes them over.
+        functions: count the nodes of function libraries for every release, and the nodes that
+            the runtime creates when it loads a graph. False does what the release's own tool
+            does: that of 1.15 passes over functions, and no tool counts created nodes.
         files: the name of each graph, for messages.
         warn: takes a sentence for each node type without a kernel; its op is then left out, as
             the original does. None makes that an error.
@@ -79,7 +80,8 @@ def ops_and_kernels(
     survey = KernelSurvey(release, frozenset(pair.op for pair in default_ops))
     counted = functions or release != TF115
     for i, graph in enumerate(graphs):
-        survey.add(graph, files[i] if i < len(files) else "", functions=counted)
+        name = files[i] if i < len(files) else ""
+        survey.add(graph, name, functions=counted, created=functions)
     survey.check(warn)
     found = {*default_ops, *survey.found}
     return tuple(sorted(found, key=lambda pair: (pair.op, pair.kernel or "")))

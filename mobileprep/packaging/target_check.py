@@ -40,6 +40,12 @@ _SELECTIVE: Final = (
     "build with ops_to_register.h and the fragments that go with it, which compile the types in use"
 )
 _GROUPS: Final = "groups of channels"
+_LAYOUTS: Final = {
+    "data_format": "export the model with the channels last: CPU kernels have no other layout",
+    "dilations": "put the layer between SpaceToBatchND and BatchToSpaceND instead of dilating it",
+    "strides": "use the same stride for height and width",
+}
+"""Mends for kernels that refuse an attribute, by its name."""
 _CAUSES: Final[dict[str, Cause]] = {
     "op": "newer op",
     "default attribute": "newer attribute",
@@ -213,7 +219,8 @@ class _Survey:
         if lack.what == _GROUPS:
             return self._newer_release()
         if lack.cause == "no kernel":
-            return "cast to types that the release computes with, or choose another release"
+            types = "cast to types that the release computes with, or choose another release"
+            return _LAYOUTS.get(lack.what.split("=")[0], types)
         if lack.cause == "newer value":
             return self._newer_release()
         if lack.cause == "removed op":

@@ -60,17 +60,14 @@ def test_each_cause(made: Node, cause: str) -> None:
     assert all(g.message and g.mend for g in found)
 
 
-@pytest.mark.parametrize(("data_format", "shape"), [("NHWC", (1, 8, 8, 4)), ("NCHW", (1, 4, 8, 8))])
-def test_groups_of_channels_are_newer_than_the_kernel(
-    data_format: str, shape: tuple[int, ...]
-) -> None:
+def test_groups_of_channels_are_newer_than_the_kernel() -> None:
     """1.15's op takes them, and its kernel refuses them when it runs."""
     nodes = [
-        node("images", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape(shape)),
+        node("images", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((1, 8, 8, 4))),
         const("half", np.ones((3, 3, 2, 6))),
         const("all", np.ones((3, 3, 4, 6))),
-        conv("grouped", "images half", data_format=data_format),
-        conv("plain", "images all", data_format=data_format),
+        conv("grouped", "images half"),
+        conv("plain", "images all"),
     ]
     (found,) = gaps(*nodes, platform="linux")
     assert (found.op, found.cause, found.node, found.count) == ("Conv2D", "no kernel", "grouped", 1)
@@ -169,3 +166,42 @@ def test_downgrade_is_named_for_what_it_has_a_rule_for() -> None:
     assert "downgrade drops" in dropped.mend
     (own,) = gaps(node("n", "MyOp", "x"))
     assert "an op of your own" in own.mend
+
+
+@pytest.mark.parametrize(
+    ("made", "release", "what", "mend"),
+    [
+        (node("n", "Conv2D", "x w", data_format="NCHW"), "1.15", "data_format=NCHW", "last"),
+        (node("n", "MaxPool", "x", data_format="NCHW"), "2.21", "data_format=NCHW", "last"),
+        (node("n", "FusedBatchNormV3", "x", U=DType.FLOAT, data_format="NCHW"),
+         "1.15", "data_format=NCHW", "last"),
+        (node("n", "Conv3D", "x w", data_format="NCDHW"), "2.21", "data_format=NCDHW", "last"),
+        (node("n", "DepthwiseConv2dNative", "x w", dilations=(1, 2, 2, 1)),
+         "1.15", "dilations=[1, 2, 2, 1]", "SpaceToBatchND"),
+        (node("n", "DepthwiseConv2dNative", "x w", strides=(1, 1, 2, 1)),
+         "1.15", "strides=[1, 1, 2, 1]", "the same stride"),
+    ],
+)  # fmt: skip
+def test_attributes_that_a_cpu_kernel_refuses(
+    made: Node, release: str, what: str, mend: str
+) -> None:
+    inputs = [placeholder(name) for name in {str(ref): None for ref in made.inputs}]
+    (gap,) = target_gaps(Graph([*inputs, made]), release, "linux")
+    assert (gap.cause, gap.what) == ("no kernel", what)
+    assert mend in gap.mend
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        node("n", "BiasAdd", "x b", data_format="NCHW"),
+        node(
+            "n", "Conv2D", "x w", data_format="NHWC", dilations=(1, 2, 2, 1), strides=(1, 1, 2, 1)
+        ),
+        node("n", "DepthwiseConv2dNative", "x w", dilations=(1, 1, 1, 1), strides=(1, 2, 2, 1)),
+        node("n", "MaxPool", "x", strides=(1, 1, 2, 1)),
+    ],
+)
+def test_attributes_that_a_cpu_kernel_takes(made: Node) -> None:
+    inputs = [placeholder(name) for name in {str(ref): None for ref in made.inputs}]
+    assert target_gaps(Graph([*inputs, made]), "1.15", "linux") == ()
