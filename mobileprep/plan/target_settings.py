@@ -18,6 +18,8 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
         "registration": list(target.registration),
+        **({"allow": list(target.allow)} if target.allow else {}),
+        **({"ops": digestible(target.ops)} if target.ops else {}),
         "integration": digestible(target.integration),
         "protect": digestible(target.protect),
         "inputs": [digestible(i) for i in target.inputs],

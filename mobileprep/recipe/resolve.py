@@ -25,7 +25,16 @@ from mobileprep.recipe.quantize_settings import (
 )
 from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.settings import Cache, Check, InputFile, InputSpec, Pin, Source, SourceKind
+from mobileprep.recipe.settings import (
+    Cache,
+    Check,
+    CustomOp,
+    InputFile,
+    InputSpec,
+    Pin,
+    Source,
+    SourceKind,
+)
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.validation import resolve_validation
@@ -105,6 +114,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         calibration=_calibration(sections.mapping("calibration")),
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
+        ops=_custom_ops(sections.section("ops")),
         integration=integration_of(sections.mapping("integration")),
         protect=protection_of(sections.mapping("protect")),
         budget=resolve_budget(sections),
@@ -233,10 +243,27 @@ def _rule(given: dict[str, Any]) -> QuantizeRule:
 
 
 def _registration(registration: dict[str, Any]) -> dict[str, Any]:
+    resolved = {"allow": tuple(registration.get("allow", ()))}
     versions = registration.get("tensorflow")
-    if versions is None:
-        return {}
-    return {"registration": (versions,) if isinstance(versions, str) else tuple(versions)}
+    if versions is not None:
+        resolved["registration"] = _listed(versions)
+    return resolved
+
+
+def _custom_ops(ops: MappingNode) -> tuple[CustomOp, ...]:
+    found = []
+    for name, entry in sorted(ops.items()):
+        if not isinstance(entry.value, MappingNode):
+            continue
+        sources = entry.value.get("source")
+        files = sources.items if isinstance(sources, Sequence) else [sources] if sources else []
+        kernels = _listed(plain(entry.value)["kernel"])
+        found.append(CustomOp(name, kernels, tuple(map(_file, files))))
+    return tuple(found)
+
+
+def _listed(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:
