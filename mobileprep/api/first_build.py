@@ -11,11 +11,11 @@ from pathlib import Path
 from mobileprep.api.targets import build_report, plan_state
 from mobileprep.errors import AccuracyError, MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE, RELEASES, TF115
 from mobileprep.pipeline.runner import collect
 from mobileprep.pipeline.state import State
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.schemas import recipe_schema
 from mobileprep.report.collect import Report
 
 # How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
@@ -62,19 +62,26 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
 
 
 def _registered(draft: Draft, path: Path, run: RunStages) -> Tried:
-    """The draft with the header of the oldest release that has the model's ops."""
-    oldest, *newer = (replace(draft, release=release) for release in _releases())
+    """Return the first draft that its release loads: as it is, downgraded, with a newer release."""
+    wanted = draft.release
+    plain = replace(draft, release=wanted or DEFAULT_RELEASE)
     try:
-        return Tried(oldest, _built(oldest, path, run))
-    except UnsupportedError:
-        for told in newer:
+        return Tried(plain, _built(plain, path, run))
+    except UnsupportedError as error:
+        for other in _loadable(plain, first_line(error), fixed=bool(wanted)):
             with contextlib.suppress(UnsupportedError):
-                return Tried(told, _built(told, path, run))
+                return Tried(other, _built(other, path, run))
         raise
 
 
-def _releases() -> tuple[str, ...]:
-    return tuple(sorted(recipe_schema()["$defs"]["tensorflow"]["enum"]))
+def _loadable(plain: Draft, reason: str, *, fixed: bool) -> Iterator[Draft]:
+    """Yield drafts for a model that the release of ``plain`` does not load as it is."""
+    if plain.release == TF115:
+        yield replace(plain, downgrade=f"{reason}.")
+    for release in RELEASES if not fixed else ():
+        if release != plain.release:
+            why = f"TensorFlow {release}, as the default does not load the model: {reason}."
+            yield replace(plain, release=release, release_reason=why)
 
 
 def first_line(error: MobileprepError) -> str:

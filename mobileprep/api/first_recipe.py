@@ -15,6 +15,7 @@ from mobileprep.formats.arrays import read_headers
 from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.frozen import dataclass
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.recipe.first import Draft, DraftInput, recipe_text
 from mobileprep.recipe.schemas import modeline, recipe_schema
 
@@ -33,6 +34,8 @@ class Wishes:
         inputs, outputs: their names.
         data: an .npz file of samples to validate with.
         labels: the name of its array of labels; empty for ``label`` where there is such an array.
+        release: the TensorFlow release of the app; empty for the default, or a newer one if the
+            default does not load the model.
     """
 
     name: str = ""
@@ -42,6 +45,7 @@ class Wishes:
     outputs: tuple[str, ...] = ()
     data: Path | None = None
     labels: str = ""
+    release: str = ""
 
 
 def first_recipe(
@@ -79,7 +83,8 @@ def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedEr
 
 def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
     if run is None:
-        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
+        untried = replace(draft, unchecked=_UNTRIED, release=draft.release or DEFAULT_RELEASE)
+        return recipe_text(untried), "not built yet"
     done = tried(draft, path, run)
     return recipe_text(done.draft), told(done.report)
 
@@ -99,6 +104,7 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
         tuple(map(_input, proposal.inputs)),
         proposal.outputs,
         (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
+        release=wishes.release,
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
     )
 

@@ -63,6 +63,12 @@ class AppBuild:
         return target_gaps(graph, release, self.platform, selective=True, custom_ops=custom)
 
 
+def ops_of(graph: Graph) -> frozenset[str]:
+    """Return the ops of a graph and of the functions in its library."""
+    bodies = (function.nodes for function in graph.library.functions.values())
+    return frozenset(node.op for nodes in (graph.nodes, *bodies) for node in nodes)
+
+
 def check_loads(graph: Graph, build: AppBuild) -> None:
     """Make sure that every release of a build loads and runs a graph.
 

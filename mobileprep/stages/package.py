@@ -15,10 +15,11 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.opdefs.definitions import TF115
 from mobileprep.opdefs.source_files import is_kernel_file
+from mobileprep.ops.modules import family_of
 from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import KERNELS, build_fragments
 from mobileprep.packaging.kernel_code import kernel_bytes
-from mobileprep.packaging.loading import AppBuild, check_loads
+from mobileprep.packaging.loading import AppBuild, check_loads, ops_of
 from mobileprep.packaging.op_lists import DEFAULT_OPS, OpKernel
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
@@ -110,12 +111,14 @@ def _check_loads(job: Job[PackageStage], graph: Graph) -> list[str]:
     except UnsupportedError as error:
         raise error.at(job.place("registration")) from error
     warnings = list(build.accepted(graph))
-    own = [op for op in asked.ops if any(node.op == op for node in graph)]
+    own = sorted(ops_of(graph) & asked.ops.keys())
     if own:
+        warnings.append(f"the app has to register {named(own)}, which no TensorFlow library has")
+    unknown = [op for op in own if not family_of(op)]
+    if unknown:
         warnings.append(
-            f"the app has to register {named(own)}: mobileprep has no kernel for "
-            f"{'it' if len(own) == 1 else 'them'}, so `check`, `validation`, and `calibration` "
-            "cannot run this model"
+            f"the model was not run: mobileprep has no kernel for {named(unknown)}, so `check`, "
+            "`validation`, and `calibration` are not possible"
         )
     for text in warnings:
         job.warn(f"{job.place('registration')}: {text}")
