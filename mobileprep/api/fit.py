@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mobileprep.api.loading import foreseen
+from mobileprep.api.target_check import foreseen
 from mobileprep.chains.norms_left import norms_foreseen
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import data_kind, open_dataset
