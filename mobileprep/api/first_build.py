@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
+from mobileprep.api.fit import check_models
 from mobileprep.api.targets import build_report, plan_state
 from mobileprep.errors import AccuracyError, MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
@@ -16,12 +18,14 @@ from mobileprep.pipeline.runner import collect
 from mobileprep.pipeline.state import State
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
 
 # How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
 # the rounding of folded ones.
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
+_T = TypeVar("_T")
 RunStages = Callable[[State], None]
 """Runs the stages of a plan that are stale."""
 
@@ -49,8 +53,7 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
     Raises:
         MobileprepError: the model cannot be built even so.
     """
-    plain = _registered(draft, path, run)
-    draft = plain.draft
+    draft, report = _registered(draft, lambda plain: _built(plain, path, run))
     why: list[str] = []
     for better in _better(draft):
         try:
@@ -58,19 +61,37 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
         except MobileprepError as error:
             why.append(first_line(error))
     told = replace(draft, unchecked=f"{_reason(draft) or why[-1]}.", unquantized=_UNQUANTIZED)
-    return Tried(told, plain.report)
+    return Tried(told, report)
 
 
-def _registered(draft: Draft, path: Path, run: RunStages) -> Tried:
-    """Return the first draft that its release loads: as it is, downgraded, with a newer release."""
+def untried(draft: Draft, path: Path) -> Draft:
+    """Return a draft that its release loads, as far as that is known without building it.
+
+    Args:
+        draft: without check and quantization.
+        path: where the recipe will lie.
+    """
+    plain = replace(draft, release=draft.release or DEFAULT_RELEASE)
+    with contextlib.suppress(MobileprepError):
+        return _registered(draft, lambda tried: check_models([_recipe(tried, path)]))[0]
+    return plain
+
+
+def _registered(draft: Draft, attempt: Callable[[Draft], _T]) -> tuple[Draft, _T]:
+    """Return the first draft that its release loads: as it is, downgraded, with a newer release.
+
+    Args:
+        draft: its release is fixed, unless it is empty.
+        attempt: raises UnsupportedError if the release does not load the model of a draft.
+    """
     wanted = draft.release
     plain = replace(draft, release=wanted or DEFAULT_RELEASE)
     try:
-        return Tried(plain, _built(plain, path, run))
+        return plain, attempt(plain)
     except UnsupportedError as error:
         for other in _loadable(plain, first_line(error), fixed=bool(wanted)):
             with contextlib.suppress(UnsupportedError):
-                return Tried(other, _built(other, path, run))
+                return other, attempt(other)
         raise
 
 
@@ -113,11 +134,14 @@ def _explained(draft: Draft, path: Path, run: RunStages, why: list[str]) -> tupl
 
 
 def _built(draft: Draft, path: Path, run: RunStages) -> Report:
-    recipe = load_recipe(path, environ=os.environ, text=recipe_text(draft))
-    state = plan_state([recipe])
+    state = plan_state([_recipe(draft, path)])
     run(state)
     (built,) = collect(state)
     return build_report(built)
+
+
+def _recipe(draft: Draft, path: Path) -> Recipe:
+    return load_recipe(path, environ=os.environ, text=recipe_text(draft))
 
 
 def told(report: Report) -> str:

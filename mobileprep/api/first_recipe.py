@@ -8,14 +8,13 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from mobileprep.api.first_build import RunStages, first_line, told, tried
+from mobileprep.api.first_build import RunStages, first_line, told, tried, untried
 from mobileprep.api.recipe_names import recipe_name
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.arrays import read_headers
 from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.frozen import dataclass
-from mobileprep.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.recipe.first import Draft, DraftInput, recipe_text
 from mobileprep.recipe.schemas import modeline, recipe_schema
 
@@ -83,8 +82,7 @@ def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedEr
 
 def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
     if run is None:
-        untried = replace(draft, unchecked=_UNTRIED, release=draft.release or DEFAULT_RELEASE)
-        return recipe_text(untried), "not built yet"
+        return recipe_text(replace(untried(draft, path), unchecked=_UNTRIED)), "not built yet"
     done = tried(draft, path, run)
     return recipe_text(done.draft), told(done.report)
 

@@ -82,10 +82,18 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
     if of_models:
         raise recipe_error([*of_models, *of_targets, *of_data])
     if of_targets:
-        raise UnsupportedError(render(in_order([*of_targets, *of_data])))
+        raise _unsupported(in_order([*of_targets, *of_data]))
     if of_data:
         raise AccuracyError(render(in_order(of_data)))
     return tuple(dict.fromkeys(cautions))
+
+
+def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
+    """The error of some problems; of a single one, as the build reports it."""
+    if len(problems) > 1:
+        return UnsupportedError(render(problems))
+    (problem,) = problems
+    return UnsupportedError(problem.message, problem.hint, str(problem.place))
 
 
 def _asked(target: Target) -> Iterator[object]:
