@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
+from mobileprep.ir.refs import parse_ref
 from mobileprep.recipe.load import load_recipe
+from tests.reference.native import run_in_115
 from tests.reference.test_init import SOURCES
 
 pytestmark = pytest.mark.reference
@@ -24,16 +27,25 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_target_loads_what_is_built_for_it(models: Path, name: str) -> None:
+def test_a_target_loads_and_runs_what_is_built_for_it(
+    models: Path, original: Path, tmp_path: Path, name: str
+) -> None:
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / MODELS[name])]) == 0
     assert main(["validate", "recipe.yaml"]) == 0
     assert main(["build", "recipe.yaml"]) == 0
     named = load_recipe(recipe)
-    built = f"out/{named.name}/phone/{named.name}.pb"
-    assert main(["check-target", built]) == 0
+    (target,) = named.targets
+    built = Path("out", named.name, "phone", f"{named.name}.pb")
+    assert main(["check-target", str(built)]) == 0
+    assert target.registration == ("1.15",)
+    golden = np.load(models / MODELS[name].split("/")[0] / f"{name}.npz", allow_pickle=True)
+    nodes = {parse_ref(i.name).node: i.name for i in target.inputs}
+    fed = {key[3:].replace("|", "/"): golden[key] for key in golden if key.startswith("in:")}
+    feeds = {nodes[parse_ref(key).node]: value for key, value in fed.items()}
+    assert run_in_115(original, built, feeds, target.outputs, tmp_path)
     if "\n  - downgrade\n" in recipe.read_text():
-        # It was needed: without it, no step of this row succeeds.
+        # It was needed: without it, the recipe is refused.
         recipe.write_text(recipe.read_text().replace("\n  - downgrade\n", "\n"))
         assert main(["validate", "recipe.yaml"]) == 6
         assert main(["build", "recipe.yaml"]) == 6
