@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb, whole_number
@@ -41,6 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "batch", type=whole_number, default=1, metavar="N", help=batch)
     rows = "rows of each table, 0 for all"
     flag(parser, "rows", type=whole_number, default=_ROWS, metavar="N", help=rows)
+    tensorflow_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -51,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         InvalidGraphError: an input names no node; what could be counted is printed before.
     """
+    from mobileprep.api.headers import release_of
     from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
     from mobileprep.api.inspecting.summarizing import summary_of
     from mobileprep.api.models import find_source
@@ -65,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         depth=args.scope_depth,
         batch=args.batch,
         details=args.details or args.json,
+        tensorflow=release_of(args.tensorflow),
     )
     for name in found.graph.undecoded:
         warn(f"{plain(name)!r} has no value")

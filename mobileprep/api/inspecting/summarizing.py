@@ -23,9 +23,9 @@ from mobileprep.inspection.variables import VariableCount, count_variables
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tflite import is_tflite_graph
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 
-_RELEASE: Final = "1.15"
 _PLATFORM: Final = "android"
 
 
@@ -73,7 +73,7 @@ class Summary:
     outputs: tuple[LikelyTensor, ...] = ()
     reasons: tuple[str, ...] = ()
     costs: ModelCosts | None = None
-    tensorflow: str = _RELEASE
+    tensorflow: str = DEFAULT_RELEASE
     platform: str = _PLATFORM
     gaps: tuple[TargetGap, ...] = ()
     notes: tuple[str, ...] = ()
@@ -87,6 +87,7 @@ def summarize(
     tags: Sequence[str] = (),
     depth: int = 1,
     batch: int = 1,
+    tensorflow: str = DEFAULT_RELEASE,
 ) -> Summary:
     """Look into a model: what goes in and out, what it is made of, what one run costs.
 
@@ -98,6 +99,7 @@ def summarize(
         tags: those of the MetaGraph of a SavedModel.
         depth: how many parts of a node's name count as its scope.
         batch: what to take for unknown sizes of inputs.
+        tensorflow: the release whose default build is compared with the graph.
 
     Raises:
         UsageError: there is no such signature, or no MetaGraph has the tags.
@@ -108,7 +110,9 @@ def summarize(
     path = Path(model)
     values = None if checkpoint is None else Path(checkpoint)
     found = find_source(path, checkpoint=values, tags=tags)
-    return summary_of(found, str(path), signature=signature, depth=depth, batch=batch)
+    return summary_of(
+        found, str(path), signature=signature, depth=depth, batch=batch, tensorflow=tensorflow
+    )
 
 
 def summary_of(
@@ -119,6 +123,7 @@ def summary_of(
     depth: int = 1,
     batch: int = 1,
     details: bool = True,
+    tensorflow: str = DEFAULT_RELEASE,
 ) -> Summary:
     """The summary of a model that is loaded.
 
@@ -129,6 +134,7 @@ def summary_of(
         depth: see there.
         batch: see there.
         details: whether to tell more than the original does.
+        tensorflow: see ``summarize``.
 
     Raises:
         UsageError: there is no such signature.
@@ -139,6 +145,7 @@ def summary_of(
         summarize_graph(graph),
         len(graph.library.functions),
         count_variables(graph),
+        tensorflow=tensorflow,
         notes=found.notes,
     )
     if is_tflite_graph(graph):
@@ -149,7 +156,9 @@ def summary_of(
         proposal = propose(source, signature=signature)
     except InvalidGraphError as error:
         return replace(
-            plain, gaps=_gaps(graph), notes=(*found.notes, f"no interface was found: {error}")
+            plain,
+            gaps=_gaps(graph, tensorflow),
+            notes=(*found.notes, f"no interface was found: {error}"),
         )
     frozen, notes = _frozen(source, proposal)
     costs, more = _costs(frozen, proposal, depth, batch)
@@ -159,15 +168,15 @@ def summary_of(
         outputs=_outputs(source, frozen, proposal),
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
-        gaps=_gaps(frozen),
+        gaps=_gaps(frozen, tensorflow),
         notes=(*found.notes, *notes, *more),
     )
 
 
-def _gaps(graph: Graph) -> tuple[TargetGap, ...]:
+def _gaps(graph: Graph, release: str) -> tuple[TargetGap, ...]:
     if is_tflite_graph(graph):
         return ()  # LiteRT runs it, and not TensorFlow.
-    return target_gaps(graph, _RELEASE, _PLATFORM)
+    return target_gaps(graph, release, _PLATFORM)
 
 
 def _input(given: ProposedInput) -> LikelyTensor:
