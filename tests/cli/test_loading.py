@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from mobileprep.api.headers import registration_header
+from mobileprep.api.inspecting.summarizing import summarize
+from mobileprep.api.migrating import migrate
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.files import write_graph
@@ -16,6 +20,9 @@ from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import parse_function_ref
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.schemas import recipe_schema
 from tests.cli.conftest import Run, Told
 from tests.transforms.graphs import const, node, placeholder
 
@@ -352,3 +359,15 @@ def test_mistakes_in_ops_are_told_at_their_place(ops: str, message: str, run: Ru
     assert told.code in (3, 4)
     assert "recipe.yaml:11:" in told.err
     assert message in told.err
+
+
+def test_one_release_is_the_default_everywhere(run: Run) -> None:
+    assert Target.registration == (DEFAULT_RELEASE,) == ("1.15",)
+    registration = recipe_schema()["$defs"]["target"]["properties"]["registration"]
+    assert registration["properties"]["tensorflow"]["default"] == [DEFAULT_RELEASE]
+    for function in (registration_header, summarize, migrate):
+        assert inspect.signature(function).parameters["tensorflow"].default == DEFAULT_RELEASE
+    for verb in ("check-target", "header", "init", "migrate", "summarize"):
+        told = run("help", verb).out
+        assert "--tensorflow RELEASE" in told
+        assert re.search(rf"\[default:[^]]*{DEFAULT_RELEASE}\]", told)

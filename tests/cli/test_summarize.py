@@ -233,3 +233,13 @@ def test_shapes_of_a_frozen_graph_are_inferred_twice(
     assert "  out (float32 [-1, 4, 4, 2])" in run("summarize", "--in_graph=g.pb").out
     # Once to guess the outputs, whose sizes may be unknown, and once with the batch of the costs.
     assert sum(size > 1 for size in passes) == 2
+
+
+def test_another_release_is_compared(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "g.pb"
+    write_graph(path, Graph([placeholder(), node("y", "Xlog1py", "x x")]))
+    assert (
+        "TensorFlow 1.15 does not have the op `Xlog1py`" in run("summarize", "--in_graph", path).out
+    )
+    told = run("summarize", "--in_graph", path, "--tensorflow=2.21").out
+    assert "A default build of TensorFlow 2.21 for android lacks nothing" in told
