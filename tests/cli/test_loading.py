@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -371,3 +372,18 @@ def test_one_release_is_the_default_everywhere(run: Run) -> None:
         told = run("help", verb).out
         assert "--tensorflow RELEASE" in told
         assert re.search(rf"\[default:[^]]*{DEFAULT_RELEASE}\]", told)
+
+
+def test_a_source_that_changes_is_published_again(run: Run) -> None:
+    source = Path("fancy_op.cc")
+    source.write_text("// one\n")
+    text = write(CASES["an op that no release has"])
+    Path("recipe.yaml").write_text(f"{text}ops: {{FancyOp: {{kernel: FancyOp, source: {source}}}}}")
+    assert run("build", "recipe.yaml").code == 0
+    source.write_text("// two\n")
+    assert run("build", "recipe.yaml").code == 0
+    assert Path("out/m/t/custom_ops/fancy_op.cc").read_text() == "// two\n"
+    manifest = json.loads(Path("out/m/t/manifest.json").read_text())
+    assert "fancy_op.cc" in manifest["sources"]
+    assert manifest["settings"]["ops"][0]["kernels"] == ["FancyOp"]
+    assert run("verify", "out").code == 0
