@@ -28,10 +28,11 @@ class OpKernel:
 
 @dataclass(frozen=True)
 class RegisteredOps:
-    """What a registration header registers."""
+    """What a registration header registers: some ops and kernel classes, or all there are."""
 
-    ops: Container[str]
-    kernels: Container[str]
+    ops: Container[str] = ()
+    kernels: Container[str] = ()
+    everything: bool = False
 
 
 DEFAULT_OPS: Final = (

@@ -144,13 +144,6 @@ def _selected(ops: Iterable[OpKernel]) -> list[str]:
     ]
 
 
-class _Everything:
-    """Contains every name."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
 class _Classes:
     """Kernel classes, which C++ compares without spaces."""
 
@@ -179,7 +172,7 @@ def read_registration_header(path: Path) -> RegistrationHeader:
     text = read_bytes(path, limit=_LARGEST_HEADER).decode("utf-8", "replace")
     release = _RELEASE.search(text)
     if "#define SHOULD_REGISTER_OP(op) true" in text:
-        registered = RegisteredOps(_Everything(), _Everything())
+        registered = RegisteredOps(everything=True)
     else:
         classes = _CLASSES.search(text)
         if classes is None:

@@ -197,7 +197,7 @@ class _Survey:
             yield gap(self._mend(lack, files), files, name, len(places), function)
 
     def _lacks(self, node: Node) -> Iterator[_Lack]:
-        if self._header is not None:
+        if self._header is not None and not self._header.everything:
             if node.op in self._header.ops and op_def(node.op, self._release) is None:
                 return
             yield from self._unregistered(node, self._header)

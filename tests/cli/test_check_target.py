@@ -93,6 +93,8 @@ def test_a_header_that_registers_everything(graph: Path, run: Run) -> None:
     text = run("header", f"--graphs={graph}", "--default_ops=all").out
     (graph.parent / "ops_to_register.h").write_text(text)
     assert run("check-target", graph).code == 0
+    write_graph(graph, Graph([placeholder(), node("n", "NoSuchOp", "x")]))
+    assert run("check-target", graph).code == 1
 
 
 def test_a_header_that_is_none(graph: Path, run: Run) -> None:
