@@ -115,7 +115,9 @@ def _ways(
         return
     loading = [r for r in RELEASES if r not in refused and not any(build.gaps(graph, r))]
     if loading:
-        yield f'build the app with another release: `registration: {{tensorflow: "{loading[-1]}"}}`'
+        newest = loading[-1]
+        line = f'registration: {{tensorflow: "{newest}"}}'
+        yield f"build the app with TensorFlow {newest}: `{line}`"
         return
     unknown = next(
         (gap.op for gap in left if gap.op and not any(map(partial(op_def, gap.op), RELEASES))), ""

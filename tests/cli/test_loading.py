@@ -295,7 +295,7 @@ def test_a_hint_says_what_downgrade_leaves(run: Run) -> None:
     hint = run("build", "recipe.yaml").err.partition("hint: ")[2]
     assert hint.startswith(
         "add `- downgrade` to the end of `transforms:`, which fixes all but 1 of them; "
-        'build the app with another release: `registration: {tensorflow: "2.21"}`; '
+        'build the app with TensorFlow 2.21: `registration: {tensorflow: "2.21"}`; '
     )
     assert "allow: [MaxPool, Xlog1py]}`" in hint
 

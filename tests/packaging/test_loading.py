@@ -26,7 +26,7 @@ def test_all_problems_of_all_releases_are_reported_at_once() -> None:
         "TensorFlow 1.15 does not have the op `Xlog1py` (node `n`)",
     ]
     assert hint == (
-        'build the app with another release: `registration: {tensorflow: "2.21"}`; to ship it '
+        'build the app with TensorFlow 2.21: `registration: {tensorflow: "2.21"}`; to ship it '
         'anyway, write `registration: {tensorflow: ["1.15", "2.21"], allow: [Xlog1py, versions]}`'
     )
 
