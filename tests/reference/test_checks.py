@@ -123,7 +123,7 @@ def recipe(models: Path, name: str, **more: Any) -> None:
         f"name: {name}",
         f"source: {{{kind}: {(models / folder / file).as_posix()}}}",
         f"transforms: {CHAIN}",
-        "targets: {phone: {}}",
+        'targets: {phone: {registration: {tensorflow: "2.21"}}}',
         *(f"{key}: {json.dumps(value)}" for key, value in more.items()),
     ]
     if inputs:
