@@ -164,7 +164,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 14
+    stage_version: ClassVar[int] = 15
     RECORD: ClassVar[str] = "package.json"
 
     file: str
