@@ -16,8 +16,6 @@ from mobileprep.transforms.base import Context, make_transform
 VERSIONS: Final = "versions"
 """What ``allow`` calls a gap of the graph as a whole, after the field of a GraphDef."""
 
-ADD_DOWNGRADE: Final = "add `- downgrade` to the end of `transforms:`"
-
 _MAX_LISTED: Final = 20
 _LOADS: Final[frozenset[Cause]] = frozenset(
     {"newer op", "newer attribute", "newer value", "newer graph", "removed op"}
@@ -110,7 +108,7 @@ def _ways(
             others = [gap for r, gaps in refused.items() if r != TF115 for gap in gaps]
             left = [*after, *others]
             rest = f", which fixes all but {len(left)} of them" if left else ""
-            yield f"{ADD_DOWNGRADE}{rest}"
+            yield f"add `- downgrade` to the end of `transforms:`{rest}"
     if not left:
         return
     loading = [r for r in RELEASES if r not in refused and not any(build.gaps(graph, r))]
