@@ -30,6 +30,13 @@ RunStages = Callable[[State], None]
 """Runs the stages of a plan that are stale."""
 
 _UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
+_CHANNEL = "{mode: weights, granularity: channel}"
+_FLOAT16 = "float16"
+_NEXT_STEPS = (
+    "Next steps towards 8 bits: check on samples of your own ('check: {data: FILE.npz}'), or let "
+    "'quantize: auto' find the layers that have to stay float; it needs a calibration and a "
+    "validation."
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,9 @@ class Tried:
 def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
     """The draft with the most that builds: checked and quantized, checked, or neither.
 
+    Weights are stored in 8 bits in the smallest way that keeps the outputs near the source's, else
+    in 16; comments of the recipe name what was rejected, and why.
+
     What a build runs stays in the store, so that the user's first build has little left to do.
 
     Args:
@@ -53,15 +63,31 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
     Raises:
         MobileprepError: the model cannot be built even so.
     """
-    draft, report = _registered(draft, lambda plain: _built(plain, path, run))
+    draft, plain_report = _registered(draft, lambda plain: _built(plain, path, run))
     why: list[str] = []
-    for better in _better(draft):
+    for smaller in _smaller(draft):
         try:
-            return Tried(*_explained(better, path, run, why))
+            report = _built(smaller, path, run)
+        except AccuracyError as error:
+            why.append(_rejected(smaller, first_line(error)))
+            continue
         except MobileprepError as error:
-            why.append(first_line(error))
-    told = replace(draft, unchecked=f"{_reason(draft) or why[-1]}.", unquantized=_UNQUANTIZED)
-    return Tried(told, report)
+            why = [f"The weights stay float: {first_line(error)}."]
+            break
+        if report.check is not None and report.check.warnings:
+            # A check that proves little is none: what 8 bits do would not be seen.
+            why = [f"The weights stay float: {report.check.warnings[0]}."]
+            break
+        note = (*why, *((_NEXT_STEPS,) if smaller.quantize == _FLOAT16 else ()))
+        return Tried(replace(smaller, about_weights=note), report)
+    else:
+        why.append(f"The weights stay float. {_NEXT_STEPS}")
+    try:
+        checked = replace(draft, check=FLOAT_LIMIT, about_weights=tuple(why))
+        return Tried(checked, _built(checked, path, run))
+    except MobileprepError as error:
+        unchecked = f"{_reason(draft) or first_line(error)}."
+    return Tried(replace(draft, unchecked=unchecked, about_weights=(_UNQUANTIZED,)), plain_report)
 
 
 def untried(draft: Draft, path: Path) -> Draft:
@@ -118,19 +144,19 @@ def _reason(draft: Draft) -> str:
     return f"the graph does not tell the shape of {', '.join(unknown)}"
 
 
-def _better(draft: Draft) -> Iterator[Draft]:
-    yield replace(draft, check=EIGHT_BIT_LIMIT, quantize=True)
-    yield replace(draft, check=FLOAT_LIMIT)
+def _smaller(draft: Draft) -> Iterator[Draft]:
+    """The draft with smaller weights, in order of cost."""
+    draft = replace(draft, check=EIGHT_BIT_LIMIT)
+    yield replace(draft, quantize="weights")
+    yield replace(draft, quantize=_CHANNEL)
+    yield replace(draft, quantize="weights", then="[equalize_ranges]")
+    yield replace(draft, quantize=_FLOAT16)
 
 
-def _explained(draft: Draft, path: Path, run: RunStages, why: list[str]) -> tuple[Draft, Report]:
-    report = _built(draft, path, run)
-    if draft.quantize and report.check is not None and report.check.warnings:
-        # A check that proves little is none: what 8 bits do would not be seen.
-        raise AccuracyError(report.check.warnings[0])
-    if why and not draft.quantize:
-        draft = replace(draft, unquantized=f"The weights stay float: {why[-1]}.")
-    return draft, report
+def _rejected(draft: Draft, reason: str) -> str:
+    """A comment on a way of storing weights that moves outputs too far."""
+    before = f"then: {draft.then}, " if draft.then else ""
+    return f"Rejected '{before}quantize: {draft.quantize}': {reason.partition('; at most')[0]}."
 
 
 def _built(draft: Draft, path: Path, run: RunStages) -> Report:

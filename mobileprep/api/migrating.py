@@ -45,7 +45,8 @@ def migrate(
     Args:
         path: a GraphDef, a SavedModel or a MetaGraph.
         platform: a name of ``packaging.targets.PLATFORMS``.
-        inputs: what is fed; empty for the placeholders that something reads.
+        inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
+            that something reads.
         outputs: what is fetched; empty for the signature's, or the graph's ends.
         tensorflow: the TensorFlow release of the app.
         tell: told in a sentence what freezing changed.
@@ -66,7 +67,7 @@ def migrate(
     fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
     try:
-        found = surveyed(graph, Context(fed, fetched), platform, tensorflow)
+        found = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
     except TransformError as error:
         raise UsageError(error.message, error.hint, str(path)) from error
     return MigratedModel(**vars(found), graph=str(path), platform=platform)

@@ -48,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
-        show([f"{found.graph}: {ends_text(found)}", *way_lines(found)])
+        show([f"{found.graph}: {ends_text(found)}", *way_lines(found, verbose=args.verbose)])
     return 1 if found.routes[-1].verdict == "no" else 0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
-from mobileprep.ir.dropout_mask import KeepRate, kept_with
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.dropout_mask import COMPARISONS, KeepRate, kept_with
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import constant_behind, node_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import DIVISIONS
 from mobileprep.ir.refs import Ref
 
+DROPS: Final = "_drops"
+"""Attribute set by ``with_known_masks``: whether the rate is the share dropped, not kept."""
 _SELECTS: Final = frozenset({"Select", "SelectV2"})
 
 
@@ -42,6 +47,54 @@ def unscaled(graph: Graph, ref: Ref, rate: KeepRate) -> Ref | None:
         if rate.is_reciprocal(factor):
             return tensor
     return None
+
+
+def with_known_masks(graph: Graph, fetches: Collection[str] = ()) -> Graph:
+    """Let each unseeded draw of a dropout mask know how much the mask keeps.
+
+    Where a mask keeps everything, the numbers do not matter, and no seed is needed. A draw that
+    something else reads stays as it is.
+
+    Args:
+        graph: the graph.
+        fetches: the nodes whose values the run returns.
+
+    Returns:
+        The graph, in which ``RandomUniform`` takes the rate as a second input, and has the
+        attribute ``DROPS`` for what the rate means.
+    """
+    rates: dict[str, KeepRate] = {}
+    for node in graph:
+        if node.op == "Floor" or node.op in COMPARISONS:
+            rate = kept_with(graph, Ref(node.name), is_number=node.op == "Floor")
+            if rate is not None and _reads_alone(graph, node, rate.random, fetches):
+                rates[rate.random] = rate
+    nodes = []
+    for node in graph:
+        rate = rates.get(node.name)
+        if rate is not None and is_unseeded(node):
+            inputs = (*node.data_inputs, rate.ref, *node.control_inputs)
+            attrs = {**node.attrs, DROPS: attr.boolean(rate.dropped)}
+            node = replace(node, inputs=inputs, attrs=attrs)
+        nodes.append(node)
+    return graph.with_nodes(nodes)
+
+
+def is_unseeded(node: Node) -> bool:
+    """Whether a node draws uniform numbers and has no seed of its own."""
+    seeds = (node.attr_int("seed", 0), node.attr_int("seed2", 0))
+    return node.op == "RandomUniform" and not any(seeds)
+
+
+def _reads_alone(graph: Graph, mask: Node, random: str, fetches: Collection[str]) -> bool:
+    """Whether random numbers, and what is computed of them, go to one mask alone."""
+    name = random
+    while name != mask.name:
+        consumers = graph.consumers.get(name, ())
+        if len(consumers) != 1 or name in fetches:
+            return False
+        name = consumers[0].name
+    return True
 
 
 def _is_zero(graph: Graph, ref: Ref) -> bool:

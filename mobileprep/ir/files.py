@@ -11,7 +11,6 @@ from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
-from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import with_constants
@@ -52,9 +51,6 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
-    if is_tflite(data):
-        msg = "is a .tflite file, and no graph"
-        raise CorruptFileError(msg, "give the graph that it was made from", str(path))
     if is_encrypted(data):
         msg = "is an encrypted model"
         raise CorruptFileError(msg, "give the model of a target without 'encrypt'", str(path))

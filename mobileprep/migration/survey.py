@@ -14,7 +14,12 @@ from mobileprep.transforms.base import Context
 
 
 def surveyed(
-    graph: Graph, context: Context, platform: str, release: str = DEFAULT_RELEASE
+    graph: Graph,
+    context: Context,
+    platform: str,
+    release: str = DEFAULT_RELEASE,
+    *,
+    is_part: bool = False,
 ) -> Migration:
     """Whether a graph runs on each runtime, and what to change where it does not.
 
@@ -23,6 +28,8 @@ def surveyed(
         context: its inputs and outputs.
         platform: a name of ``packaging.targets.PLATFORMS``.
         release: the TensorFlow release of the app.
+        is_part: whether only the part between inputs and outputs is meant, rather than the graph as
+            the app loads it.
 
     Raises:
         UnsupportedError: an unknown platform; or flatbuffers is not installed.
@@ -37,6 +44,8 @@ def surveyed(
     inputs = tuple(name for name in given if parse_ref(name).node in ends)
     whole = serialized_size(ends)
     fed = Context(inputs, outputs)
+    if is_part:
+        graph = ends
     return Migration(
         inputs,
         outputs,

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from mobileprep.frozen import dataclass
-from mobileprep.plan.engines import engine_choice
-from mobileprep.plan.running_stages import CheckStage, SamplesStage
+from mobileprep.plan.default_check import (
+    alternatives_to_file,
+    alternatives_to_step,
+    quantizes_file,
+    quantizing_steps,
+)
+from mobileprep.plan.engines import LITERT_MODULE, engine_choice, engine_version
+from mobileprep.plan.running_stages import CheckStage, DefaultCheckStage, SamplesStage
 from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
-from mobileprep.recipe.settings import Check
+from mobileprep.recipe.settings import Check, Data
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 
 
@@ -102,3 +111,61 @@ def check_spec(
             "transforms": step.place,
         },
     )
+
+
+def default_samples_spec(target: Target, frozen: Frozen) -> StageSpec:
+    """The samples of a default check: those of the calibration if they exist, else drawn ones."""
+    spec = samples_spec(_on_interpreter(target), Check(_calibration_data(target)), frozen)
+    assert isinstance(spec.stage, SamplesStage)
+    stage = replace(spec.stage, section="calibration", optional=True)
+    return replace(spec, task="default-samples", stage=stage)
+
+
+def default_check_spec(
+    target: Target, frozen: Frozen, steps: Sequence[str], file: Upstream, samples: str
+) -> StageSpec:
+    """The stage that compares what quantizing made with the source.
+
+    Args:
+        target: the target.
+        frozen: the source.
+        steps: the tasks of the target's transforms.
+        file: the model file before encryption.
+        samples: the task that makes the samples.
+    """
+    is_file = quantizes_file(target)
+    if is_file:
+        number, name, place = 0, f"{target.artifact} {target.quantize.mode}", ""
+        alternatives = alternatives_to_file(target)
+    else:
+        number = quantizing_steps(target)[-1]
+        step = target.transforms[number - 1]
+        name, place = step.name, step.place
+        alternatives = alternatives_to_step(target, step)
+    # A file is compared as such; its graph is what it was made of.
+    stage = DefaultCheckStage(
+        step=name,
+        number=number,
+        alternatives=tuple(alternatives),
+        litert=engine_version(LITERT_MODULE) if is_file else "",
+        file=file if is_file else None,
+        engine=engine_choice(_on_interpreter(target)),
+        graph=Upstream(steps[number - 1], GRAPH) if steps else frozen.graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+        samples=Upstream(samples, SamplesStage.FED),
+        expected=Upstream(samples, SamplesStage.EXPECTED),
+        drawn=Upstream(samples, SamplesStage.RECORD),
+    )
+    label = f"{target.folder}/default-check" if is_file else f"{number:02d}-{name}-check"
+    return StageSpec(label, stage, {"transforms": place} if place else {})
+
+
+def _on_interpreter(target: Target) -> Target:
+    """The target run by this package's interpreter, which is always installed."""
+    return replace(target, engine="numpy")
+
+
+def _calibration_data(target: Target) -> Data | None:
+    data = None if target.calibration is None else target.calibration.data
+    return data if data is not None and data.file.path.exists() else None

@@ -8,9 +8,17 @@ from collections.abc import Iterable
 from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.app_stages import MigrationStage
 from mobileprep.plan.calibrating import calibrate_spec
-from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
+from mobileprep.plan.checks import (
+    Frozen,
+    check_spec,
+    default_check_spec,
+    default_samples_spec,
+    frozen_by,
+    samples_spec,
+)
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.damage import damage_spec
+from mobileprep.plan.default_check import needs_default_check
 from mobileprep.plan.freezing import freeze_spec
 from mobileprep.plan.known_stages import KnownStages
 from mobileprep.plan.migrating import migration_spec
@@ -21,6 +29,7 @@ from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
     DamageStage,
+    DefaultCheckStage,
     SamplesStage,
     ValidateStage,
 )
@@ -48,7 +57,7 @@ from mobileprep.plan.stages import (
 )
 from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
-from mobileprep.plan.validation import evaluate_spec, validate_spec
+from mobileprep.plan.validation import SOURCE_LABEL, evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
 from mobileprep.recipe.settings import Budget
 
@@ -101,6 +110,7 @@ class _TargetPlanner:
         budget = self._budget(frozen_by(freeze), last, package, compress)
         migration = self._migration(frozen_by(freeze), steps)
         validation = self._validate(frozen_by(freeze), last, package)
+        default_check = self._default_check(frozen_by(freeze), steps, package)
         source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
@@ -108,12 +118,13 @@ class _TargetPlanner:
             Upstream(compress, CompressStage.RECORD),
             tuple(Upstream(task, TransformStage.RECORD) for task in steps),
             tuple(Upstream(task, CheckStage.RECORD) for task in checks),
-            Upstream(samples[0], SamplesStage.RECORD) if samples else None,
+            Upstream(fed[0], SamplesStage.RECORD) if (fed := samples or default_check) else None,
             Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
             tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
             Upstream(damage[0], DamageStage.RECORD) if damage else None,
             Upstream(budget[0], BudgetStage.RECORD) if budget else None,
             Upstream(migration[0], MigrationStage.RECORD) if migration else None,
+            Upstream(default_check[-1], DefaultCheckStage.RECORD) if default_check else None,
         )
         return TargetPlan(
             self._recipe.name,
@@ -121,7 +132,8 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*migration, *validation, source_nodes, *{nodes} - {source_nodes}),
+                *(*migration, *validation, *default_check),
+                *(source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
             distinct_sources(outside_files(target)),
@@ -230,9 +242,9 @@ class _TargetPlanner:
         return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
-        """The task that holds the model to limits; none where there are none."""
+        """The task that compares the model with limits and a device; none without either."""
         target = self._target
-        if target.budget == Budget():
+        if target.budget == Budget() and target.device is None:
             return []
         graph = Upstream(last, GRAPH)
         return [self._add(budget_spec(target, frozen, graph, package, compress))]
@@ -241,6 +253,15 @@ class _TargetPlanner:
         """The task that tells which runtimes run the graph; none where none is asked for."""
         spec = migration_spec(self._target, frozen, steps)
         return [] if spec is None else [self._add(spec)]
+
+    def _default_check(self, frozen: Frozen, steps: list[str], package: str) -> list[str]:
+        """The tasks that compare what quantizing made; none where the recipe does that itself."""
+        target = self._target
+        if not needs_default_check(target):
+            return []
+        samples = self._add(default_samples_spec(target, frozen))
+        spec = default_check_spec(target, frozen, steps, self._model(package), samples)
+        return [samples, self._add(spec)]
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
@@ -256,10 +277,11 @@ class _TargetPlanner:
         shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
         artifact = dataclasses.replace(frozen, graph=shipped)
         file = self._model(package) if validation.engine is not None else None
-        before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
+        before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
         label = f"{target.folder}/evaluate"
         after = self._add(evaluate_spec(target, validation, label, artifact, file))
-        return [before, after, self._add(validate_spec(target, validation, before, after))]
+        spec = validate_spec(target, validation, before, after, self._calibrations)
+        return [before, after, self._add(spec)]
 
 
 def _transform_spec(

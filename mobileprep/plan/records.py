@@ -10,6 +10,7 @@ from mobileprep.plan.running_records import (
     CalibrationRecord,
     CheckRecord,
     DamageRecord,
+    DefaultCheckRecord,
     SamplesRecord,
     ValidationRecord,
 )
@@ -178,14 +179,33 @@ class BudgetLine:
 
 
 @dataclass(frozen=True)
+class DeviceCost:
+    """The cost of one sample on the target's device.
+
+    Args:
+        device: the title of the device.
+        flops: operations of one sample.
+        latency_ms: the least time that they take at the rate of the device.
+        basis: the rate, and the ops that are not counted.
+    """
+
+    device: str
+    flops: int
+    latency_ms: float
+    basis: str
+
+
+@dataclass(frozen=True)
 class BudgetRecord:
     """What a budget allows and the model takes, ``budget.json``, in the order of the recipe's keys.
 
     Args:
         lines: one for each limit.
+        cost: on the device, if the target names one and the cost is known.
     """
 
     lines: tuple[BudgetLine, ...]
+    cost: DeviceCost | None = None
 
 
 @dataclass(frozen=True)
@@ -219,6 +239,7 @@ class TargetRecords:
         damage: what quantizing has done to tensors, where that was looked at.
         budget: what is left of its limits, where it has some.
         migration: which runtimes run its graph, where that was asked.
+        default_check: how far a quantized target without ``checks`` is from the source.
     """
 
     freeze: FreezeRecord
@@ -232,3 +253,4 @@ class TargetRecords:
     damage: DamageRecord | None = None
     budget: BudgetRecord | None = None
     migration: MigrationRecord | None = None
+    default_check: DefaultCheckRecord | None = None

@@ -28,6 +28,21 @@ class SamplesRecord:
 
 
 @dataclass(frozen=True)
+class DataRecord:
+    """The samples that a stage has run, ``data.json``.
+
+    Args:
+        name: what the recipe calls them.
+        ends: the least and the greatest value of each input.
+        digests: of each sample.
+    """
+
+    name: str = ""
+    ends: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class CalibrationRecord:
     """Where ranges come from, ``calibration.json``.
 
@@ -142,6 +157,21 @@ class CheckRecord:
 
 
 @dataclass(frozen=True)
+class DefaultCheckRecord:
+    """What the check of a quantized target found that has none in its recipe.
+
+    Args:
+        number: of the transform that quantizes, from 1; 0 for the file of the artifact.
+        check: the comparison; None where it was not possible.
+        warnings: large differences, other classes, or why there is no comparison.
+    """
+
+    number: int
+    check: CheckRecord | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class MetricValue:
     """What a graph comes to by one metric.
 
@@ -149,11 +179,13 @@ class MetricValue:
         metric: its name, ``auto`` resolved.
         outputs: the tensors that it is of; empty for each.
         value: None for what compares a model with the source.
+        classes: how many there are to choose from; None for other metrics.
     """
 
     metric: str
     outputs: tuple[str, ...]
     value: float | None
+    classes: int | None = None
 
 
 @dataclass(frozen=True)

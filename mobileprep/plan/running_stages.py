@@ -55,10 +55,11 @@ class SamplesStage(RunningStage):
         labels: the name of its labels, which are not fed, where ``reading`` does not say.
         count: how many samples.
         inputs: what is fed.
+        optional: whether to warn instead of failing where there are no usable samples.
     """
 
     stage_name: ClassVar[str] = "samples"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     FED: ClassVar[str] = "samples.npz"
     EXPECTED: ClassVar[str] = "expected.npz"
     RECORD: ClassVar[str] = "samples.json"
@@ -69,6 +70,7 @@ class SamplesStage(RunningStage):
     labels: str = "label"
     count: int
     inputs: tuple[InputSpec, ...] = ()
+    optional: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -103,6 +105,40 @@ class CheckStage(RunningStage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefaultCheckStage(RunningStage):
+    """Compares a quantized graph or file with the source, and warns.
+
+    Args:
+        step: the transform, or the artifact, that quantizes.
+        number: of the transform in the chain, from 1; 0 where the artifact is quantized.
+        alternatives: what to try instead, cheapest first, as recipes have it.
+        litert: the version of LiteRT's interpreter; empty where it is not installed.
+        file: the .tflite file that ships; None where the graph is compared.
+        samples: what is fed.
+        expected: what the source gives for it.
+        drawn: the record of the samples.
+    """
+
+    stage_name: ClassVar[str] = "default_check"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "default_check.json"
+
+    step: str
+    number: int
+    alternatives: tuple[str, ...] = ()
+    litert: str = ""
+    file: Upstream | None = None
+    samples: Upstream
+    expected: Upstream
+    drawn: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CalibrateStage(Stage):
     """The ranges of a float graph's tensors: of a range file, or measured on samples.
 
@@ -113,6 +149,7 @@ class CalibrateStage(Stage):
         inputs: what is fed.
         range_file: the ranges that were checked in, or None.
         graph: the float graph.
+        source: the model before any transform, which shows what its inputs were trained with.
         interface: what is fed and fetched.
         assets: the files that the graph reads.
         regular_expressions: what the interpreter runs them by, with its version.
@@ -120,8 +157,9 @@ class CalibrateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RANGES: ClassVar[str] = "ranges.yaml"
+    DATA: ClassVar[str] = "data.json"
     RECORD: ClassVar[str] = "calibration.json"
 
     calibration: Calibration
@@ -130,6 +168,7 @@ class CalibrateStage(Stage):
     inputs: tuple[InputSpec, ...] = ()
     range_file: Files | None = None
     graph: Upstream
+    source: Upstream
     interface: Upstream
     assets: Upstream
     regular_expressions: str = ""
@@ -137,8 +176,8 @@ class CalibrateStage(Stage):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The ranges, and the record."""
-        return (self.RANGES, self.RECORD)
+        """The ranges, the record, and the record of the data."""
+        return (self.RANGES, self.RECORD, self.DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,12 +274,15 @@ class EvaluateStage(RunningStage):
         strict: whether one that cannot be read is an error.
         inputs: what is fed.
         file: the .tflite file made of the graph, which runs in its place; None for the graph.
+        looks_at_data: whether to warn of the data itself; of a target's model, the evaluation of
+            its source has done so.
     """
 
     stage_name: ClassVar[str] = "evaluate"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
+    DATA: ClassVar[str] = "data.json"
 
     data: Files
     reading: Data | None = None
@@ -252,11 +294,12 @@ class EvaluateStage(RunningStage):
     strict: bool = False
     inputs: tuple[InputSpec, ...] = ()
     file: Upstream | None = None
+    looks_at_data: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record, and what the graph gives for each sample."""
-        return (self.RECORD, self.OUTPUTS)
+        """The record, what the graph gives for each sample, and the record of the data."""
+        return (self.RECORD, self.OUTPUTS, self.DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,10 +312,12 @@ class ValidateStage(Stage):
         after: the record of the artifact's.
         before_outputs: what the source gave.
         after_outputs: what the artifact gave.
+        data: the record of the validation's data; None without a look at it.
+        calibrations: the records of the data that the target was calibrated on.
     """
 
     stage_name: ClassVar[str] = "validate"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "validation.json"
 
     metrics: tuple[JudgedMetric, ...]
@@ -280,6 +325,8 @@ class ValidateStage(Stage):
     after: Upstream
     before_outputs: Upstream
     after_outputs: Upstream
+    data: Upstream | None = None
+    calibrations: tuple[Upstream, ...] = ()
 
     @property
     def output_files(self) -> tuple[str, ...]:

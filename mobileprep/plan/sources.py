@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
+from mobileprep.foreign_files import directory_error
 from mobileprep.plan.spec import Files, StageFile
 from mobileprep.recipe.named_files import what_is_there
+from mobileprep.recipe.presence import source_kind_error
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
@@ -27,6 +29,9 @@ def graph_files(source: Source) -> Files:
         CorruptFileError: it is not there.
     """
     if source.kind == "saved_model":
+        error = source_kind_error(source)
+        if error is not None:
+            raise error
         return folder_files(source.file, maybe_links=_SAVED_MODEL_FOLDERS)
     if source.kind == "meta_graph":
         return meta_graph_files(source.file)
@@ -43,9 +48,10 @@ def single_file(named: InputFile) -> Files:
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
         return _files(named, [StageFile(named.name, path, named.written)])
     if os.path.exists(path):  # noqa: PTH110 - as above
-        hint = "name a file in it" if _is_dir(path) else "name a file"
-        message = f"{named.shown} is no file"
-        raise CorruptFileError(message, hint, _where(named))
+        if _is_dir(path):
+            raise directory_error(path, _where(named), named.shown)
+        message = f"{named.shown} is not a regular file"
+        raise CorruptFileError(message, "name a file", _where(named))
     raise _missing(named, path)
 
 

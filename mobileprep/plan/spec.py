@@ -244,13 +244,14 @@ class PlannedRecords:
     damage: Upstream | None = None
     budget: Upstream | None = None
     migration: Upstream | None = None
+    default_check: Upstream | None = None
 
     def __iter__(self) -> Iterator[Upstream]:
         """All of them."""
         yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
         yield from self.calibrations
         some = self.samples, self.validation, self.damage, self.budget, self.migration
-        yield from (up for up in some if up is not None)
+        yield from (up for up in (*some, self.default_check) if up is not None)
 
 
 @dataclass(frozen=True)

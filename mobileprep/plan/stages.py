@@ -19,6 +19,7 @@ from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
     DamageStage,
+    DefaultCheckStage,
     EvaluateStage,
     SamplesStage,
     ValidateStage,
@@ -248,11 +249,11 @@ class CompressStage(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStage(Stage):
-    """Refuses a model that is larger, or takes more to run, than the target allows.
+    """Compare a model with the target's limits, and estimate its cost on the target's device.
 
     Args:
         budget: the limits.
-        device: what a latency goes by.
+        device: the device of a latency and of the cost.
         inputs: what is fed, with the shapes that the recipe declares.
         package: the record of what ships.
         compressed: the record of its compressed size.
@@ -262,7 +263,7 @@ class BudgetStage(Stage):
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "budget.json"
 
     budget: Budget
@@ -309,6 +310,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     TransformStage,
     SamplesStage,
     CheckStage,
+    DefaultCheckStage,
     CalibrateStage,
     DamageStage,
     PackageStage,

@@ -17,6 +17,8 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "abis": list(target.abis),
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
+        # In other artifacts the transforms below do it.
+        **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),
         **({"allow": list(target.allow)} if target.allow else {}),
         **({"ops": digestible(target.ops)} if target.ops else {}),

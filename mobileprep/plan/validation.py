@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from mobileprep.plan.checks import Frozen
 from mobileprep.plan.engines import engine_choice, litert_choice
 from mobileprep.plan.running_stages import (
+    CalibrateStage,
     EvaluateStage,
     JudgedMetric,
     MeasuredMetric,
@@ -23,6 +25,9 @@ from mobileprep.recipe.validation_settings import (
     MetricFunction,
     Validation,
 )
+
+SOURCE_LABEL: Final = "evaluate-source"
+"""The task that evaluates the source."""
 
 
 def evaluate_spec(
@@ -60,11 +65,14 @@ def evaluate_spec(
         graph=frozen.graph,
         interface=frozen.interface,
         assets=frozen.assets,
+        looks_at_data=label == SOURCE_LABEL,
     )
     return StageSpec(label, stage, places(target, "validation", "inputs", "outputs", "engine"))
 
 
-def validate_spec(target: Target, validation: Validation, before: str, after: str) -> StageSpec:
+def validate_spec(
+    target: Target, validation: Validation, before: str, after: str, calibrations: Sequence[str]
+) -> StageSpec:
     """The stage that compares what evaluations came to.
 
     Args:
@@ -72,8 +80,13 @@ def validate_spec(target: Target, validation: Validation, before: str, after: st
         validation: its validation.
         before: the task that evaluates the source.
         after: the task that evaluates what ships.
+        calibrations: the tasks that have measured ranges for it.
     """
-    stage = ValidateStage(**comparison(validation, before, after))
+    stage = ValidateStage(
+        data=Upstream(before, EvaluateStage.DATA),
+        calibrations=tuple(Upstream(task, CalibrateStage.DATA) for task in calibrations),
+        **comparison(validation, before, after),
+    )
     return StageSpec(f"{target.folder}/validate", stage, places(target, "outputs", "validation"))
 
 

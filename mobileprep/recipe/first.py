@@ -50,8 +50,9 @@ class Draft:
         about: comments at the top, above ``inputs`` and above ``outputs``.
         check: how far an output may be from the source's, as a share; None for no check.
         unchecked: why there is no check.
-        quantize: whether the weights are stored in 8 bits.
-        unquantized: why they are not.
+        quantize: how the weights are stored, as the recipe has it; empty for float.
+        then: the transforms before that, as the recipe has them.
+        about_weights: why they are stored so, a sentence each.
         validation: the file of samples and the name of its array of labels, empty without one.
         release: the TensorFlow release that the app is built with.
         release_reason: why it is not the default release; empty for that.
@@ -66,8 +67,9 @@ class Draft:
     about: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
     check: float | None = None
     unchecked: str = ""
-    quantize: bool = False
-    unquantized: str = ""
+    quantize: str = ""
+    then: str = ""
+    about_weights: tuple[str, ...] = ()
     validation: tuple[str, str] | None = None
     release: str = "1.15"
     release_reason: str = ""
@@ -157,10 +159,11 @@ def check_section(limit: float) -> Iterator[str]:
 
 
 def _quantize(draft: Draft) -> Iterator[str]:
+    yield from (f"    {line}" for line in _comments(draft.about_weights))
+    if draft.then:
+        yield f"    then: {draft.then}"
     if draft.quantize:
-        yield "    quantize: weights"
-    elif draft.unquantized:
-        yield from (f"    {line}" for line in _comments([draft.unquantized]))
+        yield f"    quantize: {draft.quantize}"
 
 
 def _comments(texts: Iterable[str]) -> Iterator[str]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from mobileprep.options.data import Reading
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.app import integration_of, protection_of
 from mobileprep.recipe.budgets import resolve_budget
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.devices import resolve_device
-from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
+from mobileprep.recipe.model import ParameterValue, Plugin, Step, StepFile, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.problems import Problem
@@ -29,6 +30,7 @@ from mobileprep.recipe.settings import (
     Cache,
     Check,
     CustomOp,
+    Data,
     InputFile,
     InputSpec,
     Pin,
@@ -42,6 +44,8 @@ from mobileprep.recipe.validation import resolve_validation
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 # The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.
 _WITHOUT_PADS = "1.15"
+# The repairs that run the graph on samples.
+_MEASURING = ("absorb_high_biases", "correct_bias")
 _PLAIN_KEYS = (
     *("platform", "abis", "artifact", "outputs", "engine", "flex"),
     *("quantization_report", "migration_report"),
@@ -292,11 +296,11 @@ def repair_chain(sections: TargetSections) -> Node | None:
 def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
     if quantize.mode in LITERT_MODES and _plain(sections, "artifact") == "tflite":
         # The package stage does it, which makes the file.
-        yield from chains.read(repair_chain(sections)).steps
+        yield from _repairing(sections, chains)
     elif quantize.mode in QUANTIZERS:
         yield _storing(sections, quantize)
     elif quantize.mode in ("nodes", "auto"):
-        yield from chains.read(repair_chain(sections)).steps
+        yield from _repairing(sections, chains)
         is_auto = quantize.mode == "auto"
         ranges = "observed" if is_auto else quantize.ranges
         params: list[tuple[str, ParameterValue]] = [("ranges", ranges)]
@@ -310,6 +314,33 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
             ranges == "trained" and sections.mapping("calibration") is not None
         )
         yield replace(step, takes_ranges=has_ranges, trials=quantize.trials if is_auto else 0)
+
+
+def _repairing(sections: TargetSections, chains: Chains) -> Iterator[Step]:
+    """The steps of ``repair``; those that measure take the calibration's data if they name none."""
+    calibration = _calibration(sections.mapping("calibration"))
+    data = None if calibration is None else calibration.data
+    earlier = [*chains.read(sections.get("transforms")).steps]
+    earlier += chains.read(sections.get("then")).steps
+    repairs = chains.read(repair_chain(sections)).steps
+    # Statistics are kept on purpose, to do without data.
+    has_statistics = any(step.options.get("keep_statistics") for step in (*earlier, *repairs))
+    if data is None or has_statistics or not _is_arrays(data):
+        yield from repairs
+        return
+    for step in repairs:
+        if step.name in _MEASURING and "data" not in step.options:
+            file = StepFile("data", None, "path", data.file)
+            params = (*step.params, ("data", data.file.name))
+            yield replace(step, params=params, files=(*step.files, file))
+        else:
+            yield step
+
+
+def _is_arrays(data: Data) -> bool:
+    """Whether data is a file of arrays under the names of the inputs."""
+    is_named = data.kind in ("npz", "npy") or data.file.name.endswith((".npz", ".npy"))
+    return is_named and data.reading == Reading()
 
 
 def _storing(sections: TargetSections, quantize: Quantize) -> Step:

@@ -12,6 +12,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.plan.records import (
     BudgetLine,
     CompressRecord,
+    DeviceCost,
     FreezeRecord,
     KernelsRecord,
     MigrationRecord,
@@ -143,6 +144,7 @@ class Report:
         damage: what that did to tensors, where it was looked at.
         calibrations: where the ranges of its eight-bit nodes come from.
         budget: what the target allows, and the model takes of it.
+        cost: operations and latency of one sample on the target's device, if it names one.
         kernels: what the header for each release registers.
         tool: the program that built it and its version, ``mobileprep 1.2``.
         settings: what the recipe says of the target, as its manifest has it.
@@ -166,6 +168,7 @@ class Report:
     damage: DamageRecord | None = None
     calibrations: tuple[CalibrationRecord, ...] = ()
     budget: tuple[BudgetLine, ...] = ()
+    cost: DeviceCost | None = None
     kernels: tuple[KernelsRecord, ...] = ()
     tool: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -189,24 +192,30 @@ def collect_report(
         files: the bytes of each published file, by name.
         quantize: how the target quantizes, see ``Report``.
     """
-    package, checks, validation = records.package, records.checks, records.validation
+    package, validation, default = records.package, records.validation, records.default_check
+    checks = records.checks
+    of_steps: tuple[CheckRecord | None, ...] = checks
+    if default is not None and default.check is not None:
+        checks = (default.check,)
+        of_steps = (*(None,) * (default.number - 1), default.check) if default.number else ()
     return Report(
         recipe,
         target,
         records.freeze,
-        tuple(_step(s, c) for s, c in zip_longest(records.steps, checks)),
+        tuple(_step(s, c) for s, c in zip_longest(records.steps, of_steps)),
         package.model,
         records.compressed,
         package.ops,
         dict(sorted(files.items())),
-        None if records.samples is None else _checked(records.samples, checks),
+        _checked(records.samples, checks) if records.samples and checks else None,
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
-        package.warnings,
+        (*package.warnings, *(() if default is None else default.warnings)),
         quantize,
         records.damage,
         records.calibrations,
         () if records.budget is None else records.budget.lines,
+        None if records.budget is None else records.budget.cost,
         package.kernels,
         migration=records.migration,
     )

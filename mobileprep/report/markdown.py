@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import DamageRecord, OutputRecord
-from mobileprep.report.budget import kernels_text, number_text
+from mobileprep.report.budget import cost_text, kernels_text, number_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report
 from mobileprep.report.markup import plain, table
@@ -75,6 +75,9 @@ def _details(report: Report) -> Iterator[str]:
     if report.budget:
         yield ""
         yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))
+    if report.cost is not None:
+        yield ""
+        yield f"Cost: {plain(cost_text(report.cost))}."
     for found in report.kernels:
         yield ""
         yield f"{plain(kernels_text(found))}."

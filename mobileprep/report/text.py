@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mobileprep.inspection.visible import plain
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import CalibrationRecord
-from mobileprep.report.budget import budget_text, kernels_text
+from mobileprep.report.budget import budget_text, cost_text, kernels_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.layout import wrapped
@@ -38,6 +38,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(_model_line(report))
     rest += _budget_lines(report.budget)
+    rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]
     rest += [f"kernels  {kernels_text(found)}" for found in report.kernels]
     if report.check is not None:
         rest += _check_lines(report.check)

@@ -16,6 +16,7 @@ from mobileprep.plan.records import (
     BudgetLine,
     BudgetRecord,
     CompressRecord,
+    DeviceCost,
     Interface,
     KernelsRecord,
     PackageRecord,
@@ -49,7 +50,7 @@ def run(job: Job[BudgetStage]) -> None:
         hint = f"{hint}, or raise the budget"
         raise AccuracyError("; ".join(messages), hint, job.place("budget"))
     lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in spent]
-    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines)))
+    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), _cost(model)))
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,21 @@ class _Spent:
         """By how much it is more than allowed."""
         told = self.text.format(_shown(self.amount))
         return f"{told}, {_shown(self.amount - limit)} over the budget of {_shown(limit)}"
+
+
+def _cost(model: _Model) -> DeviceCost | None:
+    """The cost on the target's device; None without one, and for sizes that nobody declared."""
+    job, device = model.job, model.job.asked.device
+    if device is None:
+        return None
+    try:
+        flops = model.costs.flops
+    except RecipeError as error:
+        job.warn(f"{error.where}: no cost on {device.title} is reported: {error.message}")
+        return None
+    rate = f"{device.gflops:g} GFLOP/s, {device.basis}"
+    basis = "; ".join(filter(None, (rate, _without(model.costs))))
+    return DeviceCost(device.title, flops, float(device.seconds(flops) * 1e3), basis)
 
 
 def _shown(amount: float) -> str:

@@ -135,6 +135,67 @@ def test_quantized_is_what_the_check_runs(model: Path, run: Run) -> None:
     assert Path("recipe.yaml").read_text().startswith("# yaml-language-server: $schema=")
 
 
+def test_channels_of_other_ranges_get_scales_of_their_own(model: Path, run: Run) -> None:
+    values = np.random.default_rng(0).normal(0, 0.3, (32, 64)).astype(np.float32)
+    values[:, 0] *= 1e4
+    nodes = [
+        placeholder("x", -1, 32),
+        const("w", values),
+        node("product", "MatMul", "x", "w", T=FLOAT),
+        node("y", "Tanh", "product", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    text = quantized(model, run)
+    assert "quantize: {mode: weights, granularity: channel}" in text
+    assert "Rejected 'quantize: weights': after quantize_weights the output 'y' differs" in text
+    assert load_recipe(Path("recipe.yaml")).targets[0].quantize.granularity == "channel"
+
+
+def quantized(model: Path, run: Run) -> str:
+    """The recipe that ``init`` writes, in one line; its build warns of nothing."""
+    assert run("init", model).code == 0
+    built = run("build", "recipe.yaml")
+    assert (built.code, "warning" in built.err) == (0, False)
+    return " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+
+
+def test_layers_are_equalized_where_that_is_what_helps(model: Path, run: Run) -> None:
+    draw = np.random.default_rng(0)
+    first = draw.normal(0, 1, (32, 64)).astype(np.float32)
+    second = draw.normal(0, 1, (64, 32)).astype(np.float32)
+    spread = np.geomspace(1, 3e4, 64).astype(np.float32)
+    nodes = [
+        placeholder("x", -1, 32),
+        const("w", first * spread),
+        node("first", "MatMul", "x", "w", T=FLOAT),
+        node("relu", "Relu", "first", T=FLOAT),
+        const("v", second / spread[:, None]),
+        node("y", "MatMul", "relu", "v", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    text = quantized(model, run)
+    assert "then: [equalize_ranges] quantize: weights" in text
+    assert text.count("Rejected 'quantize: ") == 2
+
+
+def test_float16_is_what_is_left_with_next_steps(model: Path, run: Run) -> None:
+    weights = np.random.default_rng(0).normal(0, 1, (1024, 4)).astype(np.float32)
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0].astype(np.float32)
+    spread = np.array([60, 1, 1, 1], np.float32)
+    nodes = [
+        placeholder("x", -1, 1024),
+        const("w", weights * spread @ rotation),
+        node("mixed", "MatMul", "x", "w", T=FLOAT),
+        const("back", (rotation.T * [0, 1, 1, 1]).astype(np.float32)),
+        node("y", "MatMul", "mixed", "back", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    text = quantized(model, run)
+    assert "quantize: float16" in text
+    assert text.count("Rejected '") == 3
+    assert "Next steps towards 8 bits: check on samples of your own" in text
+
+
 def test_what_cannot_be_checked_stays_float(model: Path, run: Run) -> None:
     nodes = [
         placeholder("text", -1, dtype=DType.STRING),

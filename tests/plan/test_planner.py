@@ -65,11 +65,14 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
         "r0/03-quantize_weights",
         "r0/a/package",
         "r0/a/compress",
+        "r0/default-samples",
+        "r0/03-quantize_weights-check",
         "r0/nodes-source",
         "r0/a/nodes",
         "r0/03-round_weights",
         "r0/b/package",
         "r0/b/compress",
+        "r0/03-round_weights-check",
         "r0/b/nodes",
     ]
 
@@ -213,7 +216,7 @@ targets:
 
 def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder: Path) -> None:
     plan = planned(SAME_LABEL)
-    assert [t for t in tasks(plan) if "round" in t] == [
+    assert [t for t in tasks(plan) if t.endswith("round_weights")] == [
         "r0/01-round_weights",
         "r0/b/01-round_weights",
         "r0/d/01-round_weights",
@@ -549,3 +552,41 @@ def test_a_range_file_makes_data_needless(folder: Path) -> None:
         planned(text)
     with pytest.raises(CorruptFileError, match=r"the range file ranges\.yaml is not there"):
         planned(text.replace("data: data.npz, ", ""))
+
+
+QUANTIZED = """
+transforms: [%s]
+targets:
+  bare: {%s}
+  checked: {check: true, %s}
+  validated: {validation: {data: data.npz}, %s}
+  declined: {check: false, %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "quantize"),
+    [
+        ("remove_device", "quantize: weights"),
+        ("remove_device", "quantize: float16"),
+        ("remove_device", "quantize: round"),
+        ("remove_device", "quantize: nodes"),
+        ("remove_device", "artifact: tflite, quantize: weights"),
+        ("linear_quantize_weights", "sort: true"),
+        ("remove_device", ""),
+    ],
+)
+def test_what_is_quantized_and_not_compared_gets_a_check(
+    folder: Path, steps: str, quantize: str
+) -> None:
+    plan = planned(QUANTIZED % (steps, *[quantize] * 4))
+    kinds = {spec.task: spec.kind for spec in plan.stages}
+    found = [
+        target.target
+        for target in plan.targets
+        if "default_check" in {kinds[task] for task in target.tasks}
+    ]
+    assert found == (["bare"] if quantize else [])
+    assert [target.records.default_check is not None for target in plan.targets] == [
+        *(bool(quantize), False, False, False)
+    ]

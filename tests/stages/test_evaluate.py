@@ -121,7 +121,7 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
     assert left(done, "evaluation.json") == {
         "outputs": ["y"],
         "samples": 200,
-        "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75}],
+        "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75, "classes": 3}],
         "warnings": [],
         "engine": {
             "name": "numpy",

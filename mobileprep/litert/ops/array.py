@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32, known_size, reshaped
@@ -175,7 +175,7 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         return scope.emit("STRIDED_SLICE", values, shape, kind, "StridedSliceOptions", **masks)
     if inputs[0].rank is None:
         msg = "the rank of its input is not known"
-        raise CannotExpressError(msg, "give the input's shape")
+        raise CannotExpressError(msg, GIVE_SHAPES)
     spans = _written_out(scope, node, inputs[0].rank)
     bounds = [scope.integers_constant([span[i] for span in spans], "slice") for i in range(3)]
     bits = {
@@ -188,7 +188,7 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         return cut
     if shape is None or shape.count(-1) > 1:
         msg = "it adds axes to unknown sizes"
-        raise CannotExpressError(msg, "give the inputs' shapes")
+        raise CannotExpressError(msg, GIVE_SHAPES)
     return reshaped(scope, cut, shape)
 
 
@@ -333,7 +333,7 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     for axis in scope.integers(node, 1, "axes"):
         if axis < 0 and shape is None:
             reason = "its axis counts from the end, and the rank of its input is not known"
-            raise CannotExpressError(reason, "give the input's shape")
+            raise CannotExpressError(reason, GIVE_SHAPES)
         place = axis if shape is None else axis % max(len(shape), 1)
         values = [value, scope.integers_constant([place], "axis")]
         value = scope.emit("REVERSE_V2", values, shape, value.dtype, "ReverseV2Options")

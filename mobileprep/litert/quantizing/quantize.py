@@ -19,7 +19,8 @@ from mobileprep.litert.quantizing.steps import IntegerSteps, Range, steps_of
 from mobileprep.litert.weights import in_int8
 
 _MIDDLE: Final = 128
-_HINT: Final = "calibrate it, or leave its type float"
+GIVE_RANGES: Final = "add `calibration:` to the recipe, or --calibration to `mobileprep tflite`"
+_HINT: Final = f"{GIVE_RANGES}, or leave its type float"
 
 
 @dataclass(frozen=True)
