@@ -7,21 +7,25 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
+from mobileprep.api.fit import check_models
 from mobileprep.api.targets import build_report, plan_state
 from mobileprep.errors import AccuracyError, MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE, RELEASES, TF115
 from mobileprep.pipeline.runner import collect
 from mobileprep.pipeline.state import State
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.schemas import recipe_schema
+from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
 
 # How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
 # the rounding of folded ones.
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
+_T = TypeVar("_T")
 RunStages = Callable[[State], None]
 """Runs the stages of a plan that are stale."""
 
@@ -59,8 +63,7 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
     Raises:
         MobileprepError: the model cannot be built even so.
     """
-    plain = _registered(draft, path, run)
-    draft = plain.draft
+    draft, plain_report = _registered(draft, lambda plain: _built(plain, path, run))
     why: list[str] = []
     for smaller in _smaller(draft):
         try:
@@ -84,23 +87,48 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
         return Tried(checked, _built(checked, path, run))
     except MobileprepError as error:
         unchecked = f"{_reason(draft) or first_line(error)}."
-    return Tried(replace(draft, unchecked=unchecked, about_weights=(_UNQUANTIZED,)), plain.report)
+    return Tried(replace(draft, unchecked=unchecked, about_weights=(_UNQUANTIZED,)), plain_report)
 
 
-def _registered(draft: Draft, path: Path, run: RunStages) -> Tried:
-    """The draft with the header of the oldest release that has the model's ops."""
-    oldest, *newer = (replace(draft, release=release) for release in _releases())
+def untried(draft: Draft, path: Path) -> Draft:
+    """Return a draft that its release loads, as far as that is known without building it.
+
+    Args:
+        draft: without check and quantization.
+        path: where the recipe will lie.
+    """
+    plain = replace(draft, release=draft.release or DEFAULT_RELEASE)
+    with contextlib.suppress(MobileprepError):
+        return _registered(draft, lambda tried: check_models([_recipe(tried, path)]))[0]
+    return plain
+
+
+def _registered(draft: Draft, attempt: Callable[[Draft], _T]) -> tuple[Draft, _T]:
+    """Return the first draft that its release loads: as it is, downgraded, with a newer release.
+
+    Args:
+        draft: its release is fixed, unless it is empty.
+        attempt: raises UnsupportedError if the release does not load the model of a draft.
+    """
+    wanted = draft.release
+    plain = replace(draft, release=wanted or DEFAULT_RELEASE)
     try:
-        return Tried(oldest, _built(oldest, path, run))
-    except UnsupportedError:
-        for told in newer:
+        return plain, attempt(plain)
+    except UnsupportedError as error:
+        for other in _loadable(plain, first_line(error), fixed=bool(wanted)):
             with contextlib.suppress(UnsupportedError):
-                return Tried(told, _built(told, path, run))
+                return other, attempt(other)
         raise
 
 
-def _releases() -> tuple[str, ...]:
-    return tuple(sorted(recipe_schema()["$defs"]["tensorflow"]["enum"]))
+def _loadable(plain: Draft, reason: str, *, fixed: bool) -> Iterator[Draft]:
+    """Yield drafts for a model that the release of ``plain`` does not load as it is."""
+    if plain.release == TF115:
+        yield replace(plain, downgrade=f"{reason}.")
+    for release in RELEASES if not fixed else ():
+        if release != plain.release:
+            why = f"TensorFlow {release}, as the default does not load the model: {reason}."
+            yield replace(plain, release=release, release_reason=why)
 
 
 def first_line(error: MobileprepError) -> str:
@@ -132,11 +160,14 @@ def _rejected(draft: Draft, reason: str) -> str:
 
 
 def _built(draft: Draft, path: Path, run: RunStages) -> Report:
-    recipe = load_recipe(path, environ=os.environ, text=recipe_text(draft))
-    state = plan_state([recipe])
+    state = plan_state([_recipe(draft, path)])
     run(state)
     (built,) = collect(state)
     return build_report(built)
+
+
+def _recipe(draft: Draft, path: Path) -> Recipe:
+    return load_recipe(path, environ=os.environ, text=recipe_text(draft))
 
 
 def told(report: Report) -> str:

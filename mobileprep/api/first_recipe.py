@@ -9,7 +9,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from mobileprep.api.first_build import RunStages, first_line, told, tried
+from mobileprep.api.first_build import RunStages, first_line, told, tried, untried
 from mobileprep.api.recipe_names import recipe_name
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.arrays import read_headers
@@ -34,6 +34,8 @@ class Wishes:
         inputs, outputs: their names.
         data: an .npz file of samples to validate with.
         labels: the name of its array of labels; empty for ``label`` where there is such an array.
+        release: the TensorFlow release of the app; empty for the default, or a newer one if the
+            default does not load the model.
     """
 
     name: str = ""
@@ -43,6 +45,7 @@ class Wishes:
     outputs: tuple[str, ...] = ()
     data: Path | None = None
     labels: str = ""
+    release: str = ""
 
 
 def first_recipe(
@@ -80,7 +83,7 @@ def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedEr
 
 def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
     if run is None:
-        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
+        return recipe_text(replace(untried(draft, path), unchecked=_UNTRIED)), "not built yet"
     done = tried(draft, path, run)
     fed = {} if done.report.check is None else done.report.check.inputs
     inputs = tuple(_with_fed_shape(given, fed.get(given.name, "")) for given in done.draft.inputs)
@@ -116,6 +119,7 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
         tuple(map(_input, proposal.inputs)),
         proposal.outputs,
         (found.notes, proposal.about_inputs, proposal.about_outputs),
+        release=wishes.release,
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
     )
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from mobileprep.api.target_check import foreseen
 from mobileprep.chains.norms_left import norms_foreseen
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import data_kind, open_dataset
 from mobileprep.datasets.source import DataFiles, SampleChoice
-from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
+from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError, UnsupportedError
 from mobileprep.freezing.fit import DeclaredInput, Fit, fit
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
@@ -53,10 +54,13 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
 
     Raises:
         InvalidRecipeError: a model is not what a recipe says; all problems of all recipes.
+        UnsupportedError: the model fits, but the TensorFlow of a target cannot load or run it, or
+            a step cannot run an op of the app.
         AccuracyError: only the data does not fit; all problems likewise.
         MobileprepError: a model or its data cannot be read, or the model cannot be frozen.
     """
     of_models: list[Problem] = []
+    of_targets: list[Problem] = []
     of_data: list[Problem] = []
     cautions: list[str] = []
     known: dict[str, Fit] = {}
@@ -72,11 +76,24 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
             of_data += _data_problems(target, found.frozen, inputs)
             cautions += _unfolded_norms(target, found.frozen.graph)
             cautions += _slips_in_ops(target, found.frozen.graph)
+            ahead = foreseen(target, found.frozen)
+            of_targets += ahead.problems
+            cautions += ahead.cautions
     if of_models:
-        raise recipe_error([*of_models, *of_data])
+        raise recipe_error([*of_models, *of_targets, *of_data])
+    if of_targets:
+        raise _unsupported(in_order([*of_targets, *of_data]))
     if of_data:
         raise AccuracyError(render(in_order(of_data)))
     return tuple(dict.fromkeys(cautions))
+
+
+def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
+    """The error of some problems; of a single one, as the build reports it."""
+    if len(problems) > 1:
+        return UnsupportedError(render(problems))
+    (problem,) = problems
+    return UnsupportedError(problem.message, problem.hint, str(problem.place))
 
 
 def _asked(target: Target) -> Iterator[object]:

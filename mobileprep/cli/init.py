@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli.verb import comma_list, file_name, verb
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import (
@@ -37,6 +38,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--outputs", help="names of the outputs, a,b, by default the likely ones")
     parser.add_argument("--data", help="an .npz file of samples to validate with")
     parser.add_argument("--labels", default="", help="the name of its labels, by default label")
+    tensorflow_argument(parser, "the oldest that loads the model, from ")
     parser.add_argument("--name", help="the recipe's name, by default from the model")
     parser.add_argument(
         "--recipe", default="recipe.yaml", help="the file to write, or - for standard output"
@@ -110,6 +112,7 @@ def _check_absent(path: Path) -> None:
 
 def _wishes(args: argparse.Namespace) -> Wishes:
     from mobileprep.api.first_recipe import Wishes
+    from mobileprep.api.headers import release_of
 
     return Wishes(
         name=args.name or "",
@@ -119,6 +122,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         outputs=comma_list(args.outputs or ""),
         data=Path(args.data) if args.data else None,
         labels=args.labels,
+        release=release_of(args.tensorflow) if args.tensorflow else "",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
@@ -48,6 +49,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "batch", type=whole_number, default=1, metavar="N", help=batch)
     rows = "rows of each table, 0 for all"
     flag(parser, "rows", type=whole_number, default=_ROWS, metavar="N", help=rows)
+    tensorflow_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -58,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         InvalidGraphError: an input names no node; what could be counted is printed before.
     """
+    from mobileprep.api.headers import release_of
     from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
     from mobileprep.api.inspecting.summarizing import SummaryOptions, summary_of
     from mobileprep.api.models import find_source
@@ -73,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         args.scope_depth,
         args.batch,
         device_named(args.device) if args.device else None,
+        release_of(args.tensorflow),
     )
     opened = find_source(Path(model), checkpoint=checkpoint, tags=tags)
     found = summary_of(opened, model, options, details=args.details or args.json)

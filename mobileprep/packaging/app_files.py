@@ -59,7 +59,13 @@ _LINKED: Final = MappingProxyType(
 
 
 def app_files(
-    platform: str, abis: Collection[str], name: str, model: str, *, encrypted: bool = False
+    platform: str,
+    abis: Collection[str],
+    name: str,
+    model: str,
+    *,
+    encrypted: bool = False,
+    custom_ops: Iterable[str] = (),
 ) -> dict[str, str]:
     """What goes with a model for the build of its app: file names and texts.
 
@@ -74,19 +80,21 @@ def app_files(
         name: the model's name.
         model: the name of the model file that ships.
         encrypted: whether the code that reads it takes OpenSSL or BoringSSL.
+        custom_ops: ops that no published library has.
 
     Raises:
         UnsupportedError: an unknown platform or binary interface.
     """
+    own = ", ".join(sorted(custom_ops))
     wanted = platform_named(platform).abis_named(abis)
     if platform == "ios":
         return {
             "app.xcconfig": _xcconfig(wanted),
-            f"{name}.podspec": _podspec(name, model, encrypted),
+            f"{name}.podspec": _podspec(name, model, encrypted, own),
         }
     files = {"app.mk": _make(platform, wanted, encrypted)} if platform in _LINKED else {}
     if platform == "android":
-        files["app.gradle"] = _gradle(wanted, name, model)
+        files["app.gradle"] = _gradle(wanted, name, model, own)
     return files
 
 
@@ -124,8 +132,12 @@ def _make(platform: str, abis: Sequence[Abi], encrypted: bool) -> str:
     )
 
 
-def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
+def _gradle(abis: Sequence[Abi], name: str, model: str, own: str) -> str:
     pages = " ".join(platform_named("android").link_flags)
+    published = f"dependencies.add('implementation', '{_ANDROID_LIBRARY}')"
+    if own:
+        lacks = f"{_ANDROID_LIBRARY} does not have {own}: set ext.tensorflowLibraries"
+        published = f"throw new GradleException('{lacks}')"
     return f"""\
 // Takes {model}, and the code that runs it, into an Android app. In its build.gradle, behind the
 // plugin com.android.application:
@@ -146,7 +158,7 @@ if (project.hasProperty('tensorflowLibraries')) {{
     android.sourceSets.main.jniLibs.srcDir tensorflowLibraries
     dependencies.add('implementation', fileTree(dir: tensorflowLibraries, include: '*.jar'))
 }} else {{
-    dependencies.add('implementation', '{_ANDROID_LIBRARY}')
+    {published}
 }}
 """
 
@@ -180,7 +192,9 @@ def _xcconfig(abis: Sequence[Abi]) -> str:
     )
 
 
-def _podspec(name: str, model: str, encrypted: bool) -> str:
+def _podspec(name: str, model: str, encrypted: bool, own: str) -> str:
+    lacks = f"raise 'The pod {_POD} does not have {own}: set TENSORFLOW'"
+    published = lacks if own else f"pod.dependency '{_POD}'"
     openssl = f"\n  pod.dependency '{_OPENSSL}'" if encrypted else ""
     return f"""\
 # {model}, and the code that runs it, as a pod. In the app's Podfile:
@@ -204,7 +218,7 @@ Pod::Spec.new do |pod|
     paths = ['', *folders].map {{ |folder| "\\"#{{ENV['TENSORFLOW']}}#{{folder}}\\"" }}
     pod.pod_target_xcconfig = {{ 'HEADER_SEARCH_PATHS' => paths.join(' ') }}
   else
-    pod.dependency '{_POD}'
+    {published}
   end
 end
 """

@@ -109,11 +109,14 @@ class KernelSurvey:
     def _mend(self, op: str) -> str:
         for other in RELEASES:
             if op_def(op, other) is not None:
-                newer = f"TensorFlow {other} has {op!r}: build the app with that"
+                newer = f"build the app with TensorFlow {other}, which has it"
                 older = OLDER_OPS.get(op)
-                return f"{newer}, or let downgrade make {older} of it" if older else newer
+                replaced = f"run the transform `downgrade`, which replaces it with `{older}`"
+                return f"{newer}, or {replaced}" if older else newer
         near = nearest_hint(op, op_names(self._release))
-        own = f"of an op of your own name the kernel class: header --default_ops={op}:KERNEL,..."
+        own = (
+            f"if the app registers the op, name its kernel: `header --default_ops={op}:KERNEL,...`"
+        )
         return f"{near} {own}".lstrip()
 
     def _told(self, gaps: Sequence[_Gap]) -> str:

@@ -34,6 +34,8 @@ _SECTIONS: Final[Mapping[str, Section]] = {
     "signature": "source",
     "metrics": "validation",
     "functions": "validation",
+    "allow": "registration",
+    "op_sources": "ops",
     "data": "validation",
     "reading": "validation",
     "samples": "validation",

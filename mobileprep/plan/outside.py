@@ -27,13 +27,14 @@ def outside_files(target: Target) -> Iterator[StageFile]:
         for file in target.validation.functions:
             yield from single_file(file).members
     yield from calibration_members(target)
-    if target.device_file is not None:
-        yield from single_file(target.device_file).members
+    yield from () if target.device_file is None else single_file(target.device_file).members
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members
     classes = app_classes(target)
     if classes is not None:
         yield from single_file(classes).members
+    for file in (file for op in target.ops for file in op.sources):
+        yield from single_file(file).members
     for step in target.transforms:
         plugin = plugin_file(step)
         yield from () if plugin is None else plugin.members

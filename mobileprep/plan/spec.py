@@ -35,6 +35,7 @@ Section: TypeAlias = Literal[
     "artifact",
     "quantize",
     "registration",
+    "ops",
     "integration",
     "protect",
     "budget",

@@ -34,6 +34,8 @@ GRAPH: Final = "graph.pb"
 INTERFACE: Final = "interface.json"
 ASSETS: Final = "assets.npz"
 HEADER: Final = "ops_to_register.h"
+OP_SOURCES: Final = "custom_ops/"
+"""The directory of a target that gets the C++ files of the app's own ops."""
 _FRAGMENTS: Final = ("selective_registration.bazelrc", "selective_registration.bzl")
 # By TensorFlow version: the header, and the build fragments that go with it.
 _REGISTRATION: Final = {
@@ -147,6 +149,9 @@ class PackageStage(Stage):
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
         registration: the TensorFlow versions to write headers for.
+        allow: the ops that may ship although one of those versions lacks them.
+        ops: the kernel classes of the ops that the app registers itself, by op.
+        op_sources: the C++ files of those ops.
         inputs: what is fed, as far as the recipe says; of a file for LiteRT, as the next three.
         reading: how pictures become values of ``picture_input``, or None.
         picture_input: the input that gets pictures; None for the only one.
@@ -170,6 +175,9 @@ class PackageStage(Stage):
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    ops: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    op_sources: Mapping[str, Files] = field(default_factory=dict)
     inputs: tuple[InputSpec, ...] = ()
     reading: Reading | None = None
     picture_input: str | None = None
@@ -195,7 +203,8 @@ class PackageStage(Stage):
             for name in _REGISTRATION.get(release, ())
         )
         app = (f"{PUBLISHED}{name.format(self.name)}" for name in self._app_files)
-        return (self.model, *registration, *app, self.RECORD)
+        sources = (f"{PUBLISHED}{OP_SOURCES}{file.root.name}" for file in self.op_sources.values())
+        return (self.model, *registration, *app, *sources, self.RECORD)
 
     @property
     def name(self) -> str:

@@ -20,6 +20,8 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         # In other artifacts the transforms below do it.
         **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),
+        **({"allow": list(target.allow)} if target.allow else {}),
+        **({"ops": digestible(target.ops)} if target.ops else {}),
         "integration": digestible(target.integration),
         "protect": digestible(target.protect),
         "inputs": [digestible(i) for i in target.inputs],

@@ -55,6 +55,8 @@ class Draft:
         about_weights: why they are stored so, a sentence each.
         validation: the file of samples and the name of its array of labels, empty without one.
         release: the TensorFlow release that the app is built with.
+        release_reason: why it is not the default release; empty for that.
+        downgrade: why ``downgrade`` ends the chain; empty if it does not.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Draft:
     about_weights: tuple[str, ...] = ()
     validation: tuple[str, str] | None = None
     release: str = "1.15"
+    release_reason: str = ""
+    downgrade: str = ""
     lowered: str = ""
 
 
@@ -86,8 +90,10 @@ def recipe_text(draft: Draft) -> str:
     lines += [*_comments(inputs), *_inputs(draft.inputs), *_comments(outputs)]
     lines += ["outputs:" if draft.outputs else "outputs: []"]
     lines += [f"  - {quoted(name)}" for name in draft.outputs]
-    lines += [*DEFAULT_CHAIN.splitlines(), *_checks(draft)]
+    lines += [*DEFAULT_CHAIN.splitlines(), *_downgrade(draft), *_checks(draft)]
     lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
+    reason = _comments([draft.release_reason] if draft.release_reason else [])
+    lines += [f"    {line}" for line in reason]
     lines += [f'    registration: {{tensorflow: ["{draft.release}"]}}']
     return "\n".join(lines) + "\n"
 
@@ -121,6 +127,12 @@ def _inputs(inputs: Sequence[DraftInput]) -> Iterator[str]:
         known = [f"dtype: {given.dtype}"] if given.dtype else []
         known += [] if given.shape is None else [f"shape: {list(given.shape)}"]
         yield f"  {quoted(given.name)}: {{{', '.join(known)}}}"
+
+
+def _downgrade(draft: Draft) -> Iterator[str]:
+    if draft.downgrade:
+        yield from (f"  {line}" for line in _comments([draft.downgrade]))
+        yield "  - downgrade"
 
 
 def _checks(draft: Draft) -> Iterator[str]:

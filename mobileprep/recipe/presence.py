@@ -100,6 +100,8 @@ def _files(target: Target) -> Iterator[InputFile]:
         yield from (file.file for file in step.files if file.kind == "path")
         if step.plugin is not None:
             yield step.plugin.file
+    for op in target.ops:
+        yield from op.sources
     if target.validation is not None:
         yield from target.validation.functions
     calibration = target.calibration

@@ -29,6 +29,7 @@ from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import (
     Cache,
     Check,
+    CustomOp,
     Data,
     InputFile,
     InputSpec,
@@ -117,6 +118,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         calibration=_calibration(sections.mapping("calibration")),
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
+        ops=_custom_ops(sections.section("ops")),
         integration=integration_of(sections.mapping("integration")),
         protect=protection_of(sections.mapping("protect")),
         budget=resolve_budget(sections),
@@ -246,10 +248,27 @@ def _rule(given: dict[str, Any]) -> QuantizeRule:
 
 
 def _registration(registration: dict[str, Any]) -> dict[str, Any]:
+    resolved = {"allow": tuple(registration.get("allow", ()))}
     versions = registration.get("tensorflow")
-    if versions is None:
-        return {}
-    return {"registration": (versions,) if isinstance(versions, str) else tuple(versions)}
+    if versions is not None:
+        resolved["registration"] = _listed(versions)
+    return resolved
+
+
+def _custom_ops(ops: MappingNode) -> tuple[CustomOp, ...]:
+    found = []
+    for name, entry in sorted(ops.items()):
+        if not isinstance(entry.value, MappingNode):
+            continue
+        sources = entry.value.get("source")
+        files = sources.items if isinstance(sources, Sequence) else [sources] if sources else []
+        kernels = _listed(plain(entry.value)["kernel"])
+        found.append(CustomOp(name, kernels, tuple(map(_file, files))))
+    return tuple(found)
+
+
+def _listed(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:

@@ -324,6 +324,21 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class CustomOp:
+    """An op that the app registers itself.
+
+    Args:
+        name: the op.
+        kernels: its kernel classes, as ``REGISTER_KERNEL_BUILDER`` names them.
+        sources: the C++ files that register the op and its kernels.
+    """
+
+    name: str
+    kernels: tuple[str, ...]
+    sources: tuple[InputFile, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cache:
     """Where machines share what stages leave; no part of what decides a result."""
 

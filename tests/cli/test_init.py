@@ -13,6 +13,7 @@ from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from mobileprep.pipeline.store_lock import alone
 from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
@@ -284,15 +285,34 @@ def test_recipes_of_several_models_have_several_names(model: Path, run: Run) -> 
     assert load_recipe("m.yaml", environ={}).name == "mine"
 
 
-def test_an_op_of_a_newer_release_is_registered_with_it(model: Path, run: Run) -> None:
-    nodes = [
-        placeholder("x", -1, 2, 2),
-        node("y", "BatchMatMulV3", "x", "x", Ta=FLOAT, Tb=FLOAT, Tout=FLOAT),
-    ]
-    write_graph(model, Graph(nodes))
-    assert run("init", model).code == 0
-    assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
+@pytest.mark.parametrize(
+    ("newer", "line"),
+    [
+        (node("y", "BatchMatMulV3", "x", "x", Ta=FLOAT, Tb=FLOAT, Tout=FLOAT), "  - downgrade"),
+        (node("y", "Xlog1py", "x", "x", T=FLOAT), '    registration: {tensorflow: ["2.21"]}'),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--no-try"]])
+def test_a_model_of_a_newer_release_gets_what_loads_it(
+    newer: Node, line: str, flags: list[str], model: Path, run: Run
+) -> None:
+    write_graph(model, Graph([placeholder("x", -1, 2, 2), newer]))
+    assert run("init", model, *flags).code == 0
+    lines = Path("recipe.yaml").read_text().splitlines()
+    above = " ".join(text.strip(" #") for text in lines[: lines.index(line)])
+    assert f"TensorFlow 1.15 does not have the op `{newer.op}` (node `y`)" in above
+    assert run("validate", "recipe.yaml").code == 0
     assert run("build", "recipe.yaml").code == 0
+    assert run("check-target", "out/net/phone/net.pb").code == 0
+
+
+def test_the_release_of_the_app_is_kept(model: Path, run: Run) -> None:
+    assert run("init", model, "--tensorflow=2.21").code == 0
+    assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
+    write_graph(model, Graph([placeholder("x", -1), node("y", "Xlog1py", "x", "x", T=FLOAT)]))
+    refused = run("init", model, "--tensorflow=1.15", "--recipe=other.yaml")
+    assert refused.code == 6
+    assert "TensorFlow 1.15 does not have the op `Xlog1py`" in refused.err
 
 
 def test_control_flow_is_lowered_where_a_branch_changes_a_variable(

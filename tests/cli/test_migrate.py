@@ -75,7 +75,7 @@ def test_verbose_lists_all_findings(run: Run) -> None:
     whole = Node("x", "Placeholder", attrs={"dtype": attr.dtype(DType.INT32)})
     write_graph(Path("m.pb"), Graph([whole, *nodes]))
     short, full = run("migrate", "m.pb").out, run("migrate", "m.pb", "-v").out
-    assert "  lacks 5 nodes of 4 ops; build with ops_to_register.h" in short
+    assert "  lacks 5 nodes of 4 ops; build with `ops_to_register.h`" in short
     assert "... and 1 more (-v shows all)" in short
     assert full.count("compiles no kernel of") == 4
     assert "-v shows all" not in full
@@ -104,3 +104,11 @@ def test_words_beside_the_model_are_looked_up_on_litert(run: Run) -> None:
     write_graph(Path("m.pb"), from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64))
     routes = json.loads(run("migrate", "m.pb", "--json").out)["routes"]
     assert {route["runtime"]: route["verdict"] for route in routes}["LiteRT"] == "as it is"
+
+
+def test_another_release_is_tried(run: Run) -> None:
+    newer = op("z", "Xlog1py", "y", "y")
+    write_graph(Path("m.pb"), classifier().with_nodes([*classifier(), newer]))
+    assert "TensorFlow Mobile 1.15: does not run it" in run("migrate", "m.pb").out
+    told = run("migrate", "m.pb", "--tensorflow=2.21").out
+    assert "TensorFlow Mobile 2.21, selective: runs it as it is" in told

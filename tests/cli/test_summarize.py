@@ -236,6 +236,16 @@ def test_shapes_of_a_frozen_graph_are_inferred_twice(
     assert sum(size > 1 for size in passes) == 2
 
 
+def test_another_release_is_compared(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "g.pb"
+    write_graph(path, Graph([placeholder(), node("y", "Xlog1py", "x x")]))
+    assert (
+        "TensorFlow 1.15 does not have the op `Xlog1py`" in run("summarize", "--in_graph", path).out
+    )
+    told = run("summarize", "--in_graph", path, "--tensorflow=2.21").out
+    assert "A default build of TensorFlow 2.21 for android lacks nothing" in told
+
+
 def test_the_model_is_a_plain_argument_too(run: Run) -> None:
     assert run("summarize", "g.pb").out == run("summarize", "--in_graph=g.pb").out
     for wrong in ([], ["g.pb", "--in_graph=g.pb"]):

@@ -136,8 +136,8 @@ def test_an_op_of_a_newer_release_is_unknown_to_the_older() -> None:
     with pytest.raises(UnsupportedError, match=r"1\.15 has no op 'BatchMatMulV3'") as caught:
         ops_and_kernels([graph], "1.15")
     assert caught.value.hint == (
-        "TensorFlow 2.21 has 'BatchMatMulV3': build the app with that, or let downgrade make "
-        "BatchMatMulV2 of it"
+        "build the app with TensorFlow 2.21, which has it, or run the transform `downgrade`, "
+        "which replaces it with `BatchMatMulV2`"
     )
 
 

@@ -35,6 +35,7 @@ transforms:
   - strip_unused_nodes
   - remove_nodes: {{op: [Identity, CheckNumerics]}}
   - fold_constants
+  - downgrade
 validation: {{data: test.npz, max_drop: 0}}
 targets:
   phone: {{check: false, obfuscate: true, sort: true}}

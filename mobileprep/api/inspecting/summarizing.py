@@ -23,12 +23,12 @@ from mobileprep.inspection.variables import VariableCount, count_variables, with
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tflite import is_tflite_graph
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.options.devices import Device
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 from mobileprep.plan.records import DeviceCost
 from mobileprep.recipe.devices import device_named
 
-_RELEASE: Final = "1.15"
 _PLATFORM: Final = "android"
 
 
@@ -77,7 +77,7 @@ class Summary:
     outputs: tuple[LikelyTensor, ...] = ()
     reasons: tuple[str, ...] = ()
     costs: ModelCosts | None = None
-    tensorflow: str = _RELEASE
+    tensorflow: str = DEFAULT_RELEASE
     platform: str = _PLATFORM
     gaps: tuple[TargetGap, ...] = ()
     notes: tuple[str, ...] = ()
@@ -96,6 +96,7 @@ class SummaryOptions:
         depth: how many parts of a node's name count as its scope.
         batch: what to take for unknown sizes of inputs.
         device: reports the least time of one run on it.
+        tensorflow: the release whose default build is compared with the graph.
     """
 
     signature: str = ""
@@ -105,6 +106,7 @@ class SummaryOptions:
     depth: int = 1
     batch: int = 1
     device: Device | None = None
+    tensorflow: str = DEFAULT_RELEASE
 
 
 def summarize(
@@ -119,6 +121,7 @@ def summarize(
     device: str = "",
     depth: int = 1,
     batch: int = 1,
+    tensorflow: str = DEFAULT_RELEASE,
 ) -> Summary:
     """Look into a model: what goes in and out, what it is made of, what one run costs.
 
@@ -134,6 +137,7 @@ def summarize(
         device: the name of a device, or the file of a profile, for the least time of one run.
         depth: how many parts of a node's name count as its scope.
         batch: what to take for unknown sizes of inputs.
+        tensorflow: the release whose default build is compared with the graph.
 
     Raises:
         UsageError: there is no such signature, tensor, or device, no MetaGraph has the tags, or
@@ -153,6 +157,7 @@ def summarize(
         depth,
         batch,
         device_named(device) if device else None,
+        tensorflow,
     )
     return summary_of(found, str(path), options)
 
@@ -178,6 +183,7 @@ def summary_of(
         summarize_graph(graph),
         len(graph.library.functions),
         count_variables(graph),
+        tensorflow=options.tensorflow,
         notes=found.notes,
     )
     if is_tflite_graph(graph):
@@ -188,7 +194,9 @@ def summary_of(
         proposal = _proposal(source, options)
     except InvalidGraphError as error:
         return replace(
-            plain, gaps=_gaps(graph), notes=(*found.notes, f"no interface was found: {error}")
+            plain,
+            gaps=_gaps(graph, options.tensorflow),
+            notes=(*found.notes, f"no interface was found: {error}"),
         )
     frozen, notes = _frozen(source, proposal)
     costs, more = _costs(frozen, proposal, options)
@@ -198,7 +206,7 @@ def summary_of(
         outputs=_outputs(source, frozen, proposal),
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
-        gaps=_gaps(frozen),
+        gaps=_gaps(frozen, options.tensorflow),
         notes=(*found.notes, *notes, *more),
         device=None if costs is None else _on_device(costs, options.device),
     )
@@ -239,10 +247,10 @@ def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:
     return DeviceCost(device.title, costs.flops, milliseconds, basis)
 
 
-def _gaps(graph: Graph) -> tuple[TargetGap, ...]:
+def _gaps(graph: Graph, release: str) -> tuple[TargetGap, ...]:
     if is_tflite_graph(graph):
         return ()  # LiteRT runs it, and not TensorFlow.
-    return target_gaps(graph, _RELEASE, _PLATFORM)
+    return target_gaps(graph, release, _PLATFORM)
 
 
 def _input(given: ProposedInput) -> LikelyTensor:

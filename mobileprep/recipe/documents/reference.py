@@ -209,6 +209,7 @@ _SECTIONS = (
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),
     ("quantize", "`targets.<name>.quantize`"),
+    ("custom_op", "`ops.<name>`"),
 )
 _TYPES = {
     "object": "mapping",
