@@ -101,9 +101,7 @@ def test_bytes_for_an_input_of_shares() -> None:
     test = arrays(TEST)
     scaled = saved("t.npz", test["image"] * 255, test["label"])
     of_bytes, of_norm, of_both = warnings_of(validation=scaled)
-    assert (
-        "the input 'image' is fed 0 to 255, the graph does not scale that" in of_bytes
-    )
+    assert "the input 'image' is fed 0 to 255, the graph does not scale that" in of_bytes
     assert "top1 accuracy is 0.2" in of_bytes
     assert "values have a standard deviation of 44, and had 0.18 in training" in of_norm
     assert f"the input 'image' is fed 0 to 1 by {CALIBRATION} in the calibration" in of_both
