@@ -62,9 +62,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from mobileprep.api.headers import release_of
     from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
-    from mobileprep.api.inspecting.summarizing import SummaryOptions, summary_of
+    from mobileprep.api.inspecting.summarizing import SummaryOptions, named_device, summary_of
     from mobileprep.api.models import find_source
-    from mobileprep.recipe.devices import device_named
 
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
     tags, model = comma_list(args.saved_model_tags), _model(args)
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         shapes_of(args.input_shapes),
         args.scope_depth,
         args.batch,
-        device_named(args.device) if args.device else None,
+        named_device(args.device),
         release_of(args.tensorflow),
     )
     opened = find_source(Path(model), checkpoint=checkpoint, tags=tags)

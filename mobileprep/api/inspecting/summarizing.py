@@ -27,7 +27,6 @@ from mobileprep.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.options.devices import Device
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 from mobileprep.plan.records import DeviceCost
-from mobileprep.recipe.devices import device_named
 
 _PLATFORM: Final = "android"
 
@@ -156,10 +155,25 @@ def summarize(
         tuple(tuple(shape) for shape in input_shapes),
         depth,
         batch,
-        device_named(device) if device else None,
+        named_device(device),
         tensorflow,
     )
     return summary_of(found, str(path), options)
+
+
+def named_device(name: str) -> Device | None:
+    """The device of a name, or of the file of a profile; None for an empty name.
+
+    Raises:
+        UsageError: there is no such device.
+        CorruptFileError: the file is missing or unreadable.
+        RecipeError: the file is not a profile.
+    """
+    if not name:
+        return None
+    from mobileprep.recipe.devices import device_named  # reads YAML, which few need
+
+    return device_named(name)
 
 
 def summary_of(
