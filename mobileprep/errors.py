@@ -65,6 +65,10 @@ class CorruptFileError(MobileprepError):
     exit_code = 4
 
 
+class NotDownloadedError(CorruptFileError):
+    """A pointer of Git LFS in the place of a file."""
+
+
 class InvalidGraphError(MobileprepError):
     """A graph that parses but breaks a rule: a missing input, a cycle, a duplicate name."""
 

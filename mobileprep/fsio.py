@@ -22,8 +22,8 @@ from mobileprep.destinations import (
     no_folder_above,
     takes_a_stream,
 )
-from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
-from mobileprep.regular_files import opened, opened_file
+from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, NotDownloadedError
+from mobileprep.regular_files import LfsPointerError, opened, opened_file
 
 HASHING: Final = Tally("hashing", "bytes")
 """What is hashed, for whoever shows how far that is."""
@@ -68,7 +68,14 @@ def sha256_stream(stream: BufferedReader | RawIOBase) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> CorruptFileError:
-    """The error for a file that the system would not let us read."""
+    """The error for a file that could not be opened or read."""
+    if isinstance(error, LfsPointerError):
+        message = "is a Git LFS pointer, not the file itself"
+        return NotDownloadedError(message, "run `git lfs pull`", str(path))
+    if isinstance(error, IsADirectoryError):
+        from mobileprep.foreign_files import directory_error  # only failures need it
+
+        return directory_error(path)
     reason = error.strerror or str(error)
     return CorruptFileError(f"cannot be read: {reason}", "check the path and its rights", str(path))
 

@@ -48,15 +48,17 @@ class Key:
         return self.derived("key id")[:_ID_BYTES]
 
 
-def key_from_environment(variable: str, where: str = "") -> Key:
-    """The key that a variable of the environment has.
+def key_from_environment(variable: str, where: str = "", key_id: str = "") -> Key:
+    """Read a key from an environment variable.
 
     Args:
-        variable: its name.
-        where: the place that asks for it, for messages.
+        variable: the name of the variable.
+        where: the location in the recipe that names it, for messages.
+        key_id: the expected ``id`` as hexadecimal digits; empty to accept any key.
 
     Raises:
-        RecipeError: it is not set, or is no such key; the message has nothing of its value.
+        RecipeError: the variable is not set, its value is not a key, or the id does not match. The
+            message does not contain the value.
     """
     value = os.environ.get(variable, "").strip()
     if not value:
@@ -66,7 +68,11 @@ def key_from_environment(variable: str, where: str = "") -> Key:
     if len(secret) != KEY_BYTES:
         message = f"the variable {variable} is no key of {KEY_BYTES} bytes"
         raise RecipeError(message, f"set it to {_HINT}", where)
-    return Key(secret)
+    key = Key(secret)
+    if key_id and key.id.hex() != key_id:
+        message = f"the key in {variable} changed during the build"
+        raise RecipeError(message, "build again", where)
+    return key
 
 
 def _from_base64(value: str) -> bytes:

@@ -12,15 +12,24 @@ READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXE
 # Pipes that whoever started the command has put there, as "<(command)" in a shell does.
 _OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
+_LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
+_LFS_MAX_SIZE = 1024  # as Git LFS itself limits them
+
+
+class LfsPointerError(OSError):
+    """A file of a checkout whose content Git LFS has not downloaded."""
+
 
 def opened(path: Path) -> BufferedReader:
     """A file to read, opened without waiting: a pipe that lies in a folder is refused.
 
     Raises:
+        LfsPointerError: it is a pointer of Git LFS.
         OSError: it cannot be opened, or is a pipe or a socket.
     """
     descriptor = os.open(path, READ_NOW)
-    mode = os.fstat(descriptor).st_mode
+    status = os.fstat(descriptor)
+    mode = status.st_mode
     if stat.S_ISFIFO(mode) and not str(path).startswith(_OWN_PIPES):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is a pipe, and no file", str(path))
@@ -28,7 +37,12 @@ def opened(path: Path) -> BufferedReader:
         os.close(descriptor)
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
+    stream = os.fdopen(descriptor, "rb")
+    may_be_pointer = stat.S_ISREG(mode) and status.st_size < _LFS_MAX_SIZE
+    if may_be_pointer and stream.peek(len(_LFS_HEAD)).startswith(_LFS_HEAD):
+        stream.close()
+        raise LfsPointerError(errno.EINVAL, "it is a Git LFS pointer", str(path))
+    return stream
 
 
 def opened_file(path: Path) -> BufferedReader:

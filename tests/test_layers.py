@@ -18,6 +18,7 @@ FREE = {
     "activity",
     "at_once",
     "errors",
+    "foreign_files",
     "frozen",
     "keys",
     "registry",

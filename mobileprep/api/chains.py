@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.chains.cautions import cautions
 from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
-from mobileprep.errors import AccuracyError, UsageError
+from mobileprep.errors import UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.numerics.differences import Difference, differences
+from mobileprep.numerics.differences import Difference, differences, not_finite
 from mobileprep.opdefs.signatures import output_count
 from mobileprep.recipe import model as recipe
 from mobileprep.recipe.plugins import named_plugin
@@ -188,7 +188,7 @@ def comparison(
         warn: told what makes the comparison worth less than it seems.
 
     Raises:
-        AccuracyError: they are NaN or infinite where the source's are not.
+        AccuracyError: they are NaN or infinite where the source's are not, or the reverse.
     """
     # Engines take a tenth of a second to import, and most chains run without a comparison.
     from mobileprep.runtime.engines.choose import open_engine
@@ -203,16 +203,16 @@ def comparison(
         _SAMPLES,
         lambda feeds: engine.run(context.outputs, feeds),
     )
-    _each(warn, standing_still(context.outputs, samples.outputs))
+    _each(warn, standing_still(context.outputs, samples.outputs, samples.inputs))
 
     def difference(graph: Graph, step: str) -> Difference | None:
         engine = open_engine("numpy", graph, path, where=f"after {step}")
         found = [engine.run(context.outputs, feeds) for feeds in samples.feeds]
         gaps = differences(context.outputs, samples.outputs, found, f"after {step}")
-        worst = max(gaps, key=lambda gap: gap.share, default=None)
+        worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=None)
         if worst is not None and not math.isfinite(worst.share):
-            message = f"after {step} the outputs are not numbers where the source's are"
-            raise AccuracyError(message, "leave the step out, or look at its parameters")
+            hint = "leave the step out, or look at its parameters"
+            raise not_finite(worst, f"after {step}", samples.feeds, hint)
         return worst
 
     return difference

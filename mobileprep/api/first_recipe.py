@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from mobileprep.api.first_build import RunStages, first_line, told, tried
+from mobileprep.api.first_build import RunStages, first_line, told, tried, untried
 from mobileprep.api.recipe_names import recipe_name
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.arrays import read_headers
@@ -33,6 +34,8 @@ class Wishes:
         inputs, outputs: their names.
         data: an .npz file of samples to validate with.
         labels: the name of its array of labels; empty for ``label`` where there is such an array.
+        release: the TensorFlow release of the app; empty for the default, or a newer one if the
+            default does not load the model.
     """
 
     name: str = ""
@@ -42,6 +45,7 @@ class Wishes:
     outputs: tuple[str, ...] = ()
     data: Path | None = None
     labels: str = ""
+    release: str = ""
 
 
 def first_recipe(
@@ -79,9 +83,25 @@ def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedEr
 
 def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
     if run is None:
-        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
+        return recipe_text(replace(untried(draft, path), unchecked=_UNTRIED)), "not built yet"
     done = tried(draft, path, run)
-    return recipe_text(done.draft), told(done.report)
+    fed = {} if done.report.check is None else done.report.check.inputs
+    inputs = tuple(_with_fed_shape(given, fed.get(given.name, "")) for given in done.draft.inputs)
+    return recipe_text(replace(done.draft, inputs=inputs)), told(done.report)
+
+
+def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
+    """An input of unknown shape with the one that the check feeds, in its comment.
+
+    Args:
+        given: the input.
+        fed: what the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a check.
+    """
+    shape = re.search(r"\[[0-9, ]*\]", fed)
+    if given.shape is not None or shape is None:
+        return given
+    text = f"The graph does not record its shape, and the check feeds {shape[0]}: add 'shape:'"
+    return replace(given, remark=f"{text} with the shape that the app feeds.")
 
 
 def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
@@ -98,7 +118,8 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
         tuple(_source(found, proposal, wishes.tags, path.parent)),
         tuple(map(_input, proposal.inputs)),
         proposal.outputs,
-        (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
+        (found.notes, proposal.about_inputs, proposal.about_outputs),
+        release=wishes.release,
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
     )
 
@@ -128,10 +149,6 @@ def _input(proposed: ProposedInput) -> DraftInput:
     spec = proposed.spec
     dtype = spec.dtype.short if spec.dtype.short in known else ""
     return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
-
-
-def _sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _relative(path: Path, folder: Path) -> str:

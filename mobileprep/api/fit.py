@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from mobileprep.api.target_check import foreseen
 from mobileprep.chains.norms_left import norms_foreseen
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import data_kind, open_dataset
 from mobileprep.datasets.source import DataFiles, SampleChoice
-from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
+from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError, UnsupportedError
 from mobileprep.freezing.fit import DeclaredInput, Fit, fit
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
@@ -20,6 +21,7 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.numerics.labels import Fault
 from mobileprep.opdefs.definitions import slip_in
 from mobileprep.options.data import Reading
+from mobileprep.plan.sources import file_or_folder
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Target, digestible
@@ -52,10 +54,13 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
 
     Raises:
         InvalidRecipeError: a model is not what a recipe says; all problems of all recipes.
+        UnsupportedError: the model fits, but the TensorFlow of a target cannot load or run it, or
+            a step cannot run an op of the app.
         AccuracyError: only the data does not fit; all problems likewise.
         MobileprepError: a model or its data cannot be read, or the model cannot be frozen.
     """
     of_models: list[Problem] = []
+    of_targets: list[Problem] = []
     of_data: list[Problem] = []
     cautions: list[str] = []
     known: dict[str, Fit] = {}
@@ -71,11 +76,24 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
             of_data += _data_problems(target, found.frozen, inputs)
             cautions += _unfolded_norms(target, found.frozen.graph)
             cautions += _slips_in_ops(target, found.frozen.graph)
+            ahead = foreseen(target, found.frozen)
+            of_targets += ahead.problems
+            cautions += ahead.cautions
     if of_models:
-        raise recipe_error([*of_models, *of_data])
+        raise recipe_error([*of_models, *of_targets, *of_data])
+    if of_targets:
+        raise _unsupported(in_order([*of_targets, *of_data]))
     if of_data:
         raise AccuracyError(render(in_order(of_data)))
     return tuple(dict.fromkeys(cautions))
+
+
+def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
+    """The error of some problems; of a single one, as the build reports it."""
+    if len(problems) > 1:
+        return UnsupportedError(render(problems))
+    (problem,) = problems
+    return UnsupportedError(problem.message, problem.hint, str(problem.place))
 
 
 def _asked(target: Target) -> Iterator[object]:
@@ -98,7 +116,11 @@ def _fit(target: Target) -> Fit:
     declared = [DeclaredInput(i.name, i.dtype, i.shape) for i in target.inputs]
     files: dict[str, Path | None] = {kind: path, "checkpoint": checkpoint, "saver": saver}
     try:
-        return fit(load_source(tags=source.tags, **files), options, declared)
+        loaded = load_source(tags=source.tags, **files)
+        if source.assets is not None:
+            members = file_or_folder(source.assets).members
+            loaded = dataclasses.replace(loaded, files=tuple(member.path for member in members))
+        return fit(loaded, options, declared)
     except MobileprepError as error:
         raise error.at(source.file.place, message=str(error)) from error
 
@@ -111,7 +133,7 @@ def _inputs(target: Target, frozen: FreezeResult) -> list[FedTensor]:
 def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[Problem]:
     """Inputs that a check would have to draw, and that cannot be drawn."""
     check = target.check
-    if check is None or check.data or target.validation or not target.transforms:
+    if check is None or check.data or target.validation:
         return
     found = (undrawable(fed, first_ops(graph, fed.ref)) for fed in inputs)
     yield from (_problem(target, ("check",), *fault) for fault in found if fault is not None)

@@ -12,7 +12,7 @@ from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.ir.files import read_shipped_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.opdefs.definitions import RELEASES
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE, RELEASES
 from mobileprep.packaging.op_lists import DEFAULT_OPS, OpKernel, parse_default_ops
 from mobileprep.packaging.selective_registration import (
     ops_and_kernels,
@@ -31,7 +31,7 @@ USUAL: Final = ",".join(f"{pair.op}:{pair.kernel}" for pair in DEFAULT_OPS)
 def registration_header(
     graphs: Graph | FilePath | Iterable[Graph | FilePath],
     *,
-    tensorflow: str = "2.21",
+    tensorflow: str = DEFAULT_RELEASE,
     default_ops: str = USUAL,
     warn: Warn | None = None,
 ) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,9 @@ from mobileprep.ir.files import read_shipped_graph
 PAGE: Final = 1 << 14
 """Bytes of a page on devices with Android 15 and newer that have large ones."""
 _WIDE: Final = 64
+# Every library of TensorFlow has some of these ops, and the classes of their kernels.
+_OPS: Final = frozenset({"Const", "Identity", "NoOp", "Placeholder", "_Recv", "_Send"})
+_KERNELS: Final = frozenset({"ConstantOp", "IdentityOp", "PlaceholderOp"})
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,25 @@ def library_facts(
         read = read_shipped_graph(Path(graph))
         bodies = (node for function in read.library.functions.values() for node in function.nodes)
         ops = frozenset(n.op for n in (*read, *bodies) if n.op not in read.library.functions)
-    missing = tuple(sorted(ops - texts_in(path, found, ops)))
+    known = texts_in(path, found, {*ops, *_OPS, *_KERNELS})
+    missing = tuple(sorted(ops - known))
     alignment = min(found.alignments)
-    problems = tuple(_problems(found, alignment, missing))
+    problems = (*_absence(known), *_problems(found, alignment, missing))
     return LibraryFacts(str(path), found.machine, found.abi, alignment, missing, problems)
+
+
+def _absence(known: Collection[str]) -> Iterator[str]:
+    """What to do about a library in which TensorFlow registers no ops or kernels."""
+    if not _OPS & set(known):
+        yield (
+            "it holds no ops of TensorFlow: name the .so file that TensorFlow is linked into, and "
+            "strip no strings from it"
+        )
+    elif not _KERNELS & set(known):
+        yield (
+            "it holds no kernels, only the names of ops: link TensorFlow's static libraries whole "
+            "(-Wl,--whole-archive), and compile the kernels that ops_to_register.h lists"
+        )
 
 
 def _problems(library: SharedLibrary, alignment: int, missing: tuple[str, ...]) -> Iterator[str]:

@@ -100,13 +100,17 @@ def check_locks(recipes: Sequence[Recipe], state: State, *, whole: bool) -> None
 
 
 def lock_warnings(recipes: Sequence[Recipe], state: State, *, whole: bool) -> Iterator[str]:
-    """For each recipe with a lock that does not fit, a sentence; without a lock none is due.
+    """For each recipe that a lock names and no longer fits, a sentence.
+
+    A recipe without a lock, or next to the lock of other recipes, is not pinned: no warning.
 
     Raises:
         RecipeError: a lock cannot be read.
     """
     for recipe in recipes:
-        if read_lock(lock_path(Path(recipe.file))) is None:
+        file = Path(recipe.file)
+        lock = read_lock(lock_path(file))
+        if lock is None or file.name not in lock.recipes:
             continue
         told = list(_differences(recipe, state, whole=whole))
         if told:

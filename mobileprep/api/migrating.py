@@ -13,6 +13,7 @@ from mobileprep.ir.ends import placeholders
 from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.migration.records import Migration
 from mobileprep.migration.survey import surveyed
+from mobileprep.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.transforms.base import Context
 
@@ -36,6 +37,7 @@ def migrate(
     *,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
+    tensorflow: str = DEFAULT_RELEASE,
     tell: Callable[[str], None] = lambda _: None,
 ) -> MigratedModel:
     """Try a model on each runtime, by what is known of it and by converting.
@@ -43,8 +45,10 @@ def migrate(
     Args:
         path: a GraphDef, a SavedModel or a MetaGraph.
         platform: a name of ``packaging.targets.PLATFORMS``.
-        inputs: what is fed; empty for the placeholders that something reads.
+        inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
+            that something reads.
         outputs: what is fetched; empty for the signature's, or the graph's ends.
+        tensorflow: the TensorFlow release of the app.
         tell: told in a sentence what freezing changed.
 
     Raises:
@@ -63,7 +67,7 @@ def migrate(
     fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
     try:
-        found = surveyed(graph, Context(fed, fetched), platform)
+        found = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
     except TransformError as error:
         raise UsageError(error.message, error.hint, str(path)) from error
     return MigratedModel(**vars(found), graph=str(path), platform=platform)

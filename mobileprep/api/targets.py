@@ -104,7 +104,7 @@ def build_report(built: Built) -> Report:
     """The report of a built target."""
     sizes = {name: output.size for name, output in built.files.items()}
     target = built.target
-    quantize = quantization_text(target.settings.get("transforms", ()))
+    quantize = quantization_text(target.settings)
     report = collect_report(target.recipe, target.target, built.records, sizes, quantize)
     return replace(report, tool=TOOL, settings=target.settings, sources=built.sources)
 

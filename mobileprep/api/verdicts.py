@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +27,8 @@ from mobileprep.plan.spec import PUBLISHED, StageSpec, TargetPlan, Upstream
 
 PUBLISH: Final = "publish"
 WRITE_PAGE: Final = "page"
+_TRIAL_STAGES: Final = frozenset({"trial", "evaluate", "verdict", "rank"})
+_TRIAL: Final = re.compile(r"(.+)-(?:rank|(?:trial|evaluate|verdict)-\d+)")
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,36 @@ class Verdict:
         """Whether there is nothing to do."""
         return not self.reasons
 
+    @property
+    def trial_of(self) -> str:
+        """The step of ``quantize: auto`` that this stage tries rules for; empty for others."""
+        match = _TRIAL.fullmatch(self.task) if self.stage in _TRIAL_STAGES else None
+        return match[1] if match else ""
+
     def __str__(self) -> str:
         return f"{self.task}: {'; '.join(self.reasons) or 'fresh'}"
 
     def as_data(self) -> dict[str, Any]:
         """The verdict as JSON takes it."""
         return {**asdict(self), "fresh": self.fresh}
+
+
+def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
+    """A line for each verdict, the trials of ``quantize: auto`` folded into one line a step.
+
+    Args:
+        judged: the verdicts, in the order of the plan.
+        verbose: whether each trial has lines of its own.
+    """
+    for step, group in groupby(judged, key=lambda verdict: "" if verbose else verdict.trial_of):
+        stages = list(group)
+        if not step:
+            for verdict in stages:
+                yield from str(verdict).splitlines()
+            continue
+        due = sum(not verdict.fresh for verdict in stages)
+        state = f"{due} would run" if due else "fresh"
+        yield f"{step}: {len(stages)} trial stages: {state} (list them with -v)"
 
 
 def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Verdict]:

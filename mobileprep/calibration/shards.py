@@ -66,6 +66,7 @@ def observed(
     dask: str | None = None,
     warn: Callable[[str], None] = lambda _: None,
     tell: Callable[[int, int], None] = lambda _done, _count: None,
+    survey: DataSurvey | None = None,
 ) -> Iterator[Observation]:
     """What each piece of the samples shows, in order.
 
@@ -76,6 +77,7 @@ def observed(
         dask: the address of a scheduler whose workers run them instead.
         warn: told of samples that cannot be read, in a sentence.
         tell: called after each piece with how many samples are done, and how many there are.
+        survey: takes note of all samples, for a caller that has more to ask of them.
 
     Raises:
         AccuracyError: see ``Watcher.observe``; or all samples hold one value, or none can be read;
@@ -83,7 +85,7 @@ def observed(
         UnsupportedError: dask.distributed is not installed, or its scheduler cannot be reached.
         UsageError: a process that runs samples is to begin further ones.
     """
-    whole = DataSurvey(data.name)
+    whole = survey or DataSurvey(data.name)
     count, done = len(data), 0
     for observation in _observations(subject, data, count, workers, dask):
         if observation.survey is not None:
@@ -92,6 +94,8 @@ def observed(
         tell(min(done + len(whole.unread), count), count)
         yield observation
     whole.check(count, warn)
+    for doubt in whole.calibration_doubts():
+        warn(doubt)
 
 
 def _observations(

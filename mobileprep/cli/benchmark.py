@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 
 if TYPE_CHECKING:
     from mobileprep.api.benchmarking.runs import TimedGraph, Timings
@@ -61,6 +61,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     for name, limit in _LIMITS:
         flag(parser, name, type=int, default=limit, help="lines of that table, 0 for all")
     flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
+    seed = "of random numbers that the graph draws"
+    flag(parser, "seed", type=whole_number, default=None, metavar="N", help=seed)
     bool_flag(parser, "combine", default=True, help_line="convolutions with what follows them")
     flag(
         parser,
@@ -101,7 +103,8 @@ def run(args: argparse.Namespace) -> int:
     layers = model.tensors(comma_list(args.output_layer)) or model.outputs
     layers = layers or output_layers(model.graph)
     fetches = (*layers, *comma_list(args.target_layer))
-    subject = TimedGraph(model.graph, model.path, make_feeds(model.graph, flags), fetches)
+    feeds = make_feeds(model.graph, flags)
+    subject = TimedGraph(model.graph, model.path, feeds, fetches, args.seed)
     timings = time_graph(
         subject,
         Pace(args.max_num_runs, args.max_time, args.inference_delay),

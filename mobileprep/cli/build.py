@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     planned = _planned(args, recipes, files)
     if args.dry_run:
-        code = _dry(args, _explain(planned, out))
+        code = _dry(args, _explain(args, planned))
         _raise_first(planned.faults)
         return code
     with holding(args, target_folders(planned.recipes, out, targets_of(args))) as waited:
@@ -209,7 +209,7 @@ def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: i
     # What cannot be written is told before anything is: Make takes what is published for done.
     depfile = None if args.depfile is None else _depfile(args, recipes, state)
     if args.explain:
-        _explain(planned, Path(args.out))
+        _explain(args, planned)
     stale = stale_stages(state)
     seconds = {spec.task: v.last.seconds for spec, v in stale if v.last is not None}
     with Progress(len(stale), seconds, jobs_of(args)) as progress:
@@ -297,14 +297,14 @@ def _builder(args: argparse.Namespace) -> str:
     return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
 
 
-def _explain(planned: _Planned, out: Path) -> list[Verdict]:
-    """Say what a build would do and why; the verdicts."""
-    from mobileprep.api.verdicts import verdicts
+def _explain(args: argparse.Namespace, planned: _Planned) -> list[Verdict]:
+    """Print what a build would do and why; the verdicts."""
+    from mobileprep.api.verdicts import verdict_lines, verdicts
 
-    judged = verdicts(planned.state, out, planned.partial)
+    judged = verdicts(planned.state, Path(args.out), planned.partial)
     stale = [verdict for verdict in judged if not verdict.fresh]
-    for verdict in stale:
-        _say(str(verdict))
+    for line in verdict_lines(stale, verbose=args.verbose):
+        _say(line)
     if not stale:
         _say("nothing to do: every stage is fresh, and every output in its place")
     return judged

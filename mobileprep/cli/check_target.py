@@ -5,68 +5,81 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, file_name, flag, verb
 
 if TYPE_CHECKING:
     from mobileprep.api.target_check import TargetCheck
+    from mobileprep.packaging.target_check import TargetGap
+
+_EXAMPLES: Final = 3
+"""How many findings of one cause are printed without ``--verbose``."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "graph", type=file_name, metavar="GRAPH", help="a graph as it ships, or another model"
     )
-    flag(
-        parser,
-        "tensorflow",
-        default="1.15",
-        metavar="RELEASE",
-        help="the TensorFlow release that the app is built with, 1.15 or 2.21",
-    )
+    tensorflow_argument(parser, "that of the ops_to_register.h next to the model, or else ")
     flag(
         parser,
         "platform",
-        default="android",
+        default=None,
         metavar="NAME",
-        help="what it runs on: android, ios, raspberry-pi, linux or generic",
+        help="android, ios, raspberry-pi, linux, or generic "
+        "[default: that of the manifest next to the model, or else android]",
     )
     bool_flag(
         parser,
         "selective",
-        default=False,
-        help_line="the app builds with ops_to_register.h and the fragments that go with it",
+        default=None,
+        help_line="whether the app builds with ops_to_register.h and its build files "
+        "[default: true if there is an ops_to_register.h next to the model]",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-@verb("check-target", "tell what a build of TensorFlow lacks to load and run a graph", _arguments)
+@verb("check-target", "check whether a build of TensorFlow loads and runs a model", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Print each gap with its mend; exit code 0 for none, 1 for some."""
+    """Print the findings by cause; exit code 0 for none, 1 for some."""
     from mobileprep.api.headers import release_of
     from mobileprep.api.target_check import check_target
 
-    release = release_of(args.tensorflow)
+    release = None if args.tensorflow is None else release_of(args.tensorflow)
     found = check_target(
         Path(args.graph), release, args.platform, selective=args.selective, tell=warn
     )
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
-        show(_lines(found))
+        show(_lines(found, _EXAMPLES if not args.verbose else len(found.gaps)))
     return 0 if found.loads else 1
 
 
-def _lines(found: TargetCheck) -> Iterator[str]:
-    for gap in found.gaps:
-        more = f" and {gap.count - 1} more" if gap.count > 1 else ""
-        place = f" (node {gap.node!r}{more})" if gap.node else ""
-        yield f"{gap.cause}: {gap.message}{place}"
-        yield f"  mend: {gap.mend}"
+def _lines(found: TargetCheck, examples: int) -> Iterator[str]:
+    by_cause = sorted(found.gaps, key=lambda gap: gap.cause)
+    for cause, gaps in groupby(by_cause, key=lambda gap: gap.cause):
+        yield from _group(cause, sorted(gaps, key=lambda gap: -gap.count), examples)
     build = f"TensorFlow {found.tensorflow} for {found.platform}"
-    several = f"{len(found.gaps)} things are" if len(found.gaps) > 1 else "one thing is"
-    yield f"{found.graph}: {build}: {several if found.gaps else 'nothing is'} missing"
+    build += f" with {found.header}" if found.header else ""
+    count = len(found.gaps)
+    problems = f"{count} problem{'s' * (count > 1)}" if count else "no problems"
+    yield f"{found.graph}: {build}: {problems} found"
+
+
+def _group(cause: str, gaps: Sequence[TargetGap], examples: int) -> Iterator[str]:
+    nodes = sum(gap.count for gap in gaps)
+    counted = f" ({nodes} node{'s' * (nodes > 1)})" if gaps[0].node else ""
+    yield f"{cause}: {len(gaps)}{counted}"
+    for mend, alike in groupby(gaps[:examples], key=lambda gap: gap.mend):
+        yield from (f"  {gap.sentence}" for gap in alike)
+        yield f"    help: {mend}"
+    if len(gaps) > examples:
+        yield f"  and {len(gaps) - examples} more: use --verbose to list all"

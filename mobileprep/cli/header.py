@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, flag, verb
 from mobileprep.destinations import STDOUT
@@ -34,13 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OP:KERNEL,...",
         help="what to register in any case; 'all' registers everything",
     )
-    flag(
-        parser,
-        "tensorflow",
-        default="2.21",
-        metavar="RELEASE",
-        help="the TensorFlow release that the app is built with, 1.15 or 2.21",
-    )
+    tensorflow_argument(parser)
 
 
 @verb("header", "print ops_to_register.h, as print_selective_registration_header does", _arguments)

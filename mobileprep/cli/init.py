@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli.verb import comma_list, file_name, verb
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import (
@@ -37,6 +38,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--outputs", help="names of the outputs, a,b, by default the likely ones")
     parser.add_argument("--data", help="an .npz file of samples to validate with")
     parser.add_argument("--labels", default="", help="the name of its labels, by default label")
+    tensorflow_argument(parser, "the oldest that loads the model, from ")
     parser.add_argument("--name", help="the recipe's name, by default from the model")
     parser.add_argument(
         "--recipe", default="recipe.yaml", help="the file to write, or - for standard output"
@@ -110,6 +112,7 @@ def _check_absent(path: Path) -> None:
 
 def _wishes(args: argparse.Namespace) -> Wishes:
     from mobileprep.api.first_recipe import Wishes
+    from mobileprep.api.headers import release_of
 
     return Wishes(
         name=args.name or "",
@@ -119,6 +122,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         outputs=comma_list(args.outputs or ""),
         data=Path(args.data) if args.data else None,
         labels=args.labels,
+        release=release_of(args.tensorflow) if args.tensorflow else "",
     )
 
 
@@ -130,7 +134,12 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
 
 
 def _run_stages(state: State) -> None:
-    """Run what is stale, with a bar; its warnings come again with the user's own build."""
+    """Run what is stale, with a bar on a terminal.
+
+    A trial that fails is no error: the recipe says why it was not kept. Warnings come again with
+    the user's own build.
+    """
+    from mobileprep.cli._shared.terminal import is_terminal
     from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.pipeline.execute import Executor
     from mobileprep.pipeline.runner import build, stale_stages
@@ -138,6 +147,11 @@ def _run_stages(state: State) -> None:
 
     bound = store_bound(os.environ)
     try:
+        if not is_terminal(sys.stderr):
+            if stages := len(stale_stages(state)):
+                print(f"trying a recipe: {stages} stages to run", file=sys.stderr)
+            build(Executor(state, lambda *_: None, lambda *_: None))
+            return
         with Progress(len(stale_stages(state))) as progress:
             build(Executor(state, progress.listen, lambda *_: None))
     finally:

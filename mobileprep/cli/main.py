@@ -117,6 +117,14 @@ def main(arguments: Sequence[str]) -> int:
         return tell_error(unwritable_output(error), as_json=False)
 
 
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Adds the default to the help of each flag that does not state it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        states_default = "[default: " in (action.help or "")
+        return action.help if states_default else super()._get_help_string(action)
+
+
 def _drop_output() -> None:
     """Send what is still to be written nowhere, so that the end of the process cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -277,7 +285,7 @@ def _parser(verb: Verb) -> Parser:
         prog=f"mobileprep {verb.name}",
         description=verb.help[0].upper() + verb.help[1:] + ".",
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     verb.arguments(parser)
     telling_arguments(parser, letters=verb.name not in DROP_INS)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.ends_flags import add_ends
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
@@ -25,12 +26,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="what TensorFlow Mobile runs on: android, ios, raspberry-pi, linux or generic",
     )
+    tensorflow_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 @verb("migrate", "tell whether a graph runs on TensorFlow Mobile and on LiteRT", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print each route; exit code 0 where LiteRT runs the model, 1 where it does not."""
+    from mobileprep.api.headers import release_of
     from mobileprep.api.migrating import migrate
     from mobileprep.report.migration import ends_text, way_lines
 
@@ -39,10 +42,11 @@ def run(args: argparse.Namespace) -> int:
         args.platform,
         inputs=comma_list(args.inputs),
         outputs=comma_list(args.outputs),
+        tensorflow=release_of(args.tensorflow),
         tell=warn,
     )
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
-        show([f"{found.graph}: {ends_text(found)}", *way_lines(found)])
+        show([f"{found.graph}: {ends_text(found)}", *way_lines(found, verbose=args.verbose)])
     return 1 if found.routes[-1].verdict == "no" else 0

@@ -29,7 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
     from mobileprep.api.targets import plan_state, shared_store
-    from mobileprep.api.verdicts import verdicts
+    from mobileprep.api.verdicts import verdict_lines, verdicts
     from mobileprep.cli._shared.load import load_recipes, warn_of_chains
 
     recipes = load_recipes(args)
@@ -39,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
     else:
-        show(line for verdict in judged for line in str(verdict).splitlines())
+        show(verdict_lines(judged, verbose=args.verbose))
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))

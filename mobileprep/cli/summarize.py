@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.cli._shared.arguments import tensorflow_argument
+from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb, whole_number
-from mobileprep.errors import InvalidGraphError
+from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.inspection.visible import plain, shortened
+from mobileprep.report.budget import number_text
 
 if TYPE_CHECKING:
     from mobileprep.api.inspecting.summarizing import LikelyTensor, Summary
-    from mobileprep.inspection.costs import ModelCosts, Share
+    from mobileprep.inspection.costs import LoopCount, ModelCosts, Share
 
 _ROWS: Final = 10
 # Long names are cut in their middle; the numbers beside them take 60 columns.
@@ -26,7 +29,8 @@ _WIDTH: Final = 40
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     model = "a GraphDef, a MetaGraph (.meta), a SavedModel's folder, a .tflite file, a checkpoint"
-    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help=model)
+    parser.add_argument("model", nargs="?", type=file_name, metavar="MODEL", help=model)
+    flag(parser, "in_graph", type=file_name, metavar="FILE", help="the model, as a flag")
     structure = "print each node with its inputs, too"
     bool_flag(parser, "print_structure", default=False, help_line=structure)
     checkpoint = "the values of the variables, where they are not beside the model"
@@ -35,12 +39,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "saved_model_tags", default="", metavar="TAGS", help="a SavedModel's tags, a,b")
     details = "print what the original does not tell: interface, costs, what a mobile build lacks"
     bool_flag(parser, "details", default=True, help_line=details)
+    add_ends(parser)
+    add_shapes(parser)
+    device = "a device, or a profile: report the least time of one run there"
+    flag(parser, "device", default="", metavar="NAME", help=device)
     depth = "how many parts of a name are its scope"
     flag(parser, "scope_depth", type=whole_number, default=1, metavar="N", help=depth)
     batch = "what unknown sizes of inputs are taken for"
     flag(parser, "batch", type=whole_number, default=1, metavar="N", help=batch)
     rows = "rows of each table, 0 for all"
     flag(parser, "rows", type=whole_number, default=_ROWS, metavar="N", help=rows)
+    tensorflow_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -51,37 +60,49 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         InvalidGraphError: an input names no node; what could be counted is printed before.
     """
+    from mobileprep.api.headers import release_of
     from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
-    from mobileprep.api.inspecting.summarizing import summary_of
+    from mobileprep.api.inspecting.summarizing import SummaryOptions, named_device, summary_of
     from mobileprep.api.models import find_source
 
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
-    tags = comma_list(args.saved_model_tags)
-    opened = find_source(Path(args.in_graph), checkpoint=checkpoint, tags=tags)
-    found = summary_of(
-        opened,
-        args.in_graph,
-        signature=args.signature,
-        depth=args.scope_depth,
-        batch=args.batch,
-        details=args.details or args.json,
+    tags, model = comma_list(args.saved_model_tags), _model(args)
+    options = SummaryOptions(
+        args.signature,
+        comma_list(args.inputs),
+        comma_list(args.outputs),
+        shapes_of(args.input_shapes),
+        args.scope_depth,
+        args.batch,
+        named_device(args.device),
+        release_of(args.tensorflow),
     )
+    opened = find_source(Path(model), checkpoint=checkpoint, tags=tags)
+    found = summary_of(opened, model, options, details=args.details or args.json)
     for name in found.graph.undecoded:
         warn(f"{plain(name)!r} has no value")
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
         return 0
     # The ready command is for the file that was read.
-    file = opened.source.where if opened.notes else args.in_graph
+    file = opened.source.where if opened.notes else model
     show(summary_lines(found.graph, file))
     if found.graph.missing:
         message = "inputs of nodes are not there"
-        raise InvalidGraphError(message, "export the graph again", args.in_graph)
+        raise InvalidGraphError(message, "export the graph again", model)
     if args.print_structure:
         show(structure_lines(opened.source.graph))
     if args.details:
         show(_details(found, args.rows))
     return 0
+
+
+def _model(args: argparse.Namespace) -> str:
+    given = [name for name in (args.model, args.in_graph) if name is not None]
+    if len(given) != 1:
+        message = "two models are named" if given else "no model is named"
+        raise UsageError(message, "name one: mobileprep summarize MODEL")
+    return str(given[0])
 
 
 def _details(found: Summary, rows: int) -> Iterator[str]:
@@ -99,6 +120,9 @@ def _details(found: Summary, rows: int) -> Iterator[str]:
     yield from (f"  {reason}" for reason in found.reasons)
     if found.costs is not None:
         yield from _costs(found.costs, rows)
+    if found.device is not None:
+        best = f"{number_text(found.device.latency_ms)} ms on {plain(found.device.device)}"
+        yield f"At best {best} ({plain(found.device.basis)})"
     yield from _gaps(found)
 
 
@@ -117,10 +141,19 @@ def _costs(costs: ModelCosts, rows: int) -> Iterator[str]:
         f"{costs.parameters:,} parameters of {costs.bytes:,} bytes, {costs.moved:,} bytes moved, "
         f"{costs.peak:,} bytes of tensors at once"
     )
+    yield from (f"  {_loop(loop)}" for loop in costs.loops)
     if costs.uncounted:
         yield f"Operations not known of: {', '.join(costs.uncounted)}"
     yield from _table("op", costs.by_op, rows)
     yield from _table("scope", costs.by_scope, rows)
+
+
+def _loop(loop: LoopCount) -> str:
+    name = plain(shortened(loop.name, _WIDTH))
+    if loop.iterations is None:
+        return f"loop {name!r}: counted for 1 iteration, as constants do not give their number"
+    plural = "s" * (loop.iterations != 1)
+    return f"loop {name!r}: counted for {loop.iterations:,} iteration{plural}"
 
 
 def _table(title: str, shares: Sequence[Share], rows: int) -> Iterator[str]:

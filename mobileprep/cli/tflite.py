@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli._shared.ends_flags import add_ends
+from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
@@ -25,13 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help=source)
     flag(parser, "out_file", required=True, metavar="FILE", help="the .tflite file, - for stdout")
     add_ends(parser)
-    flag(
-        parser,
-        "input_shapes",
-        default="",
-        metavar="1,2:3",
-        help="shapes of the inputs, a colon between two, -1 for a size that stays open",
-    )
+    add_shapes(parser)
     flag(
         parser,
         "mode",
@@ -101,22 +95,8 @@ def _hint(file: Path) -> str:
 
 def _shapes(text: str, inputs: tuple[str, ...]) -> dict[str, TensorShape]:
     """Shapes by the names of inputs, in their order."""
-    if not text:
-        return {}
-    parts = text.split(":")
-    if len(parts) != len(inputs):
-        message = f"{len(parts)} shapes are given for {len(inputs)} inputs"
+    shapes = shapes_of(text)
+    if shapes and len(shapes) != len(inputs):
+        message = f"{len(shapes)} shapes are given for {len(inputs)} inputs"
         raise UsageError(message, "name the inputs with --inputs, and give each a shape")
-    return {name: _shape(part) for name, part in zip(inputs, parts, strict=True)}
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(size) for size in comma_list(text))
-    except ValueError as error:
-        message = f"{text!r} is no shape"
-        raise UsageError(message, "give sizes such as 1,224,224,3") from error
-    if any(size < -1 for size in sizes):
-        message = f"{text!r} is no shape: a size is below -1"
-        raise UsageError(message, "give -1 for a size that stays open")
-    return sizes
+    return dict(zip(inputs, shapes, strict=True)) if shapes else {}

@@ -98,7 +98,9 @@ def flag(parser: argparse.ArgumentParser, name: str, *aliases: str, **options: A
     parser.add_argument(*spellings, dest=name, **options)
 
 
-def bool_flag(parser: argparse.ArgumentParser, name: str, *, default: bool, help_line: str) -> None:
+def bool_flag(
+    parser: argparse.ArgumentParser, name: str, *, default: bool | None, help_line: str
+) -> None:
     """Add a flag for ``--name``, ``--name=true`` and ``--name=false``, as the originals take it."""
     parser.add_argument(
         *_spellings(name),

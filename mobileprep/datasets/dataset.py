@@ -18,11 +18,13 @@ class Batch:
         feeds: an array for each input, the samples along its first axis.
         labels: an entry for each sample, or None where the data has none.
         names: what each sample is called, for messages: ``cats/1.jpg``, ``sample 3``.
+        rotated: the names of pictures with an EXIF orientation.
     """
 
     feeds: Mapping[str, Array]
     labels: Array | None
     names: tuple[str, ...]
+    rotated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

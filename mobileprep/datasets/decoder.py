@@ -38,6 +38,10 @@ class Decoder(ABC):
         is_text = self.fed.dtype is DType.STRING
         return fitted(np.array(data, object) if is_text else self._decoded(data), self.fed, name)
 
+    def is_rotated(self, data: bytes) -> bool:
+        """Whether a file says that it is to be turned before it is shown."""
+        return False
+
     @abstractmethod
     def _decoded(self, data: bytes) -> Array:
         """The numbers in a file."""

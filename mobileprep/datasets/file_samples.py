@@ -60,4 +60,5 @@ class FileSamples:
         data = read_file(self._files.root / name, limit=_MOST_BYTES)
         array = self._decoder.sample(data, f"{self._files.name}, {name}")
         label = self._labels[index] if self._labels else None
-        return Sample(name, {self._decoder.fed.name: array}, label)
+        feeds = {self._decoder.fed.name: array}
+        return Sample(name, feeds, label, self._decoder.is_rotated(data))

@@ -10,7 +10,7 @@ from mobileprep.datasets.decoder import Decoder
 from mobileprep.errors import AccuracyError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.photos import central_crop, decoded
+from mobileprep.numerics.photos import central_crop, decoded, exif_orientation
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
 
 PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
@@ -26,6 +26,10 @@ class PictureReading(Decoder):
             if given is not None and len(given) not in (1, channels):
                 message = f"{self.data}: {key!r} has {len(given)} numbers for {channels} channels"
                 raise AccuracyError(message, "give one number, or one for each channel")
+
+    def is_rotated(self, data: bytes) -> bool:
+        """See ``Decoder.is_rotated``."""
+        return exif_orientation(data) != 1
 
     def _decoded(self, data: bytes) -> Array:
         return self._normalized(self._resized(data))

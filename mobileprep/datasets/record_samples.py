@@ -21,6 +21,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.example import read_example, read_feature
 from mobileprep.formats.tf_record import TFRecordFile
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.photos import exif_orientation
 from mobileprep.options.data import FeatureReading
 from mobileprep.runtime.sampling.inputs import FedTensor
 
@@ -68,13 +69,16 @@ class RecordSamples:
         place = f"{self._files.name}, {name}"
         features = read_example(self._records[file].record(at))
         feeds = {}
+        is_rotated = False
         for fed, feature in self._inputs:
             values = self._values(features, feature.key, place)
             feeds[fed.name] = self._array(values, fed, feature, place)
+            if feature.encoding == "picture" and isinstance(values, list):
+                is_rotated |= exif_orientation(values[0]) != 1
         label: Label | None = None
         if self._label is not None:
             label = self._labelled(self._values(features, self._label, place), name)
-        return Sample(name, feeds, label)
+        return Sample(name, feeds, label, is_rotated)
 
     def _at(self, index: int) -> tuple[int, int]:
         file = bisect.bisect_right(self._ends, index)

@@ -25,11 +25,13 @@ class Sample:
         name: what it is called.
         feeds: an array for each input, without an axis for samples.
         label: what it is; None where labels are not asked for.
+        is_rotated: whether it is a picture with an EXIF orientation.
     """
 
     name: str
     feeds: Mapping[str, Array]
     label: Label | None = None
+    is_rotated: bool = False
 
 
 class OneByOne(Protocol):
@@ -89,7 +91,8 @@ def batch_of(samples: Sequence[Sample]) -> Batch:
         _check_alike(first, other)
     feeds = {name: _stacked([s.feeds[name] for s in samples]) for name in first.feeds}
     labels = None if first.label is None else _labels([s.label for s in samples])
-    return Batch(feeds, labels, tuple(s.name for s in samples))
+    rotated = tuple(s.name for s in samples if s.is_rotated)
+    return Batch(feeds, labels, tuple(s.name for s in samples), rotated)
 
 
 def _check_alike(first: Sample, other: Sample) -> None:

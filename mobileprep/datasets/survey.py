@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,9 +13,25 @@ import numpy as np
 from mobileprep.datasets.chosen import left_out
 from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError
+from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.runtime.sampling.ranges import value_ranges
 
 _LEAVE_OUT: Final = "leave them out of the data"
+_MORE: Final = "100 that differ are usual"
+# Fewer samples than this leave much to chance.
+_FEW: Final = 10
+# How many pictures are looked at for noise, how large they are at least, and what is noise.
+_PICTURES: Final = 16
+_SIDE: Final = 8
+_CHANNELS: Final = (1, 3, 4)
+_NOISE: Final = 0.1
+# How much larger than expected values have another scale; what of bytes is from 0 to 1 has too.
+_WIDER: Final = 8
+_BYTES: Final = 128
+_SHARES: Final = 2
 
 
 @dataclass
@@ -23,15 +41,20 @@ class DataSurvey:
     Args:
         data: what messages call the data.
         unread: the samples that cannot be read.
-        ends: the least and the greatest value of each input. Once they differ they may be wider
-            than that tells.
+        ends: the least and the greatest value of each input.
         elements: of the largest batch.
+        digests: of each sample, all inputs together.
+        rotated: the pictures with an EXIF orientation, which decoders ignore.
+        likeness: of some pictures, how far pixels are like their neighbors: 0 in noise, 1 at most.
     """
 
     data: str
     unread: list[Unread] = field(default_factory=list)
     ends: dict[str, tuple[float, float]] = field(default_factory=dict)
     elements: int = 0
+    digests: list[str] = field(default_factory=list)
+    rotated: list[str] = field(default_factory=list)
+    likeness: list[float] = field(default_factory=list)
 
     def look(self, batch: Batch) -> None:
         """Take note of samples.
@@ -39,7 +62,11 @@ class DataSurvey:
         Raises:
             AccuracyError: one holds no number.
         """
+        self.digests += [_digest(batch, at) for at in range(len(batch.names))]
+        self.rotated += batch.rotated
         for name, array in batch.feeds.items():
+            if len(self.likeness) < _PICTURES:
+                self.likeness += _likeness(array[: _PICTURES - len(self.likeness)])
             if array.dtype.kind not in "iufb":
                 self.ends[name] = (0, 1)
                 continue
@@ -49,15 +76,21 @@ class DataSurvey:
                 message += f"are NaN throughout, the first of them {batch.names[lost[0]]}"
                 raise AccuracyError(message, _LEAVE_OUT)
             self.elements = max(self.elements, array.size)
-            low, high = self.ends.get(name, (np.inf, -np.inf))
-            # What differs already needs no second look.
-            if low >= high and array.size:
-                self._widen(name, float(array.min()), float(array.max()))
+            self.note(name, array)
+
+    def note(self, name: str, array: Array) -> None:
+        """Take note of the range of an input's values."""
+        if array.size and array.dtype.kind in "iufb":
+            ends = np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)
+            self._widen(name, float(ends[0]), float(ends[1]))
 
     def merge(self, other: DataSurvey) -> None:
         """Add the notes on samples that come after these."""
         self.unread += other.unread
         self.elements = max(self.elements, other.elements)
+        self.digests += other.digests
+        self.rotated += other.rotated
+        self.likeness = (self.likeness + other.likeness)[:_PICTURES]
         for name, (low, high) in other.ends.items():
             self._widen(name, low, high)
 
@@ -83,6 +116,50 @@ class DataSurvey:
         message = f"{self.data}: all samples hold one value: {told} throughout"
         raise AccuracyError(message, "name data that differs from sample to sample")
 
+    def doubts(self, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
+        """What makes any run on these samples doubtful, a sentence each with its evidence.
+
+        Args:
+            graph: the source, whose first layers show the range that an input was trained with.
+            inputs: its inputs.
+        """
+        if self.rotated:
+            yield (
+                f"{self.data}: {len(self.rotated)} of {len(self.digests)} pictures have an EXIF "
+                f"orientation, such as {self.rotated[0]}; it is ignored, as TensorFlow's decoders "
+                "do: rotate the pixels if the app feeds upright pictures"
+            )
+        for fed in inputs:
+            if fed.name in self.ends:
+                yield from _range_doubts(self.data, graph, fed, *self.ends[fed.name])
+
+    def unscaled(self, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
+        """Inputs of pictures that are fed bytes' values, where the graph shows no range."""
+        for fed in inputs:
+            low, high = self.ends.get(fed.name, (0.0, 0.0))
+            ops = first_ops(graph, fed.ref)
+            is_picture = fed.dtype.is_floating and ops.is_picture
+            if is_picture and low >= 0 and _BYTES <= high < 256 and len(value_ranges(fed, ops)) > 1:
+                yield f"the input {fed.name!r} is fed {low:.4g} to {high:.4g}"
+
+    def calibration_doubts(self) -> Iterator[str]:
+        """What makes ranges that were measured on these samples doubtful."""
+        count, distinct = len(self.digests), len(set(self.digests))
+        if distinct <= count // 2:
+            yield (
+                f"{self.data}: only {distinct} of {count} samples are distinct, so the ranges are "
+                f"those of {distinct}; {_MORE}"
+            )
+        elif count < _FEW:
+            samples = "1 sample" if count == 1 else f"{count} samples"
+            yield f"{self.data}: the ranges are those of {samples}; {_MORE}"
+        likeness = float(np.mean(self.likeness)) if self.likeness else 1.0
+        if abs(likeness) < _NOISE:
+            yield (
+                f"{self.data}: the pictures look like noise, as neighboring pixels correlate by "
+                f"{likeness:.2f}; calibrate on pictures that the app will meet"
+            )
+
     def _widen(self, name: str, low: float, high: float) -> None:
         least, greatest = self.ends.get(name, (np.inf, -np.inf))
         self.ends[name] = min(least, low), max(greatest, high)
@@ -93,3 +170,55 @@ def _all_nan(array: Array) -> Array:
     if array.dtype.kind != "f" or not array.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))
+
+
+def _digest(batch: Batch, at: int) -> str:
+    """A digest of one sample."""
+    found = hashlib.blake2b(digest_size=6)
+    for name, array in sorted(batch.feeds.items()):
+        part = np.asarray(array[at])
+        is_object = part.dtype == object
+        found.update(f"{name} {part.shape} {part.dtype}".encode())
+        found.update(repr(part.tolist()).encode() if is_object else part.tobytes())
+    return found.hexdigest()
+
+
+def _likeness(array: Array) -> list[float]:
+    """The correlation of neighboring pixels in each of some pictures."""
+    if array.ndim != 4 or array.dtype.kind not in "iuf":
+        return []
+    if array.shape[1] in _CHANNELS and array.shape[3] not in _CHANNELS:
+        array = np.moveaxis(array, 1, 3)
+    if array.shape[3] not in _CHANNELS or min(array.shape[1:3]) < _SIDE:
+        return []
+    found = []
+    for picture in array.astype(np.float64):
+        if not np.isfinite(picture).all():
+            continue
+        apart = picture - picture.mean(axis=(0, 1))
+        power = float((apart * apart).mean())
+        if power > 0:
+            down = float((apart[1:] * apart[:-1]).mean()) / power
+            across = float((apart[:, 1:] * apart[:, :-1]).mean()) / power
+            found.append((down + across) / 2)
+    return found
+
+
+def _range_doubts(
+    data: str, graph: Graph, fed: FedTensor, low: float, high: float
+) -> Iterator[str]:
+    """That an input is fed values of another scale than the graph shows."""
+    ops = first_ops(graph, fed.ref)
+    if not fed.dtype.is_floating or not math.isfinite(low) or not math.isfinite(high):
+        return
+    expected = next(iter(value_ranges(fed, ops)))
+    if not expected.is_of_graph:
+        return
+    most, found = (max(abs(end) for end in ends) for ends in (expected.ends, (low, high)))
+    # Sounds and measurements may be quiet for long; pictures are not.
+    is_narrow = ops.is_picture and most >= _BYTES and found <= _SHARES
+    if found > _WIDER * most or is_narrow:
+        yield (
+            f"{data}: the input {fed.name!r} is fed values from {low:.4g} to {high:.4g}, and the "
+            f"graph expects {expected}; look at the scale of the samples, such as 'mean' and 'std'"
+        )

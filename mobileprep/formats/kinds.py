@@ -7,13 +7,14 @@ import re
 from typing import Final, Literal
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.foreign_files import PROBE, foreign_format, refuse_foreign
 from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.wire import BYTES, VARINT
 
 Kind = Literal["GraphDef", "MetaGraphDef", "SavedModel"]
 
-_PROBE: Final = 512
+_TEXT_PROBE: Final = 512
 # Each byte can be matched in one way alone, so that no text takes more than linear time.
 _FIRST_FIELD: Final = re.compile(rb"(?:\s|#[^\n]*(?:\n|\Z)|\xef\xbb\xbf)*([A-Za-z_]\w*)")
 _TEXT_KINDS: Final[dict[bytes, Kind]] = {
@@ -29,6 +30,14 @@ _TEXT_KINDS: Final[dict[bytes, Kind]] = {
     b"saved_model_schema_version": "SavedModel",
     b"meta_graphs": "SavedModel",
 }
+_HINTS: Final[dict[Kind, str]] = {
+    "GraphDef": "in a recipe, name it as `frozen:` or `graph:`; for `mobileprep freeze`, as "
+    "`--input_graph`",
+    "MetaGraphDef": "in a recipe, name it as `meta_graph:`; for a verb that takes only frozen "
+    "graphs, run `mobileprep freeze --input_meta_graph=FILE` first",
+    "SavedModel": "in a recipe, name its directory as `saved_model:`; for a verb that takes only "
+    "frozen graphs, run `mobileprep freeze --input_saved_model_dir=DIR` first",
+}
 # Fields of MetaInfoDef that no NodeDef has under the same number and wire type, or whose
 # content cannot be that of a NodeDef's field.
 _OP: Final = 2
@@ -42,7 +51,7 @@ def looks_like_text(data: Buffer) -> bool:
     one stands before the op. A name so long that it is not in sight yet has a length of two bytes,
     the first of which begins no text.
     """
-    head = bytes(data[:_PROBE])
+    head = bytes(data[:_TEXT_PROBE])
     if head.lstrip()[:1] > b"\x7f" and not head.startswith(codecs.BOM_UTF8):
         return False
     return all(byte >= 0x20 or byte in b"\t\n\r" for byte in head)
@@ -55,6 +64,8 @@ def kind_of(data: Buffer) -> Kind | None:
     """
     if ends_as_package(data):
         return "GraphDef"
+    if foreign_format(data[:PROBE]) is not None:
+        return None
     if looks_like_text(data):
         found = _FIRST_FIELD.match(data)
         return _TEXT_KINDS.get(found[1]) if found else None
@@ -65,20 +76,17 @@ def kind_of(data: Buffer) -> Kind | None:
 
 
 def expect_kind(data: Buffer, expected: Kind, file: str) -> None:
-    """Refuse bytes that start as another kind of message.
+    """Reject a foreign format, and bytes that start as another kind of message.
 
     Raises:
-        CorruptFileError: naming what they are.
+        UnsupportedError: it is not a TensorFlow model; the message names the format.
+        CorruptFileError: naming the kind of message.
     """
+    refuse_foreign(data[:PROBE], file)
     found = kind_of(data)
     if found not in (None, expected):
-        hints = {
-            "GraphDef": "give it as a graph",
-            "MetaGraphDef": "give it as a meta graph",
-            "SavedModel": "give the folder that it lies in as a saved model",
-        }
         message = f"is a {found}, not a {expected}"
-        raise CorruptFileError(message, hints[found or expected], file)
+        raise CorruptFileError(message, _HINTS[found or expected], file)
 
 
 def _binary_kind(cursor: Cursor) -> Kind | None:

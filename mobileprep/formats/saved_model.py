@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from mobileprep.errors import CorruptFileError, UsageError
+from mobileprep.foreign_files import file_error, refuse_foreign
 from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.protos import saved_model_pb2 as pb
@@ -97,13 +98,16 @@ def saved_model_file(folder: Path) -> Path:
     """The file that describes a SavedModel.
 
     Raises:
-        CorruptFileError: the folder has none.
+        CorruptFileError: the folder has none, or is a file.
+        UnsupportedError: a file of a foreign format.
     """
     if folder.name in SAVED_MODEL_NAMES and folder.is_file():
         return folder
     for name in SAVED_MODEL_NAMES:
         if (folder / name).is_file():
             return folder / name
+    if folder.is_file():
+        raise file_error(folder)
     message = f"has no {' or '.join(SAVED_MODEL_NAMES)}"
     raise CorruptFileError(message, "name the folder of a SavedModel", str(folder))
 
@@ -115,7 +119,9 @@ def _read(
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the model again", str(path))
-    if kind is not None:
+    if kind is None:
+        refuse_foreign(data, str(path))
+    else:
         expect_kind(data, kind, str(path))
     if looks_like_text(data):
         data = text_to_wire(data, message, str(path))

@@ -22,8 +22,9 @@ from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS, Functional
 _ARGUMENT: Final = "_Arg"
 _DEEPEST: Final = 64
 _CHANGED: Final = (
-    "lower loops and conditionals (control_flow: lower, or --control_flow lower), choose other "
-    "outputs, or list the variable under variable_names_blacklist"
+    "lower loops and conditionals (control_flow: lower, or `mobileprep freeze "
+    "--control_flow=lower`), choose other outputs, or list the variable under "
+    "variable_names_blacklist"
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mobileprep.freezing.flows import Flows
+from mobileprep.freezing.training import has_default_name
 from mobileprep.ir.control_flow import SWITCHES
 from mobileprep.ir.ends import leaves_lowered_loop
 from mobileprep.ir.graph import Graph
@@ -24,6 +25,7 @@ _CHECKS: Final = frozenset({"CheckNumerics", "Assert"})
 _GUARD: Final = re.compile(r"(.*/)?AssertGuard/Merge(_\d+)?\Z")
 _WAITING: Final = re.compile(r"(.*/)?control_dependency(_\d+)?\Z")
 _PICTURES: Final = re.compile(r"(Image|Audio)Summary(V2)?\Z")
+_PASS_ON: Final = frozenset({"Identity", "Transpose", "TensorArrayGatherV2", "TensorArrayGatherV3"})
 _RESHAPES: Final = frozenset({"Reshape", "ExpandDims", "Squeeze", "Transpose", "Cast"})
 
 
@@ -41,7 +43,7 @@ def always_there(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
 
 
 def results_among(
-    graph: Graph, flows: Flows, ends: Sequence[Node], fed: Sequence[Ref]
+    graph: Graph, flows: Flows, ends: Sequence[Node], fed: Sequence[Ref], *, is_uncut: bool
 ) -> list[Node]:
     """Those of some ends that look like results; where none would be left, all.
 
@@ -50,6 +52,7 @@ def results_among(
         flows: its flows.
         ends: nodes that nothing else takes.
         fed: the tensors that an app feeds.
+        is_uncut: whether the graph was saved whole, so that some ends may be leftovers.
     """
     given = {ref.node for ref in fed}
     left = list(ends)
@@ -63,7 +66,55 @@ def results_among(
         lambda n: _is_picture(flows, n),
     ):
         left = [n for n in left if not is_none(n)] or left
-    return left
+    return _without_loop_leftovers(graph, flows, left) if is_uncut else left
+
+
+def _without_loop_leftovers(graph: Graph, flows: Flows, ends: list[Node]) -> list[Node]:
+    """The ends without unused results of a loop of which another end needs the used ones."""
+    exits = {end.name: _exits_behind(graph, end) for end in ends}
+    loops = {
+        name: {frame for exit_ in found if (frame := loop_name(graph, exit_))}
+        for name, found in exits.items()
+    }
+    if not any(loops.values()):
+        return ends
+    exits_of: dict[str, list[Ref]] = {}
+    for node in graph:
+        if node.op in EXITS and (frame := loop_name(graph, node)):
+            exits_of.setdefault(frame, []).append(Ref(node.name))
+    after = {frame: flows.downstream(exits_of[frame]) for frame in set().union(*loops.values())}
+
+    used = {f: any(n.name in after[f] for n in ends if not loops[n.name]) for f in after}
+    stacked = {f: any(n.name in after[f] for n in ends if n.op not in EXITS) for f in after}
+
+    def is_left(end: Node) -> bool:
+        return any(used[f] or (end.op in EXITS and stacked[f]) for f in loops[end.name])
+
+    return [end for end in ends if not is_left(end)]
+
+
+def _exits_behind(graph: Graph, node: Node) -> list[Node]:
+    """The loop exits whose tensors a node passes on without a name that the author chose."""
+    waiting, found = [node], []
+    seen = {node.name}
+    while waiting:
+        current = waiting.pop()
+        if current.op in EXITS:
+            found.append(current)
+        elif current.op in _PASS_ON and has_default_name(current):
+            producers = [graph[ref.node] for ref in current.data_inputs]
+            waiting += [n for n in producers if n.name not in seen]
+            seen.update(n.name for n in producers)
+    return found
+
+
+def loop_name(graph: Graph, node: Node) -> str:
+    """The name of the loop that an Exit leaves; empty for a loop of an unusual form."""
+    for _ in range(3):  # Switch, Merge, Enter
+        if not node.data_inputs:
+            return ""
+        node = graph[node.data_inputs[0].node]
+    return node.attr_str("frame_name", "") if node.op in ENTERS else ""
 
 
 def _step(graph: Graph, node: Node) -> int:

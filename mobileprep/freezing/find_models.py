@@ -11,11 +11,13 @@ from mobileprep.errors import (
     CorruptFileError,
     InvalidGraphError,
     MobileprepError,
+    NotDownloadedError,
     UnsupportedError,
     UsageError,
 )
+from mobileprep.foreign_files import Foreign
 from mobileprep.formats.checkpoint_files import find_checkpoint
-from mobileprep.formats.file_kinds import Foreign, file_kind
+from mobileprep.formats.file_kinds import file_kind
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX
 from mobileprep.freezing.fitting import Candidate, examined, with_checkpoint
 from mobileprep.freezing.folders import entries_of, prefixes_of, ranked_prefixes
@@ -36,7 +38,7 @@ class FoundModel:
         kind: the key of ``source``.
         path: the file, or the folder of a SavedModel.
         checkpoint: the prefix of its checkpoint, where the recipe has to name it.
-        notes: what was chosen and why, a sentence each.
+        notes: full sentences on what was chosen and why.
     """
 
     kind: ModelKind
@@ -117,7 +119,7 @@ def inference_graph(found: FoundModel) -> FoundModel | None:
     ]
     if not fitting:
         return None
-    note = f"{found.path.name} itself trains the model and cannot be frozen"
+    note = f"The MetaGraph {found.path.name} trains the model and cannot be frozen."
     return _paired(_best(fitting), note)
 
 
@@ -171,7 +173,7 @@ def _of_checkpoint(path: Path) -> FoundModel:
         if fitting:
             return _paired(_best(fitting), *_about_others(fitting))
     message = "is a checkpoint, which holds values and no graph, and no graph beside it fits"
-    hint = "name the graph, and the checkpoint with --checkpoint PREFIX"
+    hint = "name the graph; `init` and `summarize` take the checkpoint as --checkpoint=PREFIX"
     raise UsageError(message, hint, str(prefix))
 
 
@@ -193,7 +195,10 @@ def _in_folder(folder: Path, checkpoint: Path | None) -> FoundModel:
     lost = next((c for c in candidates if c.lacking), None)
     if lost is not None:
         lost.check()
-    return _of_checkpoint(prefixes[0]) if prefixes else _below(folder)
+    if prefixes:
+        _report_pointers(folder)
+        return _of_checkpoint(prefixes[0])
+    return _below(folder)
 
 
 def _candidates(folder: Path, prefixes: Sequence[Path]) -> list[Candidate]:
@@ -243,7 +248,7 @@ def _about_others(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     if not others:
         return ()
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return (f"beside it lie {', '.join(others[:_SHOWN])}{more}",)
+    return (f"Other files of the model in the directory: {', '.join(others[:_SHOWN])}{more}.",)
 
 
 def _several(folder: Path, found: Sequence[Candidate]) -> UsageError:
@@ -260,6 +265,17 @@ def _choice(folder: Path, names: Sequence[str], first: Path) -> UsageError:
     return UsageError(message, f"name one, such as {first}", str(folder))
 
 
+def _report_pointers(folder: Path) -> None:
+    """Raise the error of the first file in a directory that Git LFS has not downloaded."""
+    for path in entries_of(folder).files:
+        try:
+            file_kind(path)
+        except NotDownloadedError:
+            raise
+        except MobileprepError:
+            continue
+
+
 def _below(folder: Path, depth: int = 1) -> FoundModel:
     """The model in a folder's folders: of versions, which are numbers, the newest."""
     found: list[FoundModel] = []
@@ -270,6 +286,7 @@ def _below(folder: Path, depth: int = 1) -> FoundModel:
         except (CorruptFileError, InvalidGraphError):
             continue
     if not found:
+        _report_pointers(folder)
         message = "holds no model"
         hint = "name a graph, a MetaGraph, a SavedModel or a checkpoint"
         raise CorruptFileError(message, hint, str(folder))
@@ -278,6 +295,6 @@ def _below(folder: Path, depth: int = 1) -> FoundModel:
     shown = [os.path.relpath(f.path, folder) for f in found]
     if all(below.name.isdecimal() for below in names):
         newest = max(found, key=lambda f: int(Path(os.path.relpath(f.path, folder)).parts[0]))
-        note = f"of the versions {', '.join(sorted(p.name for p in names))} the newest is taken"
+        note = f"The newest of the versions {', '.join(sorted(p.name for p in names))}."
         return FoundModel(newest.kind, newest.path, newest.checkpoint, (*newest.notes, note))
     raise _choice(folder, shown, found[0].path)

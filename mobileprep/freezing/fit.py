@@ -9,6 +9,7 @@ from mobileprep.errors import InvalidGraphError, UsageError, did_you_mean
 from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.guess import described, guess
+from mobileprep.freezing.interface import check_inputs_count
 from mobileprep.freezing.model import LoadedSource
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.outputs import chosen_signature, output_tensors
@@ -86,7 +87,13 @@ def fit(source: LoadedSource, options: FreezeOptions, inputs: Sequence[DeclaredI
     if outputs:
         return Fit((*misfits, *outputs))
     frozen = freeze(source, options)
-    return Fit((*misfits, *_unneeded(source, frozen.graph, there)), frozen)
+    misfits += _unneeded(source, frozen.graph, there)
+    names = [d.name for d in there if parse_ref(d.name).node in frozen.graph]
+    try:
+        check_inputs_count(frozen.graph, names, frozen.outputs, "")
+    except InvalidGraphError as error:
+        misfits.append(Misfit(("inputs",), error.message, error.hint))
+    return Fit(tuple(misfits), frozen)
 
 
 def _missing_inputs(source: LoadedSource, inputs: Sequence[DeclaredInput]) -> Iterator[Misfit]:

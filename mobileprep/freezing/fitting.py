@@ -7,7 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    MobileprepError,
+    NotDownloadedError,
+)
 from mobileprep.formats.kinds import looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.freezing.guess import find_interface
@@ -61,7 +66,11 @@ class Candidate:
         names = ", ".join(map(repr, self.lacking[:_SHOWN]))
         more = f" and {len(self.lacking) - _SHOWN} more" if len(self.lacking) > _SHOWN else ""
         message = f"no checkpoint that was looked at holds the variables {names}{more}"
-        raise InvalidGraphError(message, "name the right one: --checkpoint PREFIX", str(self.path))
+        raise InvalidGraphError(
+            message,
+            "name the right one, as --checkpoint=PREFIX of `init` or `summarize`",
+            str(self.path),
+        )
 
 
 def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate:
@@ -93,19 +102,28 @@ def with_checkpoint(candidate: Candidate, prefixes: Sequence[Path]) -> Candidate
     Args:
         candidate: the graph.
         prefixes: the checkpoints; a MetaGraph's own comes before them.
+
+    Raises:
+        NotDownloadedError: none does, and one is a pointer of Git LFS.
     """
     if not candidate.variables or candidate.own_checkpoint is not None:
         return candidate
     fewest: tuple[str, ...] = tuple(v.name for v in candidate.variables)
+    pointer: NotDownloadedError | None = None
     for prefix in prefixes:
         try:
             source = _load(candidate.path, candidate.kind, prefix)
             lacking = tuple(without_value(candidate.variables, source))
+        except NotDownloadedError as error:
+            pointer = pointer or error
+            continue
         except MobileprepError:
             continue  # of another model
         if not lacking:
             return replace(candidate, checkpoint=prefix)
         fewest = min(fewest, lacking, key=len)
+    if pointer is not None:
+        raise pointer
     return replace(candidate, lacking=fewest)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import MobileprepError, NotDownloadedError
 from mobileprep.formats.checkpoint_files import find_checkpoint
 from mobileprep.formats.file_kinds import file_kind
 from mobileprep.frozen import dataclass
@@ -55,6 +55,9 @@ def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
             continue
         try:
             kind = file_kind(path)
+        except NotDownloadedError:
+            # A prefix all the same: whoever opens it reports the pointer.
+            kind = "checkpoint index" if path.name.endswith(_INDEX) else None
         except MobileprepError:
             continue
         if kind == "checkpoint index":

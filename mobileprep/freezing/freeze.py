@@ -16,8 +16,10 @@ from mobileprep.freezing.tables import (
     filling_ops,
     has_tables,
     initializers_of,
-    read_elsewhere,
+    matching_assets,
+    paths_elsewhere,
     used_assets,
+    with_inlined_files,
     with_plain_paths,
 )
 from mobileprep.freezing.trace import trace, variables_of
@@ -78,7 +80,11 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
     if options.clear_devices:
         frozen = clear_devices(frozen)
     assets = used_assets(frozen, [*source.assets, *values.assets])
-    warnings += _about_files(frozen, init_ops, assets)
+    assets = (*assets, *matching_assets(frozen, assets, source.files))
+    if assets:
+        frozen = extract(with_inlined_files(frozen, assets), roots)
+        assets = used_assets(frozen, assets)
+    warnings += _about_files(frozen, assets)
     return FreezeResult(
         with_plain_paths(frozen, assets),
         _inputs(source, options, frozen),
@@ -100,14 +106,12 @@ def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
     ]
 
 
-def _about_files(
-    frozen: Graph, init_ops: tuple[str, ...], assets: tuple[Asset, ...]
-) -> tuple[str, ...]:
+def _about_files(frozen: Graph, assets: tuple[Asset, ...]) -> tuple[str, ...]:
     """A sentence for each file that only the machine of the training has."""
     return tuple(
-        f"a lookup table is filled from {path!r}, which the app needs under that path; "
-        "a SavedModel carries such files as assets"
-        for path in read_elsewhere(frozen, init_ops, assets)
+        f"the graph reads the file {path!r}, which the app needs under that path; "
+        "name the file in 'assets' of the recipe's 'source' to put its contents into the graph"
+        for path in dict.fromkeys(paths_elsewhere(frozen, assets).values())
     )
 
 

@@ -14,16 +14,23 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.fetchable import always_there, results_among
+from mobileprep.freezing.decoding import DecodedImage, decoded_images
+from mobileprep.freezing.fetchable import always_there, loop_name, results_among
 from mobileprep.freezing.flows import Flows
 from mobileprep.freezing.labels import labels_of
 from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.subgraph import extract
-from mobileprep.freezing.training import ASIDE, of_chance_or_batch, scores_of
+from mobileprep.freezing.training import (
+    ASIDE,
+    is_uncut,
+    losses_among,
+    of_chance_or_batch,
+    scores_of,
+)
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FEEDABLE
+from mobileprep.ir.op_sets import ENTERS, EXITS, FEEDABLE, MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import tensor_dtype
@@ -40,17 +47,20 @@ _FILES: Final = frozenset(
 )
 # They take a tensor as it is; a ScalarSummary takes what was worked out for it alone.
 _WATCHERS: Final = re.compile(r"(Histogram|Image|Audio|Tensor)Summary(V2)?\Z")
+_MEASURES: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _PREDICATE: Final = re.compile(r"(.*/)?pred_id(_\d+)?\Z")
+DEFAULTED: Final = "PlaceholderWithDefault"
 _INTERNAL: Final = (DType.VARIANT, DType.RESOURCE)
 _SHOWN: Final = 6
 
 
 @dataclass(frozen=True)
 class GuessedInterface:
-    """What a model seems to take and to give, likeliest first."""
+    """The likely inputs and outputs of a model, likeliest first, and the images it decodes."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    images: tuple[DecodedImage, ...] = ()
 
 
 def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
@@ -80,11 +90,12 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
         return GuessedInterface(_completed(graph, given), _completed(graph, wanted))
     check_inputs(graph, source.where)
     flows = Flows(graph)
-    fed, labels = _fed(graph, flows)
+    fed, labels, images = _fed(graph, flows)
     outputs = _outputs(graph, flows, fed, labels)
     specs = [s for s in _specs(graph, outputs) if s.dtype not in _INTERNAL]
     # Sorting keeps the deepest first among those of numbers.
-    return GuessedInterface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
+    outs = tuple(sorted(specs, key=_is_of_control))
+    return GuessedInterface(_specs(graph, fed), outs, tuple(images))
 
 
 def specs_of(graph: Graph, names: Iterable[str]) -> tuple[TensorSpec, ...]:
@@ -113,13 +124,20 @@ def _completed(graph: Graph, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec,
     return tuple(replace(known.get(str(parse_ref(s.name)), s), name=s.name) for s in specs)
 
 
-def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref]]:
-    """The tensors that an app would feed, and those that only training feeds."""
+def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref], list[DecodedImage]]:
+    """The tensors that an app would feed, those that only training feeds, and decoded images."""
     of_files = flows.leading_to(n.name for n in graph if n.op in _FILES)
     entries = [r for node in graph for r in _entries(flows, node)]
     entries = [r for r in entries if r.node != _SAVER_FILE and not flows.takes(r, of_files)]
+    images = decoded_images(graph, flows, entries)
+    entries += [i.ref for i in images if not i.is_fed and flows.is_used(i.ref.node)]
+    # A default that another input determines is a step of the model: the app feeds that input.
+    given = [r for r in entries if not _QUEUES.match(graph[r.node].op)]
+    computed = flows.downstream(given)
+    entries = [r for r in entries if graph[r.node].op != DEFAULTED or r.node not in computed]
     labels = labels_of(graph, flows, entries)
-    return [r for r in entries if r not in labels], [r for r in entries if r in labels]
+    fed = [r for r in entries if r not in labels]
+    return fed, [r for r in entries if r in labels], images
 
 
 def _entries(flows: Flows, node: Node) -> list[Ref]:
@@ -134,22 +152,49 @@ def _entries(flows: Flows, node: Node) -> list[Ref]:
 def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:
     computed = flows.downstream(fed)
     scored = scores_of(graph, flows, labels)
-    ends = [
+    ends = _ends(graph, flows, computed, scored)
+    uncut = is_uncut(graph)
+    if uncut:
+        numbers = [
+            graph[s.name] for s in _specs(graph, [Ref(n.name) for n in ends]) if _is_one(graph, s)
+        ]
+        losses = losses_among(graph, flows, numbers, fed, scored)
+        ends = (losses and _ends(graph, flows, computed, scored | losses)) or ends
+    by_training = of_chance_or_batch(graph, flows)
+    plain = [n for n in ends if n.name not in by_training] or ends
+    plain = results_among(graph, flows, plain, fed, is_uncut=uncut)
+    depths = _depths(graph, fed)
+    plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
+    return [Ref(n.name) for n in plain]
+
+
+def _ends(graph: Graph, flows: Flows, computed: set[str], scored: set[str]) -> list[Node]:
+    """The nodes that only scores and summaries take, in the graph's order."""
+    ends = (
         node
         for node in graph
         if node.name in computed
         and node.name not in scored
         and not ASIDE.match(node.op)
         and not _is_of_branch(graph, node)
-        and all(c.name in scored or _WATCHERS.match(c.op) for c, _ in flows.takers(node.name))
-    ]
-    ends = always_there(graph, ends)
-    by_training = of_chance_or_batch(graph, flows)
-    plain = [n for n in ends if n.name not in by_training] or ends
-    plain = results_among(graph, flows, plain, fed)
-    depths = _depths(graph, fed)
-    plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
-    return [Ref(n.name) for n in plain]
+        and _is_end(flows, node, scored)
+    )
+    return always_there(graph, ends)
+
+
+def _is_end(flows: Flows, node: Node, scored: set[str]) -> bool:
+    """Whether scores and summaries alone take a node, or measure it besides."""
+    takers = [n for n, _ in flows.takers(node.name)]
+    values = [n for n in takers if n.op not in _MEASURES]
+    is_taken = all(n.name in scored or _WATCHERS.match(n.op) for n in values)
+    return is_taken and (bool(values) or not takers)
+
+
+def _is_one(graph: Graph, spec: TensorSpec) -> bool:
+    """Whether a tensor is a single number: of a scalar's shape, or reduced along all its axes."""
+    axes = graph[spec.name].data_inputs[1:]
+    is_whole = bool(axes) and graph[axes[0].node].op == "Range"
+    return spec.dtype.is_floating and (spec.shape == () or (spec.shape is None and is_whole))
 
 
 def _is_of_branch(graph: Graph, node: Node) -> bool:
@@ -161,13 +206,36 @@ def _is_of_branch(graph: Graph, node: Node) -> bool:
 
 
 def _depths(graph: Graph, fed: Sequence[Ref]) -> dict[str, int]:
-    """How many ops at most stand between the inputs and each node; a loop counts once."""
+    """The largest number of ops between the inputs and each node; a loop counts once.
+
+    Every result of a loop is as deep as the loop's deepest one: a TensorArray enters a loop without
+    a tensor of the model.
+    """
     depths = {ref.node: 0 for ref in fed}
-    for node in execution_order(graph, ""):
-        before = [depths[r.node] for r in node.data_inputs if r.node in depths]
-        if before:
-            depths[node.name] = max(before) + 1
+    order = execution_order(graph, "")
+    turns = _turns(graph)
+    for _ in range(2):  # what a loop computes comes after its results in the order
+        for node in order:
+            names = [r.node for r in node.data_inputs]
+            if node.op in EXITS:
+                names += turns.get(loop_name(graph, node), ())
+            before = [depths[name] for name in names if name in depths]
+            if before:
+                depths[node.name] = max(before) + 1
     return depths
+
+
+def _turns(graph: Graph) -> dict[str, list[str]]:
+    """The nodes that hold the next values of each loop's variables, by the loop's name."""
+    turns: dict[str, list[str]] = {}
+    for node in graph:
+        if node.op in MERGES:
+            producers = [graph[r.node] for r in node.data_inputs]
+            frames = [p.attr_str("frame_name", "") for p in producers if p.op in ENTERS]
+            following = [p.name for p in producers if p.op in NEXT_ITERATIONS]
+            for frame in frames:
+                turns.setdefault(frame, []).extend(following)
+    return turns
 
 
 def _is_of_control(spec: TensorSpec) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from mobileprep.freezing.flows import Flows
-from mobileprep.freezing.follow import upstream, variable_behind
+from mobileprep.freezing.follow import VARIABLE_OPS, upstream, variable_behind
 from mobileprep.freezing.subgraph import extract
 from mobileprep.freezing.training import ASIDE, is_gradient, is_of_training
 from mobileprep.ir.graph import Graph
@@ -31,7 +31,9 @@ _WEIGHTED: Final = re.compile(
 # They take rows of a table, which are weights only if the table is.
 _LOOKUPS: Final = re.compile(r"((Resource)?Gather(V2|Nd)?|SparseSegment.*)\Z")
 # They hold what a model gives against what it should have given.
-_COMPARISONS: Final = frozenset({"Equal", "NotEqual", "InTopK", "InTopKV2"})
+_COMPARISONS: Final = frozenset({"Equal", "NotEqual", "InTopK", "InTopKV2", "SquaredDifference"})
+_DISTANCES: Final = frozenset({"Square", "Abs", "Pow"})
+_LOGARITHMS: Final = frozenset({"Log", "LogSoftmax"})
 _ONE_NUMBER: Final = ((),)
 
 
@@ -44,7 +46,8 @@ def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
         entries: the tensors.
     """
     labels = _told(graph, entries)
-    weights = [n.name for n in graph if _is_weighted(graph, n)]
+    is_frozen = not any(n.op in VARIABLE_OPS for n in graph)
+    weights = [n.name for n in graph if _is_weighted(graph, n, is_frozen=is_frozen)]
     of_weights = flows.leading_to(weights)
     unnamed = [r for r in entries if r not in labels]
     others = [r for r in unnamed if not flows.takes(r, of_weights)]
@@ -67,14 +70,14 @@ def _told(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
     return labels
 
 
-def _is_weighted(graph: Graph, node: Node) -> bool:
+def _is_weighted(graph: Graph, node: Node, *, is_frozen: bool) -> bool:
     if not _WEIGHTED.match(node.op) or is_gradient(node) or not node.data_inputs:
         return False
     # Losses gather what the model gives for each label.
     table = node.inputs[0]
     return (
         not _LOOKUPS.match(node.op)
-        or graph[table.node].op == "Const"
+        or (is_frozen and graph[table.node].op == "Const")
         or variable_behind(graph, table) is not None
     )
 
@@ -96,12 +99,21 @@ def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str
     shapes = infer_shapes(extract(graph, [entry.node, *ends]), recorded=True)
     if shapes.get(entry.node, ())[entry.index :][:1] == _ONE_NUMBER:
         return False
-    if any(_compares(graph[n], after, given) for n in after):
+    if any(_compares(graph, flows, graph[n], after, given) for n in after):
         return True
     return all(shapes.get(n) == _ONE_NUMBER for n in ends)
 
 
-def _compares(node: Node, after: Container[str], given: Container[str]) -> bool:
-    return node.op in _COMPARISONS and any(
-        r.node in given and r.node not in after for r in node.data_inputs
-    )
+def _compares(
+    graph: Graph, flows: Flows, node: Node, after: Container[str], given: Container[str]
+) -> bool:
+    """Whether a node compares what an entry leads to with what the model gives."""
+    results = [r.node for r in node.data_inputs if r.node in given and r.node not in after]
+    if not results:
+        return False
+    if node.op == "Mul":  # the cross entropy, written out
+        return any(graph[name].op in _LOGARITHMS for name in results)
+    if node.op == "Sub":
+        takers = flows.takers(node.name)
+        return bool(takers) and all(taker.op in _DISTANCES for taker, _ in takers)
+    return node.op in _COMPARISONS

@@ -59,6 +59,7 @@ class LoadedSource:
         init_ops: the ops to run after the variables are there: they fill lookup tables.
         assets: files that it reads.
         keys: checkpoint keys of variable nodes that the graph itself does not tell.
+        files: files that the graph reads from paths elsewhere, to be found by their names.
     """
 
     graph: Graph
@@ -69,3 +70,4 @@ class LoadedSource:
     init_ops: tuple[str, ...] = ()
     assets: tuple[Asset, ...] = ()
     keys: Mapping[str, SavedValue] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()

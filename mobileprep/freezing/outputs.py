@@ -13,6 +13,12 @@ from mobileprep.opdefs.signatures import output_count
 
 _DEFAULT: Final = "serving_default"
 
+_FLAGS: Final = (
+    "name them by `outputs:` of a recipe, --output_node_names of `freeze`, --fetch of `run`, "
+    "--output_layer of `benchmark`, or --outputs of `migrate` and `tflite`; other verbs take the "
+    "graph that `freeze` writes"
+)
+
 
 def chosen_signature(source: LoadedSource, name: str) -> Signature | None:
     """The signature of that name, or for an empty name the default or the only one, or None.
@@ -43,7 +49,7 @@ def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, .
     if not options.outputs:
         if signature is None:
             message = "no outputs are named"
-            raise UsageError(message, _likely(source, signature), source.where)
+            raise UsageError(message, f"{_likely(source, signature)}; {_FLAGS}", source.where)
         return _tensors(signature, source)
     found: list[str] = []
     for name in options.outputs:

@@ -9,19 +9,34 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.guess import GuessedInterface, described, find_interface, specs_of
+from mobileprep.freezing.decoding import DecodedImage
+from mobileprep.freezing.guess import (
+    DEFAULTED,
+    GuessedInterface,
+    described,
+    find_interface,
+    specs_of,
+)
 from mobileprep.freezing.model import LoadedSource, TensorSpec
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.training import is_of_training
 from mobileprep.frozen import dataclass
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
+from mobileprep.runtime.sampling.findings import FirstOps
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.runtime.sampling.sizes import known_sizes, setting
 
-_KEEPS: Final = re.compile(r"(.*[/_])?(keep_?prob|keep_?rate)[^/]*\Z", re.IGNORECASE)
-_DROPS: Final = re.compile(r"(.*[/_])?(drop_?out|drop_?prob|drop_?rate)[^/]*\Z", re.IGNORECASE)
-_DEFAULTED: Final = "PlaceholderWithDefault"
+# Ops that take the content of one file.
+_ONE_FILE: Final = frozenset(
+    {"DecodeWav", "DecodeJpeg", "DecodePng", "DecodeBmp", "DecodeGif", "DecodeImage"}
+    | {"DecodeAndCropJpeg", "ParseSingleExample"}
+)
 # As recipes name tensors.
 _NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(:[0-9]+)?\Z")
+
+_NO_SHAPE: Final = "The graph does not record its shape."
 
 
 @dataclass(frozen=True)
@@ -92,11 +107,17 @@ def propose(
     left = [i for i in given if i not in fed]
     if left:
         about_inputs.append(f"Not fed, as they have defaults: {described(left)}.")
+    names = {spec.name: spec for spec in fed}
+    about_inputs += [
+        _about_image(names[str(image.ref)], image)
+        for image in found.images
+        if str(image.ref) in names and not image.is_fed
+    ]
     is_guessed = chosen is None and not outputs
     is_default = name in ("", "serving_default") or len(source.signatures) == 1
     return Proposal(
         "" if is_default and not signature else name,
-        tuple(_remarked(spec) for spec in fed),
+        tuple(_remarked(source, spec, found.images) for spec in fed),
         fetched,
         tuple(about_inputs),
         tuple(about_outputs),
@@ -153,39 +174,84 @@ def _outputs(
         return tuple(t.name for t in named), []
     if not is_of_training(source.graph) or len(named) == 1:
         return tuple(t.name for t in named), [_about_ends(source, named)]
-    about = "Outputs: the end of the longest way from the inputs, as the graph also trains."
+    about = "Outputs: the result furthest from the inputs, as the graph also trains the model."
     return (named[0].name,), [about, f"Likely too: {described(named[1:])}."]
 
 
 def _about_ends(source: LoadedSource, ends: Iterable[TensorSpec]) -> str:
     if all(parse_ref(t.name).node not in source.graph.consumers for t in ends):
-        return "Outputs: what nothing else takes."
-    return "Outputs: what nothing else takes, but for losses, scores and summaries."
+        return "Outputs: used by no other node."
+    return "Outputs: used by nothing but losses, scores, and summaries."
 
 
 def _needed(
-    source: LoadedSource, inputs: Iterable[TensorSpec], outputs: Iterable[str]
+    source: LoadedSource, inputs: Sequence[TensorSpec], outputs: Iterable[str]
 ) -> tuple[TensorSpec, ...]:
-    roots = [node for name in outputs if (node := parse_ref(name).node) in source.graph]
-    needed = reachable(source.graph, roots)
-    return tuple(t for t in inputs if parse_ref(t.name).node in needed and _NAME.match(t.name))
+    """The inputs that outputs need; what only the default of another input needs is not fed."""
+    graph = source.graph
+    roots = [node for name in outputs if (node := parse_ref(name).node) in graph]
+    fed = {parse_ref(t.name) for t in inputs if not _has_default(source, t)}
+    needed = reachable(graph, roots, fed)
+    taken = {ref for name in needed for ref in graph[name].data_inputs}
+    taken |= {parse_ref(name) for name in outputs}
+    return tuple(t for t in inputs if parse_ref(t.name) in taken and _NAME.match(t.name))
 
 
 def _has_default(source: LoadedSource, spec: TensorSpec) -> bool:
     """Whether an input only steers, and does what an app wants without being fed."""
     node = source.graph.get(parse_ref(spec.name).node)
     is_number = spec.shape == () or spec.dtype is DType.BOOL
-    return node is not None and node.op == _DEFAULTED and is_number
+    return node is not None and node.op == DEFAULTED and is_number
 
 
-def _remarked(spec: TensorSpec) -> ProposedInput:
-    name = parse_ref(spec.name).node
+def _remarked(
+    source: LoadedSource, spec: TensorSpec, images: Iterable[DecodedImage]
+) -> ProposedInput:
+    """An input with the shape that its first ops show, and what the app should know of it."""
+    ref = parse_ref(spec.name)
     if spec.dtype is DType.BOOL and not spec.shape:
         remark = "A switch, such as between training and inference: the app feeds false for that."
         return ProposedInput(replace(spec, shape=()), remark)
-    if spec.dtype.is_floating and not spec.shape and (_KEEPS.match(name) or _DROPS.match(name)):
-        share = "1: dropout keeps all" if _KEEPS.match(name) else "0: dropout drops nothing"
-        return ProposedInput(replace(spec, shape=()), f"The app feeds {share}.")
-    if spec.shape is None:
-        return ProposedInput(spec, "The graph does not tell its shape: add it, as shape: [1, 224].")
-    return ProposedInput(spec)
+    if ref.node not in source.graph:
+        return ProposedInput(spec)
+    ops = first_ops(source.graph, ref)
+    fed = FedTensor(spec.name, spec.dtype, spec.shape)
+    value = None if spec.shape else setting(fed, ops)
+    if value is not None:
+        return ProposedInput(replace(spec, shape=()), _about_setting(value, ops))
+    if spec.shape is None and ops.file is not None and ops.file.op in _ONE_FILE:
+        spec = replace(spec, shape=())
+    for image in images:
+        if image.is_fed and image.contents == ref:
+            return ProposedInput(spec, _about_file(source, image))
+    return ProposedInput(spec, "" if spec.shape is not None else _about_shape(fed, ops))
+
+
+def _about_setting(value: float, ops: FirstOps) -> str:
+    if ops.probability is not None:
+        share = "keeps everything" if value else "drops nothing"
+        return f"The app feeds {value:g}: the dropout {share}."
+    return f"A setting. Judging by the name, the app feeds {value:g}."
+
+
+def _about_shape(fed: FedTensor, ops: FirstOps) -> str:
+    sizes = known_sizes(fed, ops)
+    if not sizes:
+        return f"{_NO_SHAPE} Add it, such as 'shape: []' for a single value."
+    return f"{_NO_SHAPE} Its first ops take {sizes}: add the shape that the app feeds."
+
+
+def _about_file(source: LoadedSource, image: DecodedImage) -> str:
+    (spec,) = specs_of(source.graph, [str(image.ref)])
+    return (
+        "The content of an image file, which the graph decodes. To decode in the app, make "
+        f"{described([spec])} the input instead, and feed {image.formula} for pixels x from 0 to "
+        "255."
+    )
+
+
+def _about_image(spec: TensorSpec, image: DecodedImage) -> str:
+    return (
+        f"Images are decoded inside the graph, from a constant: feed {described([spec])} instead, "
+        f"as {image.formula} for pixels x from 0 to 255."
+    )

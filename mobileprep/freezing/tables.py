@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from mobileprep.errors import CorruptFileError
+from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.freezing.follow import upstream
 from mobileprep.freezing.model import Asset
+from mobileprep.fsio import read_bytes
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.table_ops import FILLERS, READERS, TABLES
+from mobileprep.ops.lookup.tables import Table, fill_from_file
 
 _INITIALIZERS: Final = READERS | {"InitializeTable", "InitializeTableV2"}
 _IMMUTABLE: Final = frozenset({"HashTable", "HashTableV2"})
@@ -68,19 +72,45 @@ def _fills_for_good(graph: Graph, node: Node) -> bool:
     return node.op in _INITIALIZERS or (table is not None and table.op in _IMMUTABLE)
 
 
-def read_elsewhere(graph: Graph, ops: Iterable[str], assets: Sequence[Asset]) -> tuple[str, ...]:
-    """The paths of files that ops read and that no asset is."""
+def paths_elsewhere(graph: Graph, assets: Sequence[Asset]) -> dict[str, str]:
+    """The paths of files that ops read and that are not assets, by the constants that hold them."""
     known = {parse_ref(a.tensor).node for a in assets}
-    paths = []
-    for name in ops:
-        node = graph[name]
-        if node.op not in READERS or len(node.data_inputs) < 2:
+    paths = {}
+    for node in graph:
+        source = _path_source(graph, node)
+        if source is not None and source.op == "Const" and source.name not in known:
+            value = source.attr_tensor("value").array()
+            if value.size == 1 and isinstance(value.item(), bytes):
+                paths[source.name] = value.item().decode("utf-8", "replace")
+    return paths
+
+
+def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]) -> list[Asset]:
+    """The files that ops read under another path, as assets.
+
+    A file matches a path of the same name; of several, the one whose directories match best.
+
+    Raises:
+        InvalidGraphError: several files match a path equally well.
+    """
+    found = []
+    for name, path in paths_elsewhere(graph, assets).items():
+        parts = path.replace("\\", "/").split("/")
+        ranked = sorted(((_common_parts(parts, file), file) for file in files), reverse=True)
+        if not ranked or not ranked[0][0]:
             continue
-        file = next((n for n, _ in upstream(graph, node.inputs[1]) if n.op != "Identity"), None)
-        if file is not None and file.op == "Const" and file.name not in known:
-            held = file.attr_tensor("value").array().ravel()
-            paths += [s.decode("utf-8", "replace") for s in held if isinstance(s, bytes)]
-    return tuple(dict.fromkeys(paths))
+        if len(ranked) > 1 and ranked[0][0] == ranked[1][0]:
+            message = f"both {ranked[1][1]} and {ranked[0][1]} match the path {path!r} of {name!r}"
+            hint = "keep the files in directories of the same names as in the graph's paths"
+            raise InvalidGraphError(message, hint)
+        found.append(Asset(f"{name}:0", ranked[0][1].name, ranked[0][1]))
+    return found
+
+
+def _common_parts(parts: Sequence[str], file: Path) -> int:
+    """How many names at the ends of two paths are equal."""
+    equal = [a == b for a, b in zip(reversed(parts), reversed(file.parts), strict=False)]
+    return next((i for i, same in enumerate(equal) if not same), len(equal))
 
 
 def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
@@ -95,6 +125,77 @@ def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
             message = f"the asset {asset.name!r} is missing"
             raise CorruptFileError(message, "copy the whole folder of the model", str(asset.path))
     return found
+
+
+def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
+    """Replace ops that read assets by constants with the contents of those files.
+
+    A table is then filled by an ``InitializeTable`` with the name of the op that read the file, so
+    that an app has no file to ship, and no path to know. The nodes that hold paths stay.
+
+    Raises:
+        CorruptFileError: a file cannot be read.
+        InvalidGraphError: a file does not fit its table.
+    """
+    paths = {parse_ref(a.tensor).node: a.path for a in assets}
+    nodes: list[Node] = []
+    for node in graph:
+        source = _path_source(graph, node)
+        if source is None or source.name not in paths:
+            nodes.append(node)
+        elif node.op == "ReadFile":
+            content = Tensor.of(np.array(read_bytes(paths[source.name]), dtype=object))
+            controls = tuple(ref for ref in node.inputs if ref.is_control)
+            nodes.append(constant(node.name, content, node.device, controls))
+        else:
+            nodes += _filled_by_constants(graph, node, paths[source.name])
+    return graph.with_nodes(nodes)
+
+
+def _path_source(graph: Graph, node: Node) -> Node | None:
+    """The node that holds the path which an op reads a file from; None for other ops."""
+    if node.op not in (*READERS, "ReadFile") or not node.data_inputs:
+        return None
+    path = node.data_inputs[-1]
+    return next((node for node, _ in upstream(graph, path) if node.op != "Identity"), None)
+
+
+def _filled_by_constants(graph: Graph, reader: Node, path: Path) -> list[Node]:
+    handle, *rest = reader.inputs
+    node = graph.get(handle.node)
+    if node is None or node.op not in TABLES:
+        return [reader]
+    table = Table(node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype"))
+    try:
+        fill_from_file(table, reader, path)
+        keys, values = table.contents()
+    except (ValueError, OverflowError) as error:
+        hint = "use the vocabulary that the model was trained with"
+        raise InvalidGraphError(str(error), hint, str(path)) from error
+    name = reader.name
+    while any(f"{name}/{part}" in graph for part in ("keys", "values")):
+        name += "_"
+    filler = Node(
+        reader.name,
+        reader.op.replace("FromTextFile", ""),
+        (
+            handle,
+            Ref(f"{name}/keys"),
+            Ref(f"{name}/values"),
+            *(ref for ref in rest if ref.is_control),
+        ),
+        reader.device,
+        {
+            **{key: value for key, value in reader.attrs.items() if key.startswith("_")},
+            "Tkey": attr.dtype(table.key),
+            "Tval": attr.dtype(table.value),
+        },
+    )
+    return [
+        constant(f"{name}/keys", Tensor.of(keys), reader.device),
+        constant(f"{name}/values", Tensor.of(values), reader.device),
+        filler,
+    ]
 
 
 def with_plain_paths(graph: Graph, assets: Sequence[Asset]) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +10,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import shape_of
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 
 # A constant counts for the op that uses it, behind ops that only hand it on.
 _HANDS_ON: Final = frozenset({"Identity", "Enter", "Dequantize"})
+
+
+@dataclass(frozen=True)
+class LoopCount:
+    """A while loop.
+
+    Args:
+        name: the name of its frame.
+        iterations: how often its body runs each time that the loop is reached; None if constants
+            and shapes do not tell, and one iteration is counted.
+    """
+
+    name: str
+    iterations: int | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class ModelCosts:
         uncounted: ops whose operations are not known, from their inferred shapes.
         by_op: of each op, constants with the op that uses them; most operations first.
         by_scope: of each name scope; likewise.
+        loops: the while loops that the operations count in.
     """
 
     batch: int
@@ -66,6 +82,7 @@ class ModelCosts:
     uncounted: tuple[str, ...]
     by_op: tuple[Share, ...]
     by_scope: tuple[Share, ...]
+    loops: tuple[LoopCount, ...] = ()
 
 
 @dataclass
@@ -111,7 +128,9 @@ def model_costs(
     batch: int = 1,
     where: str = "graph",
 ) -> ModelCosts:
-    """What one run costs, from shapes inferred through the graph; loops count once.
+    """What one run costs, from shapes inferred through the graph, or those of a .tflite file.
+
+    A loop counts as often as constants and shapes tell, and otherwise once.
 
     Args:
         graph: the graph.
@@ -125,13 +144,19 @@ def model_costs(
         InvalidGraphError: a missing input, or a cycle.
         UsageError: an output or an input is not in the graph.
     """
-    from mobileprep.runtime.accounting.costs import inferred_costs  # a build asks node_flops alone
-
     shapes = {
         name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
         for name, shape in feeds.items()
     }
-    costs = inferred_costs(graph, outputs, shapes, where)
+    loops: tuple[LoopCount, ...] = ()
+    if is_tflite_graph(graph):
+        from mobileprep.inspection.lite_costs import lite_costs
+
+        costs = lite_costs(graph, outputs, shapes, batch)
+    else:
+        from mobileprep.inspection.loops import costs_with_loops
+
+        graph, costs, loops = costs_with_loops(graph, outputs, shapes, where)
     ran = {cost.name for cost in costs.nodes}
     constants = list(_constants(graph, ran))
     return ModelCosts(
@@ -144,6 +169,7 @@ def model_costs(
         costs.uncounted,
         _by_op(graph, costs.nodes, constants).shares(costs.flops),
         _by_scope(costs.nodes, constants, lambda name: scope_of(name, depth)).shares(costs.flops),
+        loops,
     )
 
 
@@ -158,12 +184,12 @@ def _constants(graph: Graph, ran: Iterable[str]) -> Iterable[Node]:
     return (n for n in graph if n.op == "Const" and n.name in taken)
 
 
-def _by_op(graph: Graph, costs: Iterable[NodeCost], constants: Iterable[Node]) -> _Sums:
-    sums = _Sums()
+def _by_op(graph: Graph, costs: Sequence[NodeCost], constants: Iterable[Node]) -> _Sums:
+    sums, ran = _Sums(), {cost.name for cost in costs}
     for cost in costs:
         sums.add(cost.op, nodes=1, flops=cost.flops or 0)
     for constant in constants:
-        sums.add(_user(graph, constant), constant=constant)
+        sums.add(_user(graph, constant, ran), constant=constant)
     return sums
 
 
@@ -178,11 +204,11 @@ def _by_scope(
     return sums
 
 
-def _user(graph: Graph, constant: Node) -> str:
-    """The op that a constant is for."""
+def _user(graph: Graph, constant: Node, ran: Collection[str]) -> str:
+    """The op that a constant is for, among the nodes that run."""
     node = constant
     for _ in graph:
-        taken = graph.consumers.get(node.name, [])
+        taken = [n for n in graph.consumers.get(node.name, []) if n.name in ran]
         if not taken:
             break
         node = taken[0]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from mobileprep.freezing.trace import variables_of
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,36 @@ def count_variables(graph: Graph) -> VariableCount:
         sum((size or 0) * _width(node) for node, size in sizes),
         sum(size is None for _, size in sizes),
     )
+
+
+def with_zeros(graph: Graph) -> Graph:
+    """Put constants of zeros in the place of variables whose shapes are declared.
+
+    The costs of a model whose values are not known are those of its frozen form. Zeros of any size
+    take no memory.
+    """
+    zeros = {v.name: _zeros(v) for v in variables_of(graph) if _elements(v) is not None}
+    if not zeros:
+        return graph
+    nodes = []
+    for node in graph:
+        handle = node.data_inputs[0].node if node.data_inputs else ""
+        if node.name in zeros:
+            nodes.append(zeros[node.name])
+        elif node.op == "ReadVariableOp" and handle in zeros:
+            attrs = {"T": node.attribute("dtype")}
+            nodes.append(Node(node.name, "Identity", node.inputs, node.device, attrs))
+        elif node.op == "ResourceGather" and handle in zeros:
+            attrs = {"Tparams": node.attribute("dtype"), "Tindices": node.attribute("Tindices")}
+            nodes.append(Node(node.name, "Gather", node.inputs, node.device, attrs))
+        else:
+            nodes.append(node)
+    return graph.with_nodes(nodes)
+
+
+def _zeros(variable: Node) -> Node:
+    dtype, shape = variable.attr_dtype("dtype").base, variable.attr_shape("shape") or ()
+    return constant(variable.name, Tensor(dtype, shape, values=np.zeros(1, dtype.numpy)))
 
 
 def _elements(node: Node) -> int | None:

@@ -18,6 +18,8 @@ _UNIFORM: Final = frozenset({"RandomUniform", "StatelessRandomUniform", "Statele
 # True where an element is kept: beside a random number stands the share that is dropped, or kept.
 _ABOVE_DROPPED: Final = frozenset({"GreaterEqual", "Greater"})
 _BELOW_KEPT: Final = frozenset({"Less", "LessEqual"})
+COMPARISONS: Final = _ABOVE_DROPPED | _BELOW_KEPT
+"""Ops of masks that are false or true."""
 _ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
     **dict.fromkeys(SUMS, operator.add),
     "Sub": operator.sub,
@@ -36,21 +38,22 @@ class KeepRate:
         graph: the graph.
         ref: the tensor that holds the share kept, or dropped.
         dropped: whether it is the share dropped.
+        random: the name of the node that draws the random numbers.
     """
 
     graph: Graph
     ref: Ref
     dropped: bool
+    random: str
 
     def is_rate(self, ref: Ref) -> bool:
         """Whether a tensor is the share that is kept."""
         if not self.dropped and source_behind(self.graph, ref) == self._source:
             return True
         node = node_behind(self.graph, ref)
-        if self.dropped and node.op == "Sub" and len(node.data_inputs) == 2:
-            one, rate = node.data_inputs
-            if _number(self.graph, one) == 1 and source_behind(self.graph, rate) == self._source:
-                return True
+        one_minus = self.dropped and is_one_minus(self.graph, node)
+        if one_minus and source_behind(self.graph, node.data_inputs[1]) == self._source:
+            return True
         return self._is(_number(self.graph, ref))
 
     def is_reciprocal(self, ref: Ref) -> bool:
@@ -97,7 +100,15 @@ def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:
     if node.op not in _ABOVE_DROPPED | _BELOW_KEPT or len(node.data_inputs) != 2:
         return None
     random, bound = node.data_inputs
-    return KeepRate(graph, bound, node.op in _ABOVE_DROPPED) if _is_uniform(graph, random) else None
+    drawn = _uniform(graph, random)
+    return KeepRate(graph, bound, node.op in _ABOVE_DROPPED, drawn) if drawn else None
+
+
+def is_one_minus(graph: Graph, node: Node) -> bool:
+    """Whether a node subtracts a tensor from one."""
+    return (
+        node.op == "Sub" and len(node.data_inputs) == 2 and _number(graph, node.data_inputs[0]) == 1
+    )
 
 
 def _kept_by_floor(graph: Graph, total: Node) -> KeepRate | None:
@@ -105,24 +116,26 @@ def _kept_by_floor(graph: Graph, total: Node) -> KeepRate | None:
         return None
     first, second = total.data_inputs
     for rate, random in ((first, second), (second, first)):
-        if _is_uniform(graph, random) and not _is_uniform(graph, rate):
-            return KeepRate(graph, rate, dropped=False)
+        drawn = _uniform(graph, random)
+        if drawn and not _uniform(graph, rate):
+            return KeepRate(graph, rate, False, drawn)
     return None
 
 
-def _is_uniform(graph: Graph, ref: Ref) -> bool:
-    """Whether a tensor is random numbers between 0 and 1."""
+def _uniform(graph: Graph, ref: Ref) -> str:
+    """The node that draws a tensor of random numbers between 0 and 1; empty for other tensors."""
     node = node_behind(graph, ref)
     if node.op in _UNIFORM:
-        return True
+        return node.name
     if node.op not in SUMS or len(node.data_inputs) != 2:
-        return False
+        return ""
     spread, least = node.data_inputs
     scaled = node_behind(graph, spread)
     if scaled.op != "Mul" or len(scaled.data_inputs) != 2 or _number(graph, least) != 0:
-        return False
+        return ""
     random, width = scaled.data_inputs
-    return node_behind(graph, random).op in _UNIFORM and _number(graph, width) == 1
+    drawn = node_behind(graph, random)
+    return drawn.name if drawn.op in _UNIFORM and _number(graph, width) == 1 else ""
 
 
 def _number(graph: Graph, ref: Ref, depth: int = _DEPTH) -> float | None:

@@ -11,7 +11,6 @@ from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
-from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import with_constants
@@ -52,18 +51,24 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
-    if is_tflite(data):
-        msg = "is a .tflite file, and no graph"
-        raise CorruptFileError(msg, "give the graph that it was made from", str(path))
     if is_encrypted(data):
         msg = "is an encrypted model"
         raise CorruptFileError(msg, "give the model of a target without 'encrypt'", str(path))
     if ends_as_package(data):
         return _packaged(data, str(path))
-    return _plain(data, str(path)), {}
+    return parse_graph(data, str(path)), {}
 
 
-def _plain(data: Buffer, file: str) -> Graph:
+def parse_graph(data: Buffer, file: str) -> Graph:
+    """Parse a binary or text GraphDef.
+
+    Args:
+        data: the content of the file.
+        file: its name, for messages.
+
+    Raises:
+        CorruptFileError: damaged, or another kind of message.
+    """
     expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
         from mobileprep.formats.graph_text import wire_of_text  # slow to import
@@ -78,7 +83,7 @@ def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, PackageRegio
     except CorruptFileError as damage:
         # A GraphDef that was taken out of a package names regions too.
         try:
-            return _plain(data, file), {}
+            return parse_graph(data, file), {}
         except MobileprepError:
             raise damage from None
     return graph_from_bytes(regions[GRAPH_REGION].view, file), regions

@@ -31,6 +31,12 @@ PREFIX: Final = "LiteRT."
 TENSOR: Final = "_tensors"
 """The attribute that has the numbers of a node's outputs among the file's tensors."""
 
+SHAPES: Final = "_shapes"
+"""The attribute that has the shapes of a node's outputs, -1 for sizes that stay open."""
+
+_OPTIONS: Final = ("fused_activation_function", "filter_width", "filter_height")
+"""Options of operators that are attributes, with an underscore before."""
+
 _MAIN: Final = "main"
 
 _TYPES: Final = {
@@ -204,12 +210,24 @@ class _Reading:
         attrs = {
             TENSOR: attr.integers(*operator.outputs),
             "T": attr.AttrValue("list(type)", tuple(map(self._type, operator.outputs))),
+            SHAPES: attr.AttrValue("list(shape)", tuple(map(self._shape, operator.outputs))),
         }
+        options = {} if operator.options is None else operator.options.values
+        for name in _OPTIONS:
+            value = options.get(name)
+            if isinstance(value, str):
+                attrs[f"_{name}"] = attr.string(value)
+            elif isinstance(value, int):
+                attrs[f"_{name}"] = attr.integer(value)
         op = PREFIX + (operator.code.custom or operator.code.builtin)
         return Node(node, op, self._inputs(operator), "", attrs)
 
     def _type(self, number: int) -> DType:
         return _TYPES.get(self._tensor(number).type, DType.INVALID)
+
+    def _shape(self, number: int) -> tuple[int, ...]:
+        tensor = self._tensor(number)
+        return tensor.signature or tensor.shape
 
     def _tensor(self, number: int) -> LiteTensor:
         return self._record.tensors[number]

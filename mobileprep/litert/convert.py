@@ -19,7 +19,7 @@ from mobileprep.litert.lower import lowered
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Program
 from mobileprep.litert.quantizing.choice import tensors_with_ranges
-from mobileprep.litert.quantizing.quantize import quantized
+from mobileprep.litert.quantizing.quantize import GIVE_RANGES, quantized
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.quantizing.trained import without_fake_quants
 from mobileprep.litert.refusals import Refusal, refused
@@ -82,7 +82,7 @@ def converted(
     plain, trained = without_fake_quants(program)
     if not (asked.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
-        raise UsageError(message, "give a calibration", where)
+        raise UsageError(message, GIVE_RANGES, where)
     done = quantized(plain.mapped(fused), asked, trained)
     for note in done.notes:
         tell(note)

@@ -18,6 +18,12 @@ MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError)
 """What Python raises where a node has not the inputs or attributes that its op has."""
 
 
+GIVE_SHAPES: Final = (
+    "give the shapes of the inputs: `inputs:` in a recipe, --input_shapes for `mobileprep tflite`"
+)
+"""The fix for what needs sizes that the graph leaves open."""
+
+
 class CannotExpressError(Exception):
     """A node that LiteRT's operators cannot stand for.
 
@@ -67,7 +73,7 @@ def refused(
         where: what the graph is called.
         shapeless: the inputs of unknown rank: what follows from their sizes would be constants.
     """
-    before = f"give the shape of {', '.join(shapeless)} first; else " if shapeless else ""
+    before = f"{GIVE_SHAPES} ({', '.join(shapeless)}); else " if shapeless else ""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for refusal in refusals:
         kind = (refusal.op, refusal.reason, refusal.mend)

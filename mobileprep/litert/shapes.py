@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
 
@@ -51,7 +51,7 @@ def known_size(value: Value, axis: int) -> int:
     size = -1 if value.shape is None else value.shape[axis]
     if size < 0:
         message = "the sizes that it works along are not known"
-        raise CannotExpressError(message, "give the inputs' shapes")
+        raise CannotExpressError(message, GIVE_SHAPES)
     return size
 
 

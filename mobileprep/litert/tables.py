@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -82,7 +83,8 @@ class Tables:
         try:
             fill(context, filler, make(context, table), *given)
         except CorruptFileError as error:
-            mend = "put the file beside the model, or into a folder assets there"
+            name = Path(error.where).name
+            mend = f"put {name!r} beside the model, or in a directory `assets` there"
             reason = f"{error.where} {error.message}"
             raise CannotExpressError(reason, mend) from error
 

@@ -28,11 +28,13 @@ class TopK(Metric):
         self._k = k
         self._hits = 0
         self._samples = 0
+        self.classes: int | None = None
+        """How many there are to choose from, once a batch was seen."""
 
     def update(self, batch: MetricBatch) -> None:
         """See ``Metric.update``; a score for each class, and whole numbers from 0 on."""
         scores = class_scores(batch)
-        classes = scores.shape[1]
+        classes = self.classes = scores.shape[1]
         if classes <= self._k:
             message = f"top{self._k} of {classes} classes is always 1"
             raise OutputError(message, f"write a number below {classes}")

@@ -6,7 +6,6 @@ from typing import Literal
 
 from mobileprep.frozen import dataclass
 
-Runtime = Literal["TensorFlow Mobile 1.15", "TensorFlow Mobile 1.15, selective", "LiteRT"]
 Verdict = Literal["as it is", "after changes", "no"]
 Kind = Literal["pictures", "sounds", "texts", "queues", "dropout", "variables", "shapes"]
 
@@ -62,7 +61,7 @@ class Route:
         sizes: of the files; none where nothing runs.
     """
 
-    runtime: Runtime
+    runtime: str
     verdict: Verdict
     lacks: tuple[Lack, ...] = ()
     left: tuple[Lack, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Difference:
             share of elements that differ. Infinite where only one side is NaN or infinite.
         peak: the largest magnitude that the source gives.
         is_counted: whether the share is one of elements.
+        is_source_lost: whether the share is infinite because the source gives NaN or infinity where
+            the other gives numbers, and nowhere the reverse.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Difference:
     share: float
     peak: float
     is_counted: bool = False
+    is_source_lost: bool = False
 
     def __str__(self) -> str:
         """The difference in words, after the words "the output"."""
@@ -58,7 +61,9 @@ def difference(
     absolute = max(gaps, default=0.0)
     highest = peak(expected)
     if not math.isfinite(absolute):
-        return Difference(name, absolute, math.inf, highest)
+        pairs = list(zip(expected, found, strict=True))
+        is_lost = not any(_loses_numbers(x, y) for x, y in pairs)
+        return Difference(name, absolute, math.inf, highest, is_source_lost=is_lost)
     if all(map(is_counted, expected)):
         differ = sum(int(np.sum(x != y)) for x, y in zip(expected, found, strict=True))
         share = differ / max(sum(x.size for x in expected), 1)
@@ -134,6 +139,44 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest
+
+
+def not_finite(
+    gap: Difference, where: str, feeds: Sequence[Mapping[str, Array]], hint: str
+) -> AccuracyError:
+    """The error for an output that is NaN or infinite on one side alone; it names the side.
+
+    Args:
+        gap: the difference, whose share is infinite.
+        where: the other graph: ``after a_step``, or ``in a_file``.
+        feeds: what was fed, run by run.
+        hint: what to do if the other graph is at fault.
+    """
+    if not gap.is_source_lost:
+        broken = f"{where} the output {gap.name!r} is NaN or infinite"
+        message = f"{broken} where the source's is not"
+        return AccuracyError(message, hint)
+    fed = ", ".join(f"{name} {_spread([f[name] for f in feeds])}" for name in feeds[0])
+    message = (
+        f"the samples are unusable: for the output {gap.name!r} the source gives NaN or infinity "
+        f"where the graph {where} gives numbers; fed: {fed}"
+    )
+    return AccuracyError(message, "name samples that the model accepts: 'check: {data: FILE.npz}'")
+
+
+def _spread(arrays: Sequence[Array]) -> str:
+    """The shape and the range of what an input is fed: ``[1, 3] from 0 to 1``."""
+    text = str(list(arrays[0].shape))
+    if arrays[0].dtype.kind not in "fiu" or not arrays[0].size:
+        return text
+    low, high = min(a.min() for a in arrays), max(a.max() for a in arrays)
+    return f"{text} of {low:.4g}" if low == high else f"{text} from {low:.4g} to {high:.4g}"
+
+
+def _loses_numbers(expected: Array, found: Array) -> bool:
+    """Whether the second array is NaN or infinite where the first is finite."""
+    finite = np.isfinite(expected.astype(wide_type(expected)))
+    return bool((finite & ~np.isfinite(found.astype(wide_type(found)))).any())
 
 
 def shown_difference(difference: float) -> float:

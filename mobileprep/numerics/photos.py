@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import numpy as np
 
 from mobileprep.errors import CorruptFileError, UsageError
@@ -12,6 +14,8 @@ from mobileprep.numerics.bmp import decode_bmp
 from mobileprep.numerics.image_files import decode_gif, decode_jpeg, decode_png, image_kind
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
 
+_APP1: Final = 0xE1
+_ORIENTATION: Final = 0x0112
 _LUMA = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
@@ -81,6 +85,34 @@ def decoded(data: bytes, channels: int = 3) -> Array:
         return _decoded(data, channels)
     except OverBudgetError as error:
         raise CorruptFileError(str(error), "use a smaller picture, or allow more") from error
+
+
+def exif_orientation(data: bytes) -> int:
+    """How a JPEG file is to be turned to be upright, 1 to 8 as EXIF has it; 1 for as it is.
+
+    Decoders ignore it, those of TensorFlow too.
+    """
+    at = 2 if data.startswith(b"\xff\xd8") else len(data)
+    while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in (b"\xda", b"\xd9", b""):
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if data[at + 1] == _APP1 and data[at + 4 : at + 10] == b"Exif\0\0":
+            return _orientation(data[at + 10 : at + 2 + length])
+        at += 2 + max(length, 2)
+    return 1
+
+
+def _orientation(tiff: bytes) -> int:
+    """The orientation in the first directory of EXIF's TIFF header; 1 where it has none."""
+    order: Literal["little", "big"] = "little" if tiff.startswith(b"II") else "big"
+    first = int.from_bytes(tiff[4:8], order)
+    for entry in range(int.from_bytes(tiff[first : first + 2], order)):
+        at = first + 2 + 12 * entry
+        if int.from_bytes(tiff[at : at + 2], order) == _ORIENTATION:
+            value = int.from_bytes(tiff[at + 8 : at + 10], order)
+            return value if 1 <= value <= 8 else 1
+        if at + 12 > len(tiff):
+            break
+    return 1
 
 
 def _decoded(data: bytes, channels: int) -> Array:

@@ -14,6 +14,8 @@ from mobileprep.ir.serde_opdef import opdef_from_proto
 TF115: Final = "1.15"
 NEWEST: Final = "2.21"
 RELEASES: Final = (TF115, NEWEST)
+DEFAULT_RELEASE: Final = TF115
+"""The release of every recipe, verb, and function that names none."""
 
 _DATA = Path(__file__).parent / "data"
 

@@ -15,6 +15,21 @@ from mobileprep.opdefs.kernel_classes import kernel_class
 GRAPH_VERSIONS: Final = {TF115: 134, NEWEST: 2474}
 """``TF_GRAPH_DEF_VERSION`` by release: a graph whose ``min_consumer`` is above it is refused."""
 
+_CHANNELS_LAST: Final = frozenset({"NHWC", "NDHWC"})
+# CPU kernels are registered for their types alone, and refuse these attributes when they run. The
+# depthwise one of 1.15 does not refuse dilations: it computes as if there were none.
+_ONLY_CHANNELS_LAST: Final = frozenset(
+    {
+        *("AvgPool", "AvgPool3D", "MaxPool", "MaxPool3D", "MaxPoolV2"),
+        *("Conv2D", "Conv2DBackpropInput", "Conv3D", "Conv3DBackpropInputV2"),
+        *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput"),
+        *("DepthToSpace", "SpaceToDepth"),
+    }
+)
+_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_DEPTHWISE: Final = frozenset({"DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput"})
+_UNDILATED: Final = _DEPTHWISE | {"Conv2DBackpropInput", "Conv3D", "Conv3DBackpropInputV2"}
+
 GapKind = Literal["op", "default attribute", "attribute", "value", "removed", "kernel"]
 
 # They mark what computes gradients, or name a variable: no kernel for inference reads them.
@@ -74,7 +89,8 @@ def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[Releas
         release: "1.15" or "2.21".
         producer: the version of the graph.
 
-    Source: ``ValidateNodeDef``, ``CheckOpDeprecation`` and ``FindKernelDef`` of TensorFlow.
+    Source: ``ValidateNodeDef``, ``CheckOpDeprecation`` and ``FindKernelDef`` of TensorFlow, and the
+    constructors and ``Compute`` of its CPU kernels.
     """
     definition = op_def(node.op, release)
     if definition is None:
@@ -95,6 +111,22 @@ def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[Releas
         yield ReleaseGap("removed", f"graph version {definition.deprecated_at}")
     if not values and not has_kernel(node, release):
         yield ReleaseGap("kernel", type_text(node))
+    yield from (ReleaseGap("kernel", text) for text in _refused(node, release))
+
+
+def _refused(node: Node, release: str) -> Iterator[str]:
+    """Yield the attributes with which a CPU kernel does not run, or runs wrongly."""
+    layout = node.attr_str("data_format", "NHWC")
+    if layout not in _CHANNELS_LAST and (
+        node.op in _ONLY_CHANNELS_LAST or (node.op in _NORMS and release == TF115)
+    ):
+        yield f"data_format={layout}"
+    if node.op in _UNDILATED and set(node.attr_ints("dilations", ())) - {1}:
+        yield f"dilations={_shown(node.attrs['dilations'])}"
+    strides = node.attr_ints("strides", ()) if node.op in _DEPTHWISE else ()
+    sides = strides[1:3] if layout in _CHANNELS_LAST else strides[2:4]
+    if len(set(sides)) > 1:
+        yield f"strides={_shown(node.attrs['strides'])}"
 
 
 def _unknown(node: Node, definition: OpDef) -> list[str]:

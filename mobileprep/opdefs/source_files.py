@@ -94,6 +94,11 @@ def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
     return files, files & _default_files(release)
 
 
+def is_kernel_file(name: str, release: str) -> bool:
+    """Whether a release has a file of that name in ``tensorflow/core/kernels/``, if known."""
+    return name in _default_files(release) or name in ops_of_files(release)
+
+
 def ops_of_files(release: str) -> Mapping[str, tuple[str, ...]]:
     """The ops that each source file registers kernels of, sorted.
 

@@ -59,7 +59,13 @@ _LINKED: Final = MappingProxyType(
 
 
 def app_files(
-    platform: str, abis: Collection[str], name: str, model: str, *, encrypted: bool = False
+    platform: str,
+    abis: Collection[str],
+    name: str,
+    model: str,
+    *,
+    encrypted: bool = False,
+    custom_ops: Iterable[str] = (),
 ) -> dict[str, str]:
     """What goes with a model for the build of its app: file names and texts.
 
@@ -74,19 +80,21 @@ def app_files(
         name: the model's name.
         model: the name of the model file that ships.
         encrypted: whether the code that reads it takes OpenSSL or BoringSSL.
+        custom_ops: ops that no published library has.
 
     Raises:
         UnsupportedError: an unknown platform or binary interface.
     """
+    own = ", ".join(sorted(custom_ops))
     wanted = platform_named(platform).abis_named(abis)
     if platform == "ios":
         return {
             "app.xcconfig": _xcconfig(wanted),
-            f"{name}.podspec": _podspec(name, model, encrypted),
+            f"{name}.podspec": _podspec(name, model, encrypted, own),
         }
     files = {"app.mk": _make(platform, wanted, encrypted)} if platform in _LINKED else {}
     if platform == "android":
-        files["app.gradle"] = _gradle(wanted, name, model)
+        files["app.gradle"] = _gradle(wanted, name, model, own)
     return files
 
 
@@ -124,8 +132,12 @@ def _make(platform: str, abis: Sequence[Abi], encrypted: bool) -> str:
     )
 
 
-def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
+def _gradle(abis: Sequence[Abi], name: str, model: str, own: str) -> str:
     pages = " ".join(platform_named("android").link_flags)
+    published = f"dependencies.add('implementation', '{_ANDROID_LIBRARY}')"
+    if own:
+        lacks = f"{_ANDROID_LIBRARY} does not have {own}: set ext.tensorflowLibraries"
+        published = f"throw new GradleException('{lacks}')"
     return f"""\
 // Takes {model}, and the code that runs it, into an Android app. In its build.gradle, behind the
 // plugin com.android.application:
@@ -136,14 +148,17 @@ def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
 //   ext.tensorflowLibraries = file('libs')
 {copied_model(name, model, abis)}
 // Of the app's own native code; devices with Android 15 and newer may have pages of 16 KB.
-android.defaultConfig.externalNativeBuild.cmake.arguments \\
-        '-DCMAKE_SHARED_LINKER_FLAGS={pages}'
+// CMake uses the last value of a variable, so the app's own flags are repeated here.
+def cmake = android.defaultConfig.externalNativeBuild.cmake
+def variable = '-DCMAKE_SHARED_LINKER_FLAGS='
+def given = cmake.arguments.findAll {{ it.startsWith(variable) }}.collect {{ it - variable }}
+cmake.arguments variable + (given + '{pages}').join(' ')
 {packed_model(model)}
 if (project.hasProperty('tensorflowLibraries')) {{
     android.sourceSets.main.jniLibs.srcDir tensorflowLibraries
     dependencies.add('implementation', fileTree(dir: tensorflowLibraries, include: '*.jar'))
 }} else {{
-    dependencies.add('implementation', '{_ANDROID_LIBRARY}')
+    {published}
 }}
 """
 
@@ -177,7 +192,9 @@ def _xcconfig(abis: Sequence[Abi]) -> str:
     )
 
 
-def _podspec(name: str, model: str, encrypted: bool) -> str:
+def _podspec(name: str, model: str, encrypted: bool, own: str) -> str:
+    lacks = f"raise 'The pod {_POD} does not have {own}: set TENSORFLOW'"
+    published = lacks if own else f"pod.dependency '{_POD}'"
     openssl = f"\n  pod.dependency '{_OPENSSL}'" if encrypted else ""
     return f"""\
 # {model}, and the code that runs it, as a pod. In the app's Podfile:
@@ -191,7 +208,7 @@ Pod::Spec.new do |pod|
   pod.source = {{ :path => '.' }}
   pod.platform = :ios, '9.0'
   pod.static_framework = true
-  pod.resources = '{{{model},{name}_labels.txt}}'
+  pod.resources = '{{{model},{name}_labels.txt,assets}}'
   pod.source_files = 'integration/{{cpp,objc}}/*.{{h,cc,mm}}'
   pod.requires_arc = true
   pod.libraries = 'c++', 'z'
@@ -201,7 +218,7 @@ Pod::Spec.new do |pod|
     paths = ['', *folders].map {{ |folder| "\\"#{{ENV['TENSORFLOW']}}#{{folder}}\\"" }}
     pod.pod_target_xcconfig = {{ 'HEADER_SEARCH_PATHS' => paths.join(' ') }}
   else
-    pod.dependency '{_POD}'
+    {published}
   end
 end
 """

@@ -19,7 +19,8 @@ COMPILER_FLAGS: Final = (
     "-fconstexpr-depth=1024",
 )
 
-_KERNELS: Final = "tensorflow/core/kernels"
+KERNELS: Final = "tensorflow/core/kernels"
+"""The directory of TensorFlow's source tree that holds kernels."""
 _MOBILE: Final = frozenset({"android", "ios"})
 _TOLD: Final = 3
 _LIBRARIES: Final = {
@@ -33,7 +34,13 @@ _GROUPS: Final = {
 
 
 def build_fragments(
-    ops: Iterable[OpKernel], release: str, platform: str, abis: Collection[str] = ()
+    ops: Iterable[OpKernel],
+    release: str,
+    platform: str,
+    abis: Collection[str] = (),
+    *,
+    custom_ops: Collection[str] = (),
+    custom_sources: Collection[str] = (),
 ) -> dict[str, str]:
     """The fragments that go with an ``ops_to_register.h``: file names and texts.
 
@@ -47,6 +54,8 @@ def build_fragments(
         release: "1.15" or "2.21".
         platform: a name of ``targets.PLATFORMS``.
         abis: its binary interfaces to build for; all where there are none.
+        custom_ops: ops that the app registers itself.
+        custom_sources: the names of their C++ files.
 
     Raises:
         UnsupportedError: an unknown release, platform or binary interface.
@@ -54,21 +63,26 @@ def build_fragments(
     target = platform_named(platform)
     wanted = target.abis_named(abis)
     pairs = sorted(set(ops), key=lambda pair: (pair.op, pair.kernel or ""))
-    files = kernel_files((pair.op for pair in pairs), release)
+    own = sorted(custom_sources)
+    files = kernel_files((pair.op for pair in pairs if pair.op not in custom_ops), release)
     reasons = _reasons(files, pairs)
     fragments = {
         "selective_registration.bazelrc": _bazelrc(release, target, wanted),
-        "selective_registration.bzl": _bzl(release, files, reasons),
+        "selective_registration.bzl": _bzl(release, files, reasons, own),
     }
     if release == TF115:
         fragments["selective_registration.mk"] = makefile_fragment(
             target,
             wanted,
             COMPILER_FLAGS,
-            [f"# Copy ops_to_register.h to {header_folder(TF115)}/", *_added_note(files)],
+            [
+                f"# Copy ops_to_register.h to {header_folder(TF115)}/",
+                *([f"# Copy {' '.join(own)} from custom_ops/ to {KERNELS}/"] if own else []),
+                *_added_note(files),
+            ],
             [*_unplaced_note(files), *_why(reasons)],
         )
-        fragments["tf_op_files.txt"] = _op_files(files, {pair.op for pair in pairs})
+        fragments["tf_op_files.txt"] = _op_files(files, {pair.op for pair in pairs}, own)
     return fragments
 
 
@@ -93,24 +107,39 @@ def _bazelrc(release: str, platform: Platform, abis: Sequence[Abi]) -> str:
     return text_of(lines)
 
 
-def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str]) -> str:
+def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str], own: Sequence[str]) -> str:
     lines = [
-        f'"""Sources below {_KERNELS} that the model needs of TensorFlow {release}."""',
+        f'"""Sources below {KERNELS} that the model needs of TensorFlow {release}."""',
         "",
         "# Of the sources that the default mobile build compiles:",
         *_starlark_list("KERNEL_SRCS", files.kept, reasons),
         "",
-        f"# Sources that it lacks: add them to the group {_GROUPS[release]} of {_KERNELS}/BUILD.",
+        f"# Sources that it lacks: add them to the group {_GROUPS[release]} of {KERNELS}/BUILD.",
         *_starlark_list("ADDED_KERNEL_SRCS", files.added, reasons),
+        *_custom_sources(release, own),
         *_unplaced_note(files),
     ]
     return text_of(lines)
 
 
-def _op_files(files: KernelFiles, ops: Collection[str]) -> str:
+def _custom_sources(release: str, own: Sequence[str]) -> list[str]:
+    if not own:
+        return []
+    copied = f"Sources of the app's own ops: copy them from custom_ops/ to {KERNELS}/,"
+    return [
+        "",
+        f"# {copied}",
+        f"# and add them to the group {_GROUPS[release]} of {KERNELS}/BUILD.",
+        "CUSTOM_OP_SRCS = [",
+        *(f'    "{name}",' for name in own),
+        "]",
+    ]
+
+
+def _op_files(files: KernelFiles, ops: Collection[str], own: Sequence[str]) -> str:
     """The makefile's list of sources: it takes no comments."""
-    kernels = sorted({*files.kept, *files.added})
-    return text_of([*(f"{_KERNELS}/{file}" for file in kernels), *makefile_sources(ops)])
+    kernels = sorted({*files.kept, *files.added, *own})
+    return text_of([*(f"{KERNELS}/{file}" for file in kernels), *makefile_sources(ops)])
 
 
 def _why(reasons: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ def folder = buildscript.sourceFile.parentFile
 def assets = layout.buildDirectory.dir('mobileprep/{name}').get().asFile
 def copied = tasks.create(name: 'copyModel_{name}', type: Copy) {{
     from folder
-    include '{model}', '{name}_labels.txt'
+    include '{model}', '{name}_labels.txt', 'assets/**'
     into assets
 }}
 tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}

@@ -16,6 +16,7 @@ from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.opdefs.older_ops import OLDER_OPS
 from mobileprep.opdefs.release_gaps import WITHOUT_KERNEL, type_text
 from mobileprep.packaging.op_lists import OpKernel
+from mobileprep.packaging.runtime_nodes import runtime_nodes
 
 _LOOKED_AT: Final = frozenset({"type", "list(type)", "list", "string", "int", "bool"})
 """The kinds of attributes that kernels can be registered for."""
@@ -50,19 +51,31 @@ class KernelSurvey:
         self._gaps: dict[_Gap, str] = {}
         self._counts: Counter[_Gap] = Counter()
 
-    def add(self, graph: Graph, file: str, *, functions: bool) -> None:
-        """Take a graph's nodes in, those of its functions too where ``functions`` is true."""
+    def add(self, graph: Graph, file: str, *, functions: bool, created: bool = False) -> None:
+        """Collect the kernels of a graph.
+
+        Args:
+            graph: the graph.
+            file: its name, for messages.
+            functions: whether the nodes of its functions count.
+            created: whether the nodes count that the runtime creates in place of others.
+        """
         for place, node in _nodes(graph, functions=functions):
-            if node.op in graph.library.functions:
-                continue
-            key = _look_up_key(node)
-            if key not in self._pairs:
-                self._pairs[key] = self._look_up(node)
-            pair = self._pairs[key]
-            if pair is not None:
-                self.found.add(pair)
-            elif node.op not in self._vouched:
-                self._miss(node, place(node), file)
+            if node.op not in graph.library.functions:
+                self._add(node, place, file)
+            if created:
+                for other in runtime_nodes(graph, node):
+                    self._add(other, place, file)
+
+    def _add(self, node: Node, place: Callable[[Node], str], file: str) -> None:
+        key = _look_up_key(node)
+        if key not in self._pairs:
+            self._pairs[key] = self._look_up(node)
+        pair = self._pairs[key]
+        if pair is not None:
+            self.found.add(pair)
+        elif node.op not in self._vouched:
+            self._miss(node, place(node), file)
 
     def check(self, warn: Warn | None) -> None:
         """Tell of kernels that the release lacks.
@@ -96,11 +109,14 @@ class KernelSurvey:
     def _mend(self, op: str) -> str:
         for other in RELEASES:
             if op_def(op, other) is not None:
-                newer = f"TensorFlow {other} has {op!r}: build the app with that"
+                newer = f"build the app with TensorFlow {other}, which has it"
                 older = OLDER_OPS.get(op)
-                return f"{newer}, or let downgrade make {older} of it" if older else newer
+                replaced = f"run the transform `downgrade`, which replaces it with `{older}`"
+                return f"{newer}, or {replaced}" if older else newer
         near = nearest_hint(op, op_names(self._release))
-        own = f"of an op of your own name the kernel class: header --default_ops={op}:KERNEL,..."
+        own = (
+            f"if the app registers the op, name its kernel: `header --default_ops={op}:KERNEL,...`"
+        )
         return f"{near} {own}".lstrip()
 
     def _told(self, gaps: Sequence[_Gap]) -> str:

@@ -1,4 +1,4 @@
-"""Why mobile builds leave an op out, and what takes it off a graph."""
+"""Why mobile builds leave an op out, and how to remove it from a graph."""
 
 from __future__ import annotations
 
@@ -20,35 +20,33 @@ _TRAINING: Final = re.compile(
     r"|CTCLoss\w*|L2Loss|\w*CrossEntropy\w*|VarHandleOp|VarIsInitializedOp"
 )
 _BY_OP: Final = {
-    "Assert": "remove_control_dependencies, then strip_unused_nodes, takes checks off",
-    "PartitionedCall": "inline_partitionedcall puts what the function does in its place",
-    "Print": "remove_nodes(op=Print) takes it off",
-    "StatefulPartitionedCall": "inline_partitionedcall(all_calls=true) puts what the function does "
-    "in its place",
+    "Assert": "`remove_control_dependencies`, then `strip_unused_nodes`, removes the checks",
+    "PartitionedCall": "`inline_partitionedcall` inlines the function",
+    "Print": "`remove_nodes: {op: [Print]}` removes it",
+    "StatefulPartitionedCall": "`inline_partitionedcall: {all_calls: true}` inlines the function",
     **dict.fromkeys(
         ("If", "StatelessIf", "StatelessWhile", "While"),
-        "export with tf.compat.v1.disable_control_flow_v2() for Switch and Merge in its place",
+        "`freeze: {control_flow: lower}` replaces it with `Switch` and `Merge`",
     ),
     **dict.fromkeys(
-        ("FusedPadConv2D", "FusedResizeAndPadConv2D"), "leave the transform out that fused it"
+        ("FusedPadConv2D", "FusedResizeAndPadConv2D"), "drop the transform that fused it"
     ),
 }
 _BY_CAUSE: Final[dict[LeftOut, str]] = {
-    "training": "freeze the model and name its outputs: strip_unused_nodes takes off what is for "
-    "training",
-    "image library": "decode in the app and feed the pixels: strip_unused_nodes with the decoder "
-    "among the inputs",
+    "training": "freeze the model and name its outputs, so that `strip_unused_nodes` removes "
+    "the training ops",
+    "image library": "decode in the app and feed the pixels: name the decoder among the inputs",
     "not compiled": "",
 }
 
 
 def reason_left_out(op: str) -> LeftOut:
-    """Why a mobile build by default does not compile an op."""
+    """Return why the default mobile build does not compile an op."""
     if op in _PICTURES:
         return "image library"
     return "training" if _TRAINING.fullmatch(op) else "not compiled"
 
 
 def removal(op: str) -> str:
-    """What takes an op off a graph, in words; empty where nothing does."""
+    """Return how to remove an op from a graph; empty if there is no known way."""
     return _BY_OP.get(op) or _BY_CAUSE[reason_left_out(op)]

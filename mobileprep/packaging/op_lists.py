@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,15 @@ class OpKernel:
 
     op: str
     kernel: str | None = None
+
+
+@dataclass(frozen=True)
+class RegisteredOps:
+    """What a registration header registers: some ops and kernel classes, or all there are."""
+
+    ops: Container[str] = ()
+    kernels: Container[str] = ()
+    everything: bool = False
 
 
 DEFAULT_OPS: Final = (

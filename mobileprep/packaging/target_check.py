@@ -1,14 +1,16 @@
-"""What keeps a build of TensorFlow from loading and running a graph, before it fails there."""
+"""Finds what a build of TensorFlow lacks to load and run a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from functools import partial
 from typing import Final, Literal
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import RELEASES, TF115, op_def
+from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.opdefs.mobile_types import type_left_out
 from mobileprep.opdefs.older_ops import OLDER_OPS
 from mobileprep.opdefs.release_gaps import GRAPH_VERSIONS, ReleaseGap, release_gaps
@@ -16,6 +18,7 @@ from mobileprep.opdefs.source_files import op_files
 from mobileprep.ops.nn.channel_groups import has_channel_groups
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.packaging.mends import reason_left_out, removal
+from mobileprep.packaging.op_lists import RegisteredOps
 from mobileprep.packaging.targets import platform_named
 
 Cause = Literal[
@@ -29,17 +32,25 @@ Cause = Literal[
     "image library",
     "not compiled",
     "type not compiled",
+    "not registered",
 ]
 
 # What a platform's default build leaves out: sources, and types. Others build everything.
 _FEWER_SOURCES: Final = frozenset({"android", "ios", "raspberry-pi"})
 _FEWER_TYPES: Final = frozenset({"android", "ios"})
 
-_DOWNGRADE: Final = "the transform downgrade"
+_DOWNGRADE: Final = "the transform `downgrade`"
 _SELECTIVE: Final = (
-    "build with ops_to_register.h and the fragments that go with it, which compile the types in use"
+    "build with `ops_to_register.h` and the build files next to it, which compile the types in use"
 )
+_REGISTER: Final = "write `ops_to_register.h` again from this graph, and build TensorFlow with it"
 _GROUPS: Final = "groups of channels"
+_LAYOUTS: Final = {
+    "data_format": "export the model with the channels last: CPU kernels have no other layout",
+    "dilations": "put the layer between SpaceToBatchND and BatchToSpaceND instead of dilating it",
+    "strides": "use the same stride for height and width",
+}
+"""Mends for kernels that refuse an attribute, by its name."""
 _CAUSES: Final[dict[str, Cause]] = {
     "op": "newer op",
     "default attribute": "newer attribute",
@@ -52,17 +63,18 @@ _CAUSES: Final[dict[str, Cause]] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class TargetGap:
-    """One thing that is missing.
+    """One thing that a build of TensorFlow lacks.
 
     Args:
-        op: whose; empty for the graph as a whole.
+        op: the op; empty for the graph as a whole.
         cause: why it is missing.
-        what: the attribute, the value, the types or the version.
-        message: a sentence.
-        mend: what to do.
-        files: sources below ``tensorflow/core/kernels/`` that would have to be added.
-        node: the first one that it concerns.
-        count: how many it concerns.
+        what: the attribute, value, types, kernel class, or version.
+        message: a sentence without a period.
+        mend: how to fix it.
+        files: sources below ``tensorflow/core/kernels/`` to add.
+        node: the first affected node.
+        count: number of affected nodes.
+        function: the library function that contains ``node``; empty for the graph itself.
     """
 
     op: str
@@ -73,30 +85,47 @@ class TargetGap:
     files: tuple[str, ...] = ()
     node: str = ""
     count: int = 1
+    function: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The message with the first affected node and the number of further ones."""
+        if not self.node:
+            return self.message
+        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        inside = f" of function `{self.function}`" if self.function else ""
+        return f"{self.message} (node `{self.node}`{inside}{more})"
 
 
 def target_gaps(
-    graph: Graph, release: str, platform: str, *, selective: bool = False
+    graph: Graph,
+    release: str,
+    platform: str,
+    *,
+    selective: bool = False,
+    custom_ops: Container[str] = (),
+    header: RegisteredOps | None = None,
 ) -> tuple[TargetGap, ...]:
-    """What a build of TensorFlow lacks for a graph, sorted by op.
+    """Return what a build of TensorFlow lacks for a graph, sorted by op.
 
     Args:
-        graph: as the app loads it.
+        graph: the graph as the app loads it.
         release: "1.15" or "2.21".
         platform: a name of ``targets.PLATFORMS``.
-        selective: whether the app builds with the registration header and its fragments, which
-            compile what the graph needs: what those mend is not told then.
+        selective: the app builds with the registration header and its build files, which compile
+            the ops and types that the graph needs.
+        custom_ops: ops that the app registers itself.
+        header: what that header registers. Ops that it names and the release does not have count
+            as the app's own.
 
     Raises:
-        UnsupportedError: an unknown release or platform.
+        UnsupportedError: unknown release or platform.
     """
     name = platform_named(platform).name
-    survey = _Survey(release, name, graph.versions.producer, selective=selective)
-    bodies = [f.nodes for f in graph.library.functions.values()]
-    for nodes in (graph.nodes, *bodies):
-        for node in nodes:
-            if node.op not in graph.library.functions:
-                survey.add(node)
+    survey = _Survey(release, name, graph.versions.producer, selective, custom_ops, header)
+    survey.add_all(graph, "")
+    for function in graph.library.functions.values():
+        survey.add_all(Graph(function.nodes, graph.library), function.name)
     if release == TF115:
         survey.add_channel_groups(graph)
     return (*_newer_graph(graph, release), *survey.gaps())
@@ -105,10 +134,10 @@ def target_gaps(
 def _newer_graph(graph: Graph, release: str) -> Iterator[TargetGap]:
     least, newest = graph.versions.min_consumer, GRAPH_VERSIONS[release]
     if least > newest or newest in graph.versions.bad_consumers:
-        asked = f"min_consumer={least}" if least > newest else f"bad_consumers has {newest}"
-        message = f"TensorFlow {release} is of graph version {newest}, and the graph refuses it"
-        mend = f"{_DOWNGRADE} lowers min_consumer where nothing newer is left"
-        yield TargetGap("", "newer graph", asked, message, mend)
+        field = f"min_consumer={least}" if least > newest else f"bad_consumers={newest}"
+        message = f"TensorFlow {release} (GraphDef version {newest}) rejects a graph with `{field}`"
+        mend = f"{_DOWNGRADE} lowers `min_consumer` if the graph uses nothing newer"
+        yield TargetGap("", "newer graph", field, message, mend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,43 +151,62 @@ class _Lack:
 
 
 class _Survey:
-    """Collects gaps, looking each kind of node up once."""
+    """Collects gaps, looking up each kind of node once."""
 
-    def __init__(self, release: str, platform: str, producer: int, *, selective: bool) -> None:
+    def __init__(
+        self,
+        release: str,
+        platform: str,
+        producer: int,
+        selective: bool,
+        custom_ops: Container[str],
+        header: RegisteredOps | None,
+    ) -> None:
         self._release = release
         self._platform = platform
         self._producer = producer
         self._selective = selective
+        self._custom_ops = custom_ops
+        self._header = header
         self._seen: dict[object, tuple[_Lack, ...]] = {}
-        self._places: dict[_Lack, list[str]] = {}
+        self._places: dict[_Lack, list[tuple[str, str]]] = {}
 
-    def add(self, node: Node) -> None:
+    def add_all(self, graph: Graph, function: str) -> None:
+        """Add the nodes of a graph, or of the function of that name."""
+        for node in graph:
+            if node.op not in graph.library.functions and node.op not in self._custom_ops:
+                self._add(node, function)
+
+    def _add(self, node: Node, function: str) -> None:
         kept = [(k, v.kind, v.value) for k, v in node.attrs.items() if v.kind != "tensor"]
         key = repr((node.op, sorted(kept, key=lambda item: item[0])))
         if key not in self._seen:
             self._seen[key] = tuple(self._lacks(node))
         for lack in self._seen[key]:
-            self._places.setdefault(lack, []).append(node.name)
+            self._places.setdefault(lack, []).append((node.name, function))
 
     def add_channel_groups(self, graph: Graph) -> None:
-        """Convolutions that 1.15's kernel for the CPU refuses when it runs; only shapes tell."""
+        """Add the grouped convolutions that the CPU kernel of 1.15 rejects when it runs."""
         convolutions = [node for node in graph if node.op == "Conv2D"]
         shapes = infer_shapes(graph) if convolutions else {}
         for node in convolutions:
             if has_channel_groups(node, shapes):
                 lack = _Lack(node.op, "no kernel", _GROUPS)
-                self._places.setdefault(lack, []).append(node.name)
+                self._places.setdefault(lack, []).append((node.name, ""))
 
     def gaps(self) -> Iterator[TargetGap]:
         ordered = sorted(self._places.items(), key=lambda item: (item[0].op, item[0].cause))
-        for lack, names in ordered:
+        for lack, places in ordered:
             files = self._files(lack)
-            message, mend = self._message(lack), self._mend(lack, files)
-            yield TargetGap(
-                lack.op, lack.cause, lack.what, message, mend, files, names[0], len(names)
-            )
+            gap = partial(TargetGap, lack.op, lack.cause, lack.what, self._message(lack))
+            name, function = places[0]
+            yield gap(self._mend(lack, files), files, name, len(places), function)
 
     def _lacks(self, node: Node) -> Iterator[_Lack]:
+        if self._header is not None and not self._header.everything:
+            if node.op in self._header.ops and op_def(node.op, self._release) is None:
+                return
+            yield from self._unregistered(node, self._header)
         found = list(release_gaps(node, self._release, self._producer))
         for gap in found:
             yield self._of_release(node.op, gap)
@@ -167,13 +215,20 @@ class _Survey:
         files, compiled = op_files(node.op, self._release)
         if self._platform in _FEWER_SOURCES and files and not compiled:
             cause = reason_left_out(node.op)
-            # Fragments add sources, and no library of pictures.
+            # The build files add sources, but not an image library.
             if cause == "image library" or not self._selective:
                 yield _Lack(node.op, cause)
         elif self._platform in _FEWER_TYPES and not self._selective:
             left_out = type_left_out(node, self._release)
             if left_out:
                 yield _Lack(node.op, "type not compiled", left_out)
+
+    def _unregistered(self, node: Node, header: RegisteredOps) -> Iterator[_Lack]:
+        kernel = kernel_class(node, self._release)
+        if kernel is not None and node.op not in header.ops:
+            yield _Lack(node.op, "not registered")
+        elif kernel is not None and kernel not in header.kernels:
+            yield _Lack(node.op, "not registered", kernel)
 
     def _of_release(self, op: str, gap: ReleaseGap) -> _Lack:
         return _Lack(op, _CAUSES[gap.kind], gap.what, gap.kind == "default attribute")
@@ -184,18 +239,21 @@ class _Survey:
         return tuple(sorted(op_files(lack.op, self._release)[0]))
 
     def _message(self, lack: _Lack) -> str:
+        op, what = lack.op, lack.what
         here = f"TensorFlow {self._release}"
         default = f"the default build of {here} for {self._platform}"
+        kernel = f"kernel `{what}` of `{op}`" if what else f"op `{op}`"
         sentences: dict[Cause, str] = {
-            "newer op": f"{here} has no op {lack.op}",
-            "newer attribute": f"{here} has no attribute {lack.what} of {lack.op}",
-            "newer value": f"{here} takes no {lack.what} of {lack.op}",
-            "removed op": f"{here} refuses {lack.op} in graphs from {lack.what[6:]} on",
-            "no kernel": f"{here} has no CPU kernel of {lack.op} for {lack.what}",
-            "training": f"{default} has no {lack.op}, which is for training or reading data",
-            "image library": f"{default} has no {lack.op}, which needs libjpeg, libpng or giflib",
-            "not compiled": f"{default} does not compile {lack.op}",
-            "type not compiled": f"{default} compiles no kernel of {lack.op} for {lack.what}",
+            "newer op": f"{here} does not have the op `{op}`",
+            "newer attribute": f"{here} does not know the attribute `{what}` of `{op}`",
+            "newer value": f"{here} does not accept `{what}` for `{op}`",
+            "removed op": f"{here} rejects `{op}` in graphs of {what[6:]} and newer",
+            "no kernel": f"{here} has no CPU kernel of `{op}` for {what}",
+            "training": f"{default} does not compile `{op}`, an op for training or reading data",
+            "image library": f"{default} does not link the image library that `{op}` needs",
+            "not compiled": f"{default} does not compile `{op}`",
+            "type not compiled": f"{default} compiles no kernel of `{op}` for {what}",
+            "not registered": f"`ops_to_register.h` does not register the {kernel}",
         }
         return sentences[lack.cause]
 
@@ -204,31 +262,32 @@ class _Survey:
             return self._newer_op(lack.op)
         if lack.cause == "newer attribute":
             return (
-                f"{_DOWNGRADE} drops what is at its default"
+                f"{_DOWNGRADE} removes attributes that have their default value"
                 if lack.is_default
                 else self._newer_release()
             )
         if lack.cause == "type not compiled":
             return _SELECTIVE
-        if lack.what == _GROUPS:
+        if lack.cause == "not registered":
+            return _REGISTER
+        if lack.what == _GROUPS or lack.cause == "newer value":
             return self._newer_release()
         if lack.cause == "no kernel":
-            return "cast to types that the release computes with, or choose another release"
-        if lack.cause == "newer value":
-            return self._newer_release()
+            types = "cast to a type that the release has a kernel for, or choose another release"
+            return _LAYOUTS.get(lack.what.split("=")[0], types)
         if lack.cause == "removed op":
-            return f"fold_old_batch_norms, or a graph version below {lack.what.split()[-1]}"
+            return f"`fold_old_batch_norms`, or a graph version below {lack.what.split()[-1]}"
         added = f"add {', '.join(files)} to the build"
         removed = removal(lack.op)
         return f"{removed}; or {added}" if removed else added
 
     def _newer_op(self, op: str) -> str:
         if op in OLDER_OPS:
-            return f"{_DOWNGRADE} makes {OLDER_OPS[op]} of it where that does the same"
+            return f"{_DOWNGRADE} replaces it with `{OLDER_OPS[op]}` where that is equivalent"
         return self._newer_release(op)
 
     def _newer_release(self, op: str = "") -> str:
         newer = [r for r in RELEASES if r != self._release and (not op or op_def(op, r))]
         if newer:
             return f"build the app with TensorFlow {newer[-1]}, or change the model"
-        return "an op of your own has to be registered by the app"
+        return "register the op in the app, and declare it under `ops:` in the recipe"

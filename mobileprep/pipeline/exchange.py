@@ -96,15 +96,19 @@ class StoreExchange:
                 self._keep(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
-        """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow."""
+        """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow.
+
+        Later stages read a published file from its bytes, not from memory, so that what they
+        measure is what ships.
+        """
         if name.startswith(PUBLISHED):
             output = self._file(lambda: graph_to_pieces(graph))
             check_serialized_size(output.size, self._task)
-            size = output.size
-        else:
-            size = serialized_size(graph)
-            known = self._read.get(id(graph))
-            output = known[1] if known is not None and _is_graph(known[1]) else self._index(graph)
+            self.left[name] = output
+            return output.size
+        size = serialized_size(graph)
+        known = self._read.get(id(graph))
+        output = known[1] if known is not None and _is_graph(known[1]) else self._index(graph)
         self.left[name] = output
         self._handover.leave(Upstream(self._task, name), graph)
         return size

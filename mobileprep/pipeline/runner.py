@@ -26,6 +26,7 @@ from mobileprep.plan.running_records import (
     CalibrationRecord,
     CheckRecord,
     DamageRecord,
+    DefaultCheckRecord,
     SamplesRecord,
     ValidationRecord,
 )
@@ -269,7 +270,8 @@ class _Read(Protocol):
 
 def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
     samples, validation, damage = planned.samples, planned.validation, planned.damage
-    migration = planned.migration
+    migration, default_check = planned.migration, planned.default_check
+    package_check = planned.package_check
     return TargetRecords(
         read(FreezeRecord, planned.freeze),
         read(PackageRecord, planned.package),
@@ -282,4 +284,6 @@ def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
         None if damage is None else read(DamageRecord, damage),
         None if planned.budget is None else read(BudgetRecord, planned.budget),
         None if migration is None else read(MigrationRecord, migration),
+        None if default_check is None else read(DefaultCheckRecord, default_check),
+        None if package_check is None else read(CheckRecord, package_check),
     )

@@ -60,7 +60,7 @@ class IntegrationStage(Stage):
     """
 
     stage_name: ClassVar[str] = "integration"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
 
     integration: Integration
     file: str

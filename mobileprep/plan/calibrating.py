@@ -45,6 +45,7 @@ def calibrate_spec(
         inputs=target.inputs,
         range_file=range_file,
         graph=graph,
+        source=frozen.graph,
         interface=frozen.interface,
         assets=frozen.assets,
         regular_expressions=regex_engine(),

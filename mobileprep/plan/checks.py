@@ -1,15 +1,33 @@
-"""The stages of ``check``: one that makes the samples, and one for each transform."""
+"""The stages of ``check``: for the samples, for each transform, and for the packaged model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 from mobileprep.frozen import dataclass
-from mobileprep.plan.engines import engine_choice
-from mobileprep.plan.running_stages import CheckStage, SamplesStage
+from mobileprep.keys import key_from_environment
+from mobileprep.plan.default_check import (
+    alternatives_to_file,
+    alternatives_to_step,
+    quantizes_file,
+    quantizing_steps,
+)
+from mobileprep.plan.engines import LITERT_MODULE, engine_choice, engine_version, litert_choice
+from mobileprep.plan.running_records import BEFORE_CONVERSION
+from mobileprep.plan.running_stages import (
+    CheckStage,
+    DefaultCheckStage,
+    Measured,
+    RunningSection,
+    SamplesStage,
+)
 from mobileprep.plan.sources import data_files
-from mobileprep.plan.spec import StageSpec, Upstream, places
+from mobileprep.plan.spec import PUBLISHED, StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
-from mobileprep.recipe.settings import Check
+from mobileprep.recipe.settings import Check, Data
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 
 
@@ -81,7 +99,7 @@ def check_spec(
         step: the step.
         graph: the graph after it.
         frozen: the source.
-        samples: the task that leaves the samples.
+        samples: the task that writes the samples.
     """
     stage = CheckStage(
         step=step.name,
@@ -102,3 +120,129 @@ def check_spec(
             "transforms": step.place,
         },
     )
+
+
+def default_samples_spec(target: Target, frozen: Frozen) -> StageSpec:
+    """The samples of a default check: those of the calibration if they exist, else drawn ones."""
+    spec = samples_spec(_on_interpreter(target), Check(_calibration_data(target)), frozen)
+    assert isinstance(spec.stage, SamplesStage)
+    stage = replace(spec.stage, section="calibration", optional=True)
+    return replace(spec, task="default-samples", stage=stage)
+
+
+def default_check_spec(
+    target: Target, frozen: Frozen, steps: Sequence[str], file: Upstream, samples: str
+) -> StageSpec:
+    """The stage that compares what quantizing made with the source.
+
+    Args:
+        target: the target.
+        frozen: the source.
+        steps: the tasks of the target's transforms.
+        file: the model file before encryption.
+        samples: the task that makes the samples.
+    """
+    is_file = quantizes_file(target)
+    if is_file:
+        number, name, place = 0, f"{target.artifact} {target.quantize.mode}", ""
+        alternatives = alternatives_to_file(target)
+    else:
+        number = quantizing_steps(target)[-1]
+        step = target.transforms[number - 1]
+        name, place = step.name, step.place
+        alternatives = alternatives_to_step(target, step)
+    # A file is compared as such; its graph is what it was made of.
+    stage = DefaultCheckStage(
+        step=name,
+        number=number,
+        alternatives=tuple(alternatives),
+        litert=engine_version(LITERT_MODULE) if is_file else "",
+        file=file if is_file else None,
+        engine=engine_choice(_on_interpreter(target)),
+        graph=Upstream(steps[number - 1], GRAPH) if steps else frozen.graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+        samples=Upstream(samples, SamplesStage.FED),
+        expected=Upstream(samples, SamplesStage.EXPECTED),
+        drawn=Upstream(samples, SamplesStage.RECORD),
+    )
+    label = f"{target.folder}/default-check" if is_file else f"{number:02d}-{name}-check"
+    return StageSpec(label, stage, {"transforms": place} if place else {})
+
+
+def _on_interpreter(target: Target) -> Target:
+    """The target run by this package's interpreter, which is always installed."""
+    return replace(target, engine="numpy")
+
+
+def _calibration_data(target: Target) -> Data | None:
+    data = None if target.calibration is None else target.calibration.data
+    return data if data is not None and data.file.path.exists() else None
+
+
+def model_of(
+    target: Target, section: RunningSection, last: Upstream, packaged: Upstream
+) -> dict[str, Any]:
+    """The fields of a ``MeasuringStage`` that runs the packaged model of a target.
+
+    Args:
+        target: the target.
+        section: the section of the recipe that asks for it.
+        last: the graph after all steps.
+        packaged: the model file as it ships, encrypted if the recipe says so.
+
+    Raises:
+        UnsupportedError: an engine is not installed.
+        RecipeError: the key of an encrypted file is not set.
+    """
+    name = packaged.output.removeprefix(PUBLISHED)
+    if target.artifact == "tflite":
+        lite = litert_choice(target, section)
+        if lite is None:
+            measured = Measured(name=BEFORE_CONVERSION)
+            return {"graph": last, "engine": engine_choice(target), "measured": measured}
+        return {"graph": last, "engine": lite, "lite": packaged, "measured": Measured(name=name)}
+    if target.artifact == "memmapped":
+        name += ", memory-mapped"
+    measured = Measured(name=name)
+    variable = target.protect.key
+    if variable is not None:
+        key = key_from_environment(variable, target.place(("protect", "encrypt", "key")))
+        name += ", decrypted"
+        measured = Measured(name=name, variable=variable, key_id=key.id.hex())
+    return {"graph": packaged, "engine": engine_choice(target), "measured": measured}
+
+
+def package_check_spec(
+    target: Target,
+    check: Check,
+    model: Mapping[str, Any],
+    frozen: Frozen,
+    samples: str,
+    earlier: Sequence[str],
+) -> StageSpec:
+    """The stage that compares the packaged model with the source.
+
+    Args:
+        target: the target.
+        check: its check.
+        model: what runs, see ``model_of``.
+        frozen: the source.
+        samples: the task that writes the samples.
+        earlier: the tasks that check the graph after each step.
+    """
+    stage = CheckStage(
+        earlier=tuple(Upstream(task, CheckStage.RECORD) for task in earlier),
+        max_difference=check.max_difference,
+        interface=frozen.interface,
+        assets=frozen.assets,
+        samples=Upstream(samples, SamplesStage.FED),
+        expected=Upstream(samples, SamplesStage.EXPECTED),
+        **model,
+    )
+    where = {
+        **places(target, "check", "engine", "protect"),
+        "max_difference": target.place(("check", "max_difference")),
+        "transforms": target.place(("check",)),
+    }
+    return StageSpec(f"{target.folder}/check", stage, where)

@@ -10,7 +10,7 @@ from typing import Final
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.running_stages import EngineChoice
+from mobileprep.plan.running_stages import EngineChoice, RunningSection
 from mobileprep.recipe.model import Target
 
 OPTIONAL_ENGINES: Final[Mapping[str, str]] = {
@@ -19,7 +19,7 @@ OPTIONAL_ENGINES: Final[Mapping[str, str]] = {
 }
 LITERT: Final = "litert"
 LITERT_MODULE: Final = "ai_edge_litert"
-LITERT_INSTALL: Final = "pip install ai-edge-litert"
+LITERT_INSTALL: Final = "pip install 'mobileprep[litert]'"
 # TensorFlow comes under several names; looking through all that is installed would take long.
 _DISTRIBUTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "openvino": ("openvino", "openvino-nightly"),
@@ -57,17 +57,32 @@ def engine_choice(target: Target) -> EngineChoice:
     return EngineChoice(target.engine, versions, regex_engine())
 
 
-def litert_choice(target: Target) -> EngineChoice:
-    """LiteRT's interpreter, for a target whose validation runs the .tflite file that ships.
+def litert_choice(target: Target, section: RunningSection) -> EngineChoice | None:
+    """LiteRT's interpreter, if a section of the recipe runs a target's .tflite file.
+
+    Args:
+        target: the target.
+        section: the section. It runs the file unless it says ``engine: graph``.
+
+    Returns:
+        None if the section runs a graph, or the target does not have it.
 
     Raises:
-        UnsupportedError: it is not installed.
+        UnsupportedError: ai-edge-litert is not installed.
     """
+    settings = target.check if section == "check" else target.validation
+    if settings is None or target.artifact != "tflite" or settings.engine == "graph":
+        return None
     version = engine_version(LITERT_MODULE)
     if not version:
-        message = "the validation asks for the engine litert, which is not installed"
-        hint = f"{LITERT_INSTALL}, or leave 'engine' out of 'validation'"
-        raise UnsupportedError(message, hint, target.place(("validation", "engine")))
+        message = (
+            f"{section} runs the .tflite file, which needs ai-edge-litert; it is not installed"
+        )
+        hint = (
+            f"run {LITERT_INSTALL}, or add 'engine: graph' to '{section}' to measure the graph "
+            "before conversion instead of the file"
+        )
+        raise UnsupportedError(message, hint, target.place((section, "engine")))
     return EngineChoice(LITERT, {LITERT: version}, regex_engine())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.sources import graph_files, single_file, source_checkpoint
+from mobileprep.plan.sources import file_or_folder, graph_files, single_file, source_checkpoint
 from mobileprep.plan.spec import StageSpec, places
 from mobileprep.plan.stages import FreezeStage
 from mobileprep.recipe.model import Target
@@ -22,6 +22,7 @@ def freeze_spec(target: Target) -> StageSpec:
         graph=graph_files(source),
         checkpoint=source_checkpoint(source),
         saver=single_file(source.saver) if source.saver else None,
+        assets=file_or_folder(source.assets) if source.assets else None,
         tags=source.tags,
         signature=source.signature,
         freeze=target.freeze,

@@ -24,11 +24,10 @@ def check_installed(target: Target) -> None:
             message = f"this needs the package {package}, which is not installed"
             hint = f"pip install 'mobileprep[{extra}]'"
             raise UnsupportedError(message, hint, target.place(keys))
-    validation = target.validation
-    if validation is not None or target.check is not None:
+    if target.validation is not None or target.check is not None:
         engine_choice(target)
-    if validation is not None and validation.engine is not None:
-        litert_choice(target)
+    litert_choice(target, "check")
+    litert_choice(target, "validation")
 
 
 def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]:

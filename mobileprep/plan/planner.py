@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.app_stages import MigrationStage
 from mobileprep.plan.calibrating import calibrate_spec
-from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
+from mobileprep.plan.checks import (
+    Frozen,
+    check_spec,
+    default_check_spec,
+    default_samples_spec,
+    frozen_by,
+    model_of,
+    package_check_spec,
+    samples_spec,
+)
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.damage import damage_spec
+from mobileprep.plan.default_check import needs_default_check
 from mobileprep.plan.freezing import freeze_spec
 from mobileprep.plan.known_stages import KnownStages
 from mobileprep.plan.migrating import migration_spec
@@ -21,6 +30,7 @@ from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
     DamageStage,
+    DefaultCheckStage,
     SamplesStage,
     ValidateStage,
 )
@@ -48,7 +58,7 @@ from mobileprep.plan.stages import (
 )
 from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
-from mobileprep.plan.validation import evaluate_spec, validate_spec
+from mobileprep.plan.validation import SOURCE_LABEL, evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
 from mobileprep.recipe.settings import Budget
 
@@ -100,7 +110,9 @@ class _TargetPlanner:
         compress = self._add(compress_spec(target, Upstream(last, GRAPH), shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         migration = self._migration(frozen_by(freeze), steps)
-        validation = self._validate(frozen_by(freeze), last, package)
+        package_check = self._check(frozen_by(freeze), last, shipped, samples, checks)
+        validation = self._validate(frozen_by(freeze), last, shipped)
+        default_check = self._default_check(frozen_by(freeze), steps, package)
         source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
@@ -108,12 +120,14 @@ class _TargetPlanner:
             Upstream(compress, CompressStage.RECORD),
             tuple(Upstream(task, TransformStage.RECORD) for task in steps),
             tuple(Upstream(task, CheckStage.RECORD) for task in checks),
-            Upstream(samples[0], SamplesStage.RECORD) if samples else None,
+            Upstream(fed[0], SamplesStage.RECORD) if (fed := samples or default_check) else None,
             Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
             tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
             Upstream(damage[0], DamageStage.RECORD) if damage else None,
             Upstream(budget[0], BudgetStage.RECORD) if budget else None,
             Upstream(migration[0], MigrationStage.RECORD) if migration else None,
+            Upstream(default_check[-1], DefaultCheckStage.RECORD) if default_check else None,
+            Upstream(package_check[0], CheckStage.RECORD) if package_check else None,
         )
         return TargetPlan(
             self._recipe.name,
@@ -121,7 +135,8 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*migration, *validation, source_nodes, *{nodes} - {source_nodes}),
+                *(*package_check, *migration, *validation, *default_check),
+                *(source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
             distinct_sources(outside_files(target)),
@@ -141,14 +156,14 @@ class _TargetPlanner:
         """The tasks of the transforms.
 
         Returns:
-            where a check is asked for, the task that makes its samples; the transforms' tasks;
-            and those that check each of them.
+            the task that makes the samples of a check, if the recipe has one; the transforms'
+            tasks; and those that check each of them.
         """
         target, check = self._target, self._target.check
         steps: list[str] = []
         checks: list[str] = []
         samples: list[str] = []
-        if check is not None and target.transforms:
+        if check is not None:
             samples = [self._add(samples_spec(target, check, frozen))]
         graph = frozen.graph
         for number, step in enumerate(target.transforms, start=1):
@@ -230,9 +245,9 @@ class _TargetPlanner:
         return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
-        """The task that holds the model to limits; none where there are none."""
+        """The task that compares the model with limits and a device; none without either."""
         target = self._target
-        if target.budget == Budget():
+        if target.budget == Budget() and target.device is None:
             return []
         graph = Upstream(last, GRAPH)
         return [self._add(budget_spec(target, frozen, graph, package, compress))]
@@ -242,24 +257,41 @@ class _TargetPlanner:
         spec = migration_spec(self._target, frozen, steps)
         return [] if spec is None else [self._add(spec)]
 
+    def _default_check(self, frozen: Frozen, steps: list[str], package: str) -> list[str]:
+        """The tasks that compare what quantizing made; none where the recipe does that itself."""
+        target = self._target
+        if not needs_default_check(target):
+            return []
+        samples = self._add(default_samples_spec(target, frozen))
+        spec = default_check_spec(target, frozen, steps, self._model(package), samples)
+        return [samples, self._add(spec)]
+
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
         return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
 
-    def _validate(self, frozen: Frozen, last: str, package: str) -> list[str]:
-        """The tasks of the validation; none where none is asked for."""
+    def _check(
+        self, frozen: Frozen, last: str, shipped: Upstream, samples: list[str], checks: list[str]
+    ) -> list[str]:
+        """The task that checks the packaged model; none without a check."""
+        target, check = self._target, self._target.check
+        if check is None:
+            return []
+        model = model_of(target, "check", Upstream(last, GRAPH), shipped)
+        spec = package_check_spec(target, check, model, frozen, samples[0], checks)
+        return [self._add(spec)]
+
+    def _validate(self, frozen: Frozen, last: str, shipped: Upstream) -> list[str]:
+        """The tasks of the validation; none without one."""
         target, validation = self._target, self._target.validation
         if validation is None:
             return []
-        # Engines run graphs: of a file for LiteRT, the one that it is made of.
-        is_lite = target.artifact == "tflite"
-        shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
-        artifact = dataclasses.replace(frozen, graph=shipped)
-        file = self._model(package) if validation.engine is not None else None
-        before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
+        model = model_of(target, "validation", Upstream(last, GRAPH), shipped)
+        before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
         label = f"{target.folder}/evaluate"
-        after = self._add(evaluate_spec(target, validation, label, artifact, file))
-        return [before, after, self._add(validate_spec(target, validation, before, after))]
+        after = self._add(evaluate_spec(target, validation, label, frozen, model))
+        spec = validate_spec(target, validation, before, after, self._calibrations)
+        return [before, after, self._add(spec)]
 
 
 def _transform_spec(

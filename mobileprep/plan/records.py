@@ -10,6 +10,7 @@ from mobileprep.plan.running_records import (
     CalibrationRecord,
     CheckRecord,
     DamageRecord,
+    DefaultCheckRecord,
     SamplesRecord,
     ValidationRecord,
 )
@@ -101,13 +102,24 @@ class TransformRecord:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The model that ships: its file, and what it amounts to."""
+    """The packaged model: its file, and the counts of its nodes.
+
+    Args:
+        file: the name of the file.
+        nodes: of the graph, functions' bodies included.
+        parameters: elements of all constants together.
+        constants: how many Const nodes.
+        bytes: the length of the file.
+        basis: what nodes, parameters, and ops are counted on, if that is not the file:
+            ``counted on the graph before conversion``.
+    """
 
     file: str
     nodes: int
     parameters: int
     constants: int
     bytes: int
+    basis: str = ""
 
 
 @dataclass(frozen=True)
@@ -178,14 +190,33 @@ class BudgetLine:
 
 
 @dataclass(frozen=True)
+class DeviceCost:
+    """The cost of one sample on the target's device.
+
+    Args:
+        device: the title of the device.
+        flops: operations of one sample.
+        latency_ms: the least time that they take at the rate of the device.
+        basis: the rate, and the ops that are not counted.
+    """
+
+    device: str
+    flops: int
+    latency_ms: float
+    basis: str
+
+
+@dataclass(frozen=True)
 class BudgetRecord:
     """What a budget allows and the model takes, ``budget.json``, in the order of the recipe's keys.
 
     Args:
         lines: one for each limit.
+        cost: on the device, if the target names one and the cost is known.
     """
 
     lines: tuple[BudgetLine, ...]
+    cost: DeviceCost | None = None
 
 
 @dataclass(frozen=True)
@@ -212,13 +243,15 @@ class TargetRecords:
         package: of what ships.
         compressed: of its compressed size.
         steps: of the transforms, in order.
-        checks: how far the graph after each is from the source; empty where that was not asked.
+        checks: how far the graph after each is from the source; empty without a check.
         samples: what the checks feed.
         validation: how the model compares with the source, where that was asked.
         calibrations: where the ranges of its steps come from.
         damage: what quantizing has done to tensors, where that was looked at.
         budget: what is left of its limits, where it has some.
         migration: which runtimes run its graph, where that was asked.
+        default_check: how far a quantized target without ``checks`` is from the source.
+        package_check: how far the packaged model is from the source.
     """
 
     freeze: FreezeRecord
@@ -232,3 +265,5 @@ class TargetRecords:
     damage: DamageRecord | None = None
     budget: BudgetRecord | None = None
     migration: MigrationRecord | None = None
+    default_check: DefaultCheckRecord | None = None
+    package_check: CheckRecord | None = None

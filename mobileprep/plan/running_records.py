@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from mobileprep.frozen import dataclass
+
+BEFORE_CONVERSION: Final = "the graph before conversion"
+"""What a basis calls the graph that a .tflite file is converted from."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,21 @@ class SamplesRecord:
     samples: int
     inputs: Mapping[str, str]
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """The samples that a stage has run, ``data.json``.
+
+    Args:
+        name: what the recipe calls them.
+        ends: the least and the greatest value of each input.
+        digests: of each sample.
+    """
+
+    name: str = ""
+    ends: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    digests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +150,7 @@ class CheckRecord:
             source gives for it.
         max_difference: what is allowed, or None.
         engine: what ran the graph.
+        basis: what was measured: ``measured on digits.pb (numpy)``; empty for a step.
     """
 
     step: str
@@ -139,6 +159,22 @@ class CheckRecord:
     share_of_peak: float
     max_difference: float | None
     engine: EngineRecord
+    basis: str = ""
+
+
+@dataclass(frozen=True)
+class DefaultCheckRecord:
+    """What the check of a quantized target found that has none in its recipe.
+
+    Args:
+        number: of the transform that quantizes, from 1; 0 for the file of the artifact.
+        check: the comparison; None where it was not possible.
+        warnings: large differences, other classes, or why there is no comparison.
+    """
+
+    number: int
+    check: CheckRecord | None
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -149,11 +185,13 @@ class MetricValue:
         metric: its name, ``auto`` resolved.
         outputs: the tensors that it is of; empty for each.
         value: None for what compares a model with the source.
+        classes: how many there are to choose from; None for other metrics.
     """
 
     metric: str
     outputs: tuple[str, ...]
     value: float | None
+    classes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +204,8 @@ class EvaluationRecord:
         metrics: in the order in which they are asked for.
         warnings: what makes them worth less than they seem.
         engine: what ran the graph.
+        basis: what was measured: ``measured on digits.pb (numpy)``; empty for other graphs than
+            a target's model.
     """
 
     outputs: tuple[str, ...]
@@ -173,6 +213,7 @@ class EvaluationRecord:
     metrics: tuple[MetricValue, ...]
     warnings: tuple[str, ...]
     engine: EngineRecord
+    basis: str = ""
 
 
 @dataclass(frozen=True)
@@ -236,6 +277,7 @@ class ValidationRecord:
         largest_difference: of any element of any output.
         warnings: what makes the comparison worth less than it seems.
         engines: what ran the two.
+        basis: what the model's numbers were measured on: ``measured on digits.pb (numpy)``.
     """
 
     samples: int
@@ -244,3 +286,4 @@ class ValidationRecord:
     largest_difference: float
     warnings: tuple[str, ...]
     engines: ValidationEngines
+    basis: str = ""

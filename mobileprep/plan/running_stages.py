@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from mobileprep.frozen import dataclass
 from mobileprep.plan.spec import Files, Stage, Upstream
@@ -45,6 +45,39 @@ class RunningStage(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a stage measures, if that is a target's model and not a graph inside the build.
+
+    Args:
+        name: for reports: the packaged file, or ``BEFORE_CONVERSION``.
+        variable: the environment variable with the key of an encrypted file; else empty.
+        key_id: the id of that key.
+    """
+
+    name: str
+    variable: str = ""
+    key_id: str = ""
+
+
+RunningSection: TypeAlias = Literal["check", "validation"]
+"""The sections of a recipe that run a target's model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringStage(RunningStage):
+    """What stages share that run a graph of the build or a target's packaged model.
+
+    Args:
+        measured: the target's model; None for other graphs. Then ``graph`` is the packaged file,
+            unless ``lite`` is.
+        lite: the packaged .tflite file, which runs in place of the graph it was converted from.
+    """
+
+    measured: Measured | None = None
+    lite: Upstream | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SamplesStage(RunningStage):
     """What checks feed, and what the source gives for it.
 
@@ -55,10 +88,11 @@ class SamplesStage(RunningStage):
         labels: the name of its labels, which are not fed, where ``reading`` does not say.
         count: how many samples.
         inputs: what is fed.
+        optional: whether to warn instead of failing where there are no usable samples.
     """
 
     stage_name: ClassVar[str] = "samples"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 5
     FED: ClassVar[str] = "samples.npz"
     EXPECTED: ClassVar[str] = "expected.npz"
     RECORD: ClassVar[str] = "samples.json"
@@ -69,6 +103,7 @@ class SamplesStage(RunningStage):
     labels: str = "label"
     count: int
     inputs: tuple[InputSpec, ...] = ()
+    optional: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -77,24 +112,60 @@ class SamplesStage(RunningStage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckStage(RunningStage):
-    """Compares the graph after a step with the source.
+class CheckStage(MeasuringStage):
+    """Compares the graph after a step, or the packaged model, with the source.
 
     Args:
-        step: the step.
+        step: the step; empty for the packaged model.
+        earlier: the records of the checks of all steps, which report a faulty step first.
         max_difference: how far an output may be off; None for no limit.
         samples: what is fed.
         expected: what the source gives for it.
     """
 
     stage_name: ClassVar[str] = "check"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "check.json"
 
-    step: str
+    step: str = ""
+    earlier: tuple[Upstream, ...] = ()
     max_difference: float | None = None
     samples: Upstream
     expected: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefaultCheckStage(RunningStage):
+    """Compares a quantized graph or file with the source, and warns.
+
+    Args:
+        step: the transform, or the artifact, that quantizes.
+        number: of the transform in the chain, from 1; 0 where the artifact is quantized.
+        alternatives: what to try instead, cheapest first, as recipes have it.
+        litert: the version of LiteRT's interpreter; empty where it is not installed.
+        file: the .tflite file that ships; None where the graph is compared.
+        samples: what is fed.
+        expected: what the source gives for it.
+        drawn: the record of the samples.
+    """
+
+    stage_name: ClassVar[str] = "default_check"
+    stage_version: ClassVar[int] = 2
+    RECORD: ClassVar[str] = "default_check.json"
+
+    step: str
+    number: int
+    alternatives: tuple[str, ...] = ()
+    litert: str = ""
+    file: Upstream | None = None
+    samples: Upstream
+    expected: Upstream
+    drawn: Upstream
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -113,6 +184,7 @@ class CalibrateStage(Stage):
         inputs: what is fed.
         range_file: the ranges that were checked in, or None.
         graph: the float graph.
+        source: the model before any transform, which shows what its inputs were trained with.
         interface: what is fed and fetched.
         assets: the files that the graph reads.
         regular_expressions: what the interpreter runs them by, with its version.
@@ -120,8 +192,9 @@ class CalibrateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RANGES: ClassVar[str] = "ranges.yaml"
+    DATA: ClassVar[str] = "data.json"
     RECORD: ClassVar[str] = "calibration.json"
 
     calibration: Calibration
@@ -130,6 +203,7 @@ class CalibrateStage(Stage):
     inputs: tuple[InputSpec, ...] = ()
     range_file: Files | None = None
     graph: Upstream
+    source: Upstream
     interface: Upstream
     assets: Upstream
     regular_expressions: str = ""
@@ -137,8 +211,8 @@ class CalibrateStage(Stage):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The ranges, and the record."""
-        return (self.RANGES, self.RECORD)
+        """The ranges, the record, and the record of the data."""
+        return (self.RANGES, self.RECORD, self.DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +295,7 @@ class JudgedMetric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateStage(RunningStage):
+class EvaluateStage(MeasuringStage):
     """Runs a graph on data, measures it, and keeps its outputs.
 
     Args:
@@ -234,13 +308,15 @@ class EvaluateStage(RunningStage):
         batch: how many are run at once.
         strict: whether one that cannot be read is an error.
         inputs: what is fed.
-        file: the .tflite file made of the graph, which runs in its place; None for the graph.
+        looks_at_data: whether to warn of the data itself; of a target's model, the evaluation of
+            its source has done so.
     """
 
     stage_name: ClassVar[str] = "evaluate"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 9
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
+    DATA: ClassVar[str] = "data.json"
 
     data: Files
     reading: Data | None = None
@@ -251,12 +327,12 @@ class EvaluateStage(RunningStage):
     batch: int = 64
     strict: bool = False
     inputs: tuple[InputSpec, ...] = ()
-    file: Upstream | None = None
+    looks_at_data: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record, and what the graph gives for each sample."""
-        return (self.RECORD, self.OUTPUTS)
+        """The record, what the graph gives for each sample, and the record of the data."""
+        return (self.RECORD, self.OUTPUTS, self.DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,10 +345,12 @@ class ValidateStage(Stage):
         after: the record of the artifact's.
         before_outputs: what the source gave.
         after_outputs: what the artifact gave.
+        data: the record of the validation's data; None without a look at it.
+        calibrations: the records of the data that the target was calibrated on.
     """
 
     stage_name: ClassVar[str] = "validate"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "validation.json"
 
     metrics: tuple[JudgedMetric, ...]
@@ -280,6 +358,8 @@ class ValidateStage(Stage):
     after: Upstream
     before_outputs: Upstream
     after_outputs: Upstream
+    data: Upstream | None = None
+    calibrations: tuple[Upstream, ...] = ()
 
     @property
     def output_files(self) -> tuple[str, ...]:

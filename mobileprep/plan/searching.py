@@ -13,7 +13,7 @@ from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import Stage, StageSpec, Upstream, places
-from mobileprep.plan.validation import comparison, evaluate_spec
+from mobileprep.plan.validation import SOURCE_LABEL, comparison, evaluate_spec
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.validation_settings import Validation
 
@@ -51,9 +51,7 @@ class SearchPlanner:
             CorruptFileError: the data of the validation is not there.
         """
         steps = self.target.transforms
-        before = self._add(
-            evaluate_spec(self.target, self.validation, "evaluate-source", self.frozen)
-        )
+        before = self._add(evaluate_spec(self.target, self.validation, SOURCE_LABEL, self.frozen))
         tries = self._try(1, before)
         ranking = Upstream(self._add(self._rank(tries)), RankStage.RECORD)
         for number in range(2, steps[self.number - 1].trials + 1):

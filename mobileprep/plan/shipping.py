@@ -8,7 +8,8 @@ from mobileprep.plan.app import encrypted_file, lite_description
 from mobileprep.plan.checks import Frozen
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.spec import StageSpec, Upstream, places
+from mobileprep.plan.sources import single_file
+from mobileprep.plan.spec import Files, StageSpec, Upstream, places
 from mobileprep.plan.stages import BudgetStage, CompressStage, PackageStage
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.quantize_settings import Quantize
@@ -41,6 +42,9 @@ def package_spec(
         abis=target.abis,
         # Headers are for TensorFlow's runtime, which LiteRT is not.
         registration=() if is_lite else target.registration,
+        allow=() if is_lite else target.allow,
+        ops={} if is_lite else {op.name: op.kernels for op in target.ops},
+        op_sources={} if is_lite else _op_sources(target),
         **described,
         graph=graph,
         interface=frozen.interface,
@@ -49,9 +53,14 @@ def package_spec(
         ranges=ranges,
         regular_expressions=regex_engine() if quantize.rules else "",
     )
-    shipping = places(target, "platform", "abis", "registration", "artifact", "quantize")
+    shipping = places(target, "platform", "abis", "registration", "ops", "artifact", "quantize")
     where = {**shipping, **places(target, "transforms", "inputs", "validation")}
     return StageSpec(f"{target.folder}/package", stage, where)
+
+
+def _op_sources(target: Target) -> dict[str, Files]:
+    files = [single_file(source) for op in target.ops for source in op.sources]
+    return {f"op source {file.root.name}": file for file in files}
 
 
 def compress_spec(target: Target, graph: Upstream, shipped: Upstream) -> StageSpec:

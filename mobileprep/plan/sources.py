@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
+from mobileprep.foreign_files import directory_error
 from mobileprep.plan.spec import Files, StageFile
 from mobileprep.recipe.named_files import what_is_there
+from mobileprep.recipe.presence import source_kind_error
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
@@ -27,6 +29,9 @@ def graph_files(source: Source) -> Files:
         CorruptFileError: it is not there.
     """
     if source.kind == "saved_model":
+        error = source_kind_error(source)
+        if error is not None:
+            raise error
         return folder_files(source.file, maybe_links=_SAVED_MODEL_FOLDERS)
     if source.kind == "meta_graph":
         return meta_graph_files(source.file)
@@ -43,9 +48,10 @@ def single_file(named: InputFile) -> Files:
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
         return _files(named, [StageFile(named.name, path, named.written)])
     if os.path.exists(path):  # noqa: PTH110 - as above
-        hint = "name a file in it" if _is_dir(path) else "name a file"
-        message = f"{named.shown} is no file"
-        raise CorruptFileError(message, hint, _where(named))
+        if _is_dir(path):
+            raise directory_error(path, _where(named), named.shown)
+        message = f"{named.shown} is not a regular file"
+        raise CorruptFileError(message, "name a file", _where(named))
     raise _missing(named, path)
 
 
@@ -88,7 +94,7 @@ def data_files(data: Data) -> Files:
     Raises:
         CorruptFileError: a file or folder is not there, or a folder holds nothing.
     """
-    parts = [_file_or_folder(named) for named in (data.file, *data.beside)]
+    parts = [file_or_folder(named) for named in (data.file, *data.beside)]
     return _files(data.file, (member for part in parts for member in part.members))
 
 
@@ -134,7 +140,12 @@ def source_checkpoint(source: Source) -> Files | None:
     return None if is_alone and not source.names_checkpoint else found
 
 
-def _file_or_folder(named: InputFile) -> Files:
+def file_or_folder(named: InputFile) -> Files:
+    """The file, or every file below the folder, that a recipe names.
+
+    Raises:
+        CorruptFileError: it is not there, or the folder holds nothing.
+    """
     return folder_files(named) if _is_dir(named.path) else single_file(named)
 
 

@@ -35,6 +35,7 @@ Section: TypeAlias = Literal[
     "artifact",
     "quantize",
     "registration",
+    "ops",
     "integration",
     "protect",
     "budget",
@@ -243,13 +244,16 @@ class PlannedRecords:
     damage: Upstream | None = None
     budget: Upstream | None = None
     migration: Upstream | None = None
+    default_check: Upstream | None = None
+    package_check: Upstream | None = None
 
     def __iter__(self) -> Iterator[Upstream]:
         """All of them."""
         yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
         yield from self.calibrations
         some = self.samples, self.validation, self.damage, self.budget, self.migration
-        yield from (up for up in some if up is not None)
+        checks = self.default_check, self.package_check
+        yield from (up for up in (*some, *checks) if up is not None)
 
 
 @dataclass(frozen=True)

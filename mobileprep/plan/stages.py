@@ -19,6 +19,7 @@ from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
     DamageStage,
+    DefaultCheckStage,
     EvaluateStage,
     SamplesStage,
     ValidateStage,
@@ -33,6 +34,8 @@ GRAPH: Final = "graph.pb"
 INTERFACE: Final = "interface.json"
 ASSETS: Final = "assets.npz"
 HEADER: Final = "ops_to_register.h"
+OP_SOURCES: Final = "custom_ops/"
+"""The directory of a target that gets the C++ files of the app's own ops."""
 _FRAGMENTS: Final = ("selective_registration.bazelrc", "selective_registration.bzl")
 # By TensorFlow version: the header, and the build fragments that go with it.
 _REGISTRATION: Final = {
@@ -57,6 +60,7 @@ class FreezeStage(Stage):
         graph: the model.
         checkpoint: the variables' values.
         saver: a SaverDef that names the op by which the graph restores.
+        assets: files that the graph reads, found by their names.
         tags: of the MetaGraph to take from a SavedModel.
         signature: whose inputs and outputs are meant.
         freeze: how variables become constants.
@@ -68,13 +72,14 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 8
+    stage_version: ClassVar[int] = 10
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
     graph: Files
     checkpoint: Files | None = None
     saver: Files | None = None
+    assets: Files | None = None
     tags: tuple[str, ...] = ()
     signature: str | None = None
     freeze: Freeze
@@ -144,6 +149,9 @@ class PackageStage(Stage):
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
         registration: the TensorFlow versions to write headers for.
+        allow: the ops that may ship although one of those versions lacks them.
+        ops: the kernel classes of the ops that the app registers itself, by op.
+        op_sources: the C++ files of those ops.
         inputs: what is fed, as far as the recipe says; of a file for LiteRT, as the next three.
         reading: how pictures become values of ``picture_input``, or None.
         picture_input: the input that gets pictures; None for the only one.
@@ -157,7 +165,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 13
+    stage_version: ClassVar[int] = 15
     RECORD: ClassVar[str] = "package.json"
 
     file: str
@@ -167,6 +175,9 @@ class PackageStage(Stage):
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    ops: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    op_sources: Mapping[str, Files] = field(default_factory=dict)
     inputs: tuple[InputSpec, ...] = ()
     reading: Reading | None = None
     picture_input: str | None = None
@@ -192,7 +203,8 @@ class PackageStage(Stage):
             for name in _REGISTRATION.get(release, ())
         )
         app = (f"{PUBLISHED}{name.format(self.name)}" for name in self._app_files)
-        return (self.model, *registration, *app, self.RECORD)
+        sources = (f"{PUBLISHED}{OP_SOURCES}{file.root.name}" for file in self.op_sources.values())
+        return (self.model, *registration, *app, *sources, self.RECORD)
 
     @property
     def name(self) -> str:
@@ -237,11 +249,11 @@ class CompressStage(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStage(Stage):
-    """Refuses a model that is larger, or takes more to run, than the target allows.
+    """Compare a model with the target's limits, and estimate its cost on the target's device.
 
     Args:
         budget: the limits.
-        device: what a latency goes by.
+        device: the device of a latency and of the cost.
         inputs: what is fed, with the shapes that the recipe declares.
         package: the record of what ships.
         compressed: the record of its compressed size.
@@ -251,7 +263,7 @@ class BudgetStage(Stage):
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "budget.json"
 
     budget: Budget
@@ -298,6 +310,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     TransformStage,
     SamplesStage,
     CheckStage,
+    DefaultCheckStage,
     CalibrateStage,
     DamageStage,
     PackageStage,

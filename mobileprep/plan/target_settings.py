@@ -17,7 +17,11 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "abis": list(target.abis),
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
+        # In other artifacts the transforms below do it.
+        **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),
+        **({"allow": list(target.allow)} if target.allow else {}),
+        **({"ops": digestible(target.ops)} if target.ops else {}),
         "integration": digestible(target.integration),
         "protect": digestible(target.protect),
         "inputs": [digestible(i) for i in target.inputs],
@@ -39,16 +43,13 @@ def target_settings(target: Target) -> Mapping[str, Any]:
 
 
 def _engine_versions(target: Target) -> Mapping[str, str]:
-    versions = engine_choice(target).versions
-    if target.validation is None or target.validation.engine is None:
-        return versions
-    return {**versions, **litert_choice(target).versions}
+    lite = litert_choice(target, "check") or litert_choice(target, "validation")
+    return {**engine_choice(target).versions, **({} if lite is None else lite.versions)}
 
 
 def _runs_graphs(target: Target) -> bool:
-    """Whether what is reported of a target depends on the engines that are installed."""
-    has_check = target.check is not None and bool(target.transforms)
-    return has_check or target.validation is not None
+    """Whether the report of a target depends on the installed engines."""
+    return target.check is not None or target.validation is not None
 
 
 def _options(step: Step) -> Mapping[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from mobileprep.plan.checks import Frozen
-from mobileprep.plan.engines import engine_choice, litert_choice
+from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.running_stages import (
+    CalibrateStage,
     EvaluateStage,
     JudgedMetric,
     MeasuredMetric,
@@ -24,22 +26,25 @@ from mobileprep.recipe.validation_settings import (
     Validation,
 )
 
+SOURCE_LABEL: Final = "evaluate-source"
+"""The task that evaluates the source."""
+
 
 def evaluate_spec(
     target: Target,
     validation: Validation,
     label: str,
     frozen: Frozen,
-    file: Upstream | None = None,
+    model: Mapping[str, Any] | None = None,
 ) -> StageSpec:
-    """The stage that runs a graph on the data, and measures it.
+    """The stage that runs a graph or the packaged model on the data, and measures it.
 
     Args:
         target: the target.
         validation: its validation.
         label: the task's name.
         frozen: the graph.
-        file: the .tflite file made of it, which runs in its place; None for the graph itself.
+        model: the packaged model, which runs in its place, see ``checks.model_of``.
 
     Raises:
         CorruptFileError: the data, or the file of a metric, is not there.
@@ -55,16 +60,18 @@ def evaluate_spec(
         inputs=target.inputs,
         metrics=tuple(_measured(choice, validation.data) for choice in validation.metrics),
         functions={_slot(file): single_file(file) for file in validation.functions},
-        engine=engine_choice(target) if file is None else litert_choice(target),
-        file=file,
-        graph=frozen.graph,
         interface=frozen.interface,
         assets=frozen.assets,
+        looks_at_data=label == SOURCE_LABEL,
+        **(model or {"graph": frozen.graph, "engine": engine_choice(target)}),
     )
-    return StageSpec(label, stage, places(target, "validation", "inputs", "outputs", "engine"))
+    where = places(target, "validation", "inputs", "outputs", "engine", "protect")
+    return StageSpec(label, stage, where)
 
 
-def validate_spec(target: Target, validation: Validation, before: str, after: str) -> StageSpec:
+def validate_spec(
+    target: Target, validation: Validation, before: str, after: str, calibrations: Sequence[str]
+) -> StageSpec:
     """The stage that compares what evaluations came to.
 
     Args:
@@ -72,8 +79,13 @@ def validate_spec(target: Target, validation: Validation, before: str, after: st
         validation: its validation.
         before: the task that evaluates the source.
         after: the task that evaluates what ships.
+        calibrations: the tasks that have measured ranges for it.
     """
-    stage = ValidateStage(**comparison(validation, before, after))
+    stage = ValidateStage(
+        data=Upstream(before, EvaluateStage.DATA),
+        calibrations=tuple(Upstream(task, CalibrateStage.DATA) for task in calibrations),
+        **comparison(validation, before, after),
+    )
     return StageSpec(f"{target.folder}/validate", stage, places(target, "outputs", "validation"))
 
 

@@ -61,8 +61,10 @@ class Integration:
     threads: Annotated[
         int | None,
         Option(
-            "The threads that an op may take, and the ops that run at once, in C++ and "
-            "Objective-C++. Without it, TensorFlow decides, as TensorFlowInferenceInterface does.",
+            "Number of threads that compute an op: TensorFlow's intra-op threads in C++ and "
+            "Objective-C++, where ops then run one at a time (one inter-op thread), and LiteRT's "
+            "threads in all languages. Without it, the runtime decides, as "
+            "TensorFlowInferenceInterface always does.",
             minimum=1,
             maximum=256,
         ),

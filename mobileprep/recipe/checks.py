@@ -258,6 +258,20 @@ def _flex(target: TargetSections) -> Iterator[Problem]:
         yield Problem(flex.place, message, "add 'artifact: tflite', or remove it")
 
 
+def _custom_op_sources(target: TargetSections) -> Iterator[Problem]:
+    """Source files of custom ops that would overwrite each other in the target."""
+    seen: dict[str, str] = {}
+    for entry in target.section("ops").entries.values():
+        listed = entry.value.get("source") if isinstance(entry.value, MappingNode) else None
+        for item in listed.items if isinstance(listed, Sequence) else [listed]:
+            if isinstance(item, Scalar) and isinstance(item.value, str):
+                name = item.value.rpartition("/")[2].casefold()
+                other = seen.setdefault(name, item.value)
+                if other != item.value:
+                    message = f"{item.value!r} and {other!r} have the same file name"
+                    yield Problem(item.place, message, "rename one of them")
+
+
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
@@ -273,4 +287,5 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     integration_problems,
     protection_problems,
     _flex,
+    _custom_op_sources,
 )

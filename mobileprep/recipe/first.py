@@ -50,10 +50,13 @@ class Draft:
         about: comments at the top, above ``inputs`` and above ``outputs``.
         check: how far an output may be from the source's, as a share; None for no check.
         unchecked: why there is no check.
-        quantize: whether the weights are stored in 8 bits.
-        unquantized: why they are not.
+        quantize: how the weights are stored, as the recipe has it; empty for float.
+        then: the transforms before that, as the recipe has them.
+        about_weights: why they are stored so, a sentence each.
         validation: the file of samples and the name of its array of labels, empty without one.
         release: the TensorFlow release that the app is built with.
+        release_reason: why it is not the default release; empty for that.
+        downgrade: why ``downgrade`` ends the chain; empty if it does not.
     """
 
     name: str
@@ -64,10 +67,13 @@ class Draft:
     about: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
     check: float | None = None
     unchecked: str = ""
-    quantize: bool = False
-    unquantized: str = ""
+    quantize: str = ""
+    then: str = ""
+    about_weights: tuple[str, ...] = ()
     validation: tuple[str, str] | None = None
     release: str = "1.15"
+    release_reason: str = ""
+    downgrade: str = ""
     lowered: str = ""
 
 
@@ -84,8 +90,10 @@ def recipe_text(draft: Draft) -> str:
     lines += [*_comments(inputs), *_inputs(draft.inputs), *_comments(outputs)]
     lines += ["outputs:" if draft.outputs else "outputs: []"]
     lines += [f"  - {quoted(name)}" for name in draft.outputs]
-    lines += [*DEFAULT_CHAIN.splitlines(), *_checks(draft)]
+    lines += [*DEFAULT_CHAIN.splitlines(), *_downgrade(draft), *_checks(draft)]
     lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
+    reason = _comments([draft.release_reason] if draft.release_reason else [])
+    lines += [f"    {line}" for line in reason]
     lines += [f'    registration: {{tensorflow: ["{draft.release}"]}}']
     return "\n".join(lines) + "\n"
 
@@ -121,6 +129,12 @@ def _inputs(inputs: Sequence[DraftInput]) -> Iterator[str]:
         yield f"  {quoted(given.name)}: {{{', '.join(known)}}}"
 
 
+def _downgrade(draft: Draft) -> Iterator[str]:
+    if draft.downgrade:
+        yield from (f"  {line}" for line in _comments([draft.downgrade]))
+        yield "  - downgrade"
+
+
 def _checks(draft: Draft) -> Iterator[str]:
     if draft.unchecked:
         yield from _comments([f"Not checked: {draft.unchecked}"])
@@ -145,10 +159,11 @@ def check_section(limit: float) -> Iterator[str]:
 
 
 def _quantize(draft: Draft) -> Iterator[str]:
+    yield from (f"    {line}" for line in _comments(draft.about_weights))
+    if draft.then:
+        yield f"    then: {draft.then}"
     if draft.quantize:
-        yield "    quantize: weights"
-    elif draft.unquantized:
-        yield from (f"    {line}" for line in _comments([draft.unquantized]))
+        yield f"    quantize: {draft.quantize}"
 
 
 def _comments(texts: Iterable[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Final
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quantize_settings import INTEGER_MODES, LITERT_MODES
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.tree import MappingNode, Node, plain
+from mobileprep.recipe.tree import MappingNode, Node, place_of, plain
 
 # Modes of either runtime; what the others leave, one of the two cannot run.
 _COMMON: Final = frozenset({"none", "round", "float16", "weights"})
@@ -18,12 +18,15 @@ _WEIGHTS: Final = ("bits", "granularity", "minimum_size")
 
 
 def litert_problems(target: TargetSections) -> Iterator[Problem]:
-    """What ``quantize`` says of a file for LiteRT that it does not have, or of another that is."""
+    """Settings of LiteRT for a target of another artifact, and the reverse."""
     given, artifact = target.get("quantize"), target.get("artifact")
+    is_lite = artifact is not None and plain(artifact) == "tflite"
+    if not is_lite:
+        yield from _engines(target)
     mode = given.get("mode") if isinstance(given, MappingNode) else given
     if mode is None:
         return
-    name, is_lite = plain(mode), artifact is not None and plain(artifact) == "tflite"
+    name = plain(mode)
     if not is_lite and name in LITERT_MODES and name not in _COMMON:
         message = f"'{name}' is a mode for LiteRT"
         yield Problem(mode.place, message, "add 'artifact: tflite' to the target")
@@ -34,6 +37,16 @@ def litert_problems(target: TargetSections) -> Iterator[Problem]:
         yield from _keys(given, str(name))
     if is_lite and name in INTEGER_MODES and not _is_trained(given):
         yield from _calibration(target, mode)
+
+
+def _engines(target: TargetSections) -> Iterator[Problem]:
+    """The choice between a .tflite file and its graph, for a target without such a file."""
+    for name in ("check", "validation"):
+        section = target.mapping(name)
+        if section is not None and section.get("engine") is not None:
+            message = f"'engine' of '{name}' requires 'artifact: tflite'"
+            hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'engine'"
+            yield Problem(place_of(section, ("engine",)), message, hint)
 
 
 def _keys(quantize: MappingNode, mode: str) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from mobileprep.recipe.settings import (
     Budget,
     Cache,
     Check,
+    CustomOp,
     Engine,
     InputFile,
     InputSpec,
@@ -120,6 +121,8 @@ class Target:
         validation: how to check the result, or None.
         quantize: what ``transforms`` does to constants.
         registration: the TensorFlow versions to write ``ops_to_register.h`` for.
+        allow: the ops that may ship although one of those versions lacks them.
+        ops: the ops that the app registers itself.
         integration: the code by which an app runs the model, or None.
         protect: what makes the model harder to take out of the app.
         budget: limits.
@@ -193,6 +196,8 @@ class Target:
         ),
     ] = False
     registration: tuple[str, ...] = ("1.15",)
+    allow: tuple[str, ...] = ()
+    ops: tuple[CustomOp, ...] = ()
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)
     budget: Budget = field(default_factory=Budget)

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from mobileprep.errors import CorruptFileError, nearest_hint
+from mobileprep.errors import CorruptFileError, MobileprepError, nearest_hint
+from mobileprep.foreign_files import directory_error, file_error
 from mobileprep.recipe.model import Recipe, Target
 from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.resolve import plugins_of
-from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile
+from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 
 def check_files(recipe: Recipe) -> None:
@@ -20,16 +21,37 @@ def check_files(recipe: Recipe) -> None:
 
     Raises:
         CorruptFileError: one or more are missing; the message has a line for each, with the
-            place in the recipe that names it.
+            place in the recipe that names it. Or a model is a directory where its key takes a
+            file, or the other way around.
+        UnsupportedError: a file of a foreign format is named as a SavedModel.
     """
     missing: dict[tuple[str, str], str] = {}
     found = chain(_missing_plugins(recipe), *map(_missing, recipe.targets))
     for file, message in found:
         missing[file.place, file.name] = f"{file.place}: {message}{_nearest(file)}"
+    for target in recipe.targets:
+        error = source_kind_error(target.source)
+        if error is not None:
+            file = target.source.file
+            missing[file.place, file.name] = f"{error}; {error.hint}"
+            if len(missing) == 1:
+                raise error
     if missing:
         lines = [missing[key] for key in sorted(missing, key=_by_line)]
         hint = "paths start at the folder of the recipe that names them"
         raise CorruptFileError("\n".join(lines), hint)
+
+
+def source_kind_error(source: Source) -> MobileprepError | None:
+    """The error for a SavedModel that is a file, or for another model that is a directory."""
+    path, name = source.file.path, source.file.name
+    where = source.file.place or str(path)
+    # os.path answers, where Path raises, for names too long.
+    if source.kind == "saved_model" and os.path.isfile(path):  # noqa: PTH113
+        return file_error(path, where, name)
+    if source.kind != "saved_model" and os.path.isdir(path):  # noqa: PTH112
+        return directory_error(path, where, name)
+    return None
 
 
 def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
@@ -43,7 +65,7 @@ def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
 def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
     source = target.source
     # os.path answers, where Path raises, for names too long.
-    if source.kind == "saved_model" and not os.path.isdir(source.file.path):  # noqa: PTH112
+    if source.kind == "saved_model" and not os.path.exists(source.file.path):  # noqa: PTH110
         yield source.file, f"there is no folder {source.file.name!r}"
     for file in _checkpoints(target):
         if not _is_checkpoint(file):
@@ -52,8 +74,11 @@ def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
         for file in (data.file, *data.beside):
             if not os.path.exists(file.path):  # noqa: PTH110
                 yield file, f"there is no {_what(data, file)} {file.name!r}"
+    if source.assets is not None and not os.path.exists(source.assets.path):  # noqa: PTH110
+        yield source.assets, f"there is no file or directory {source.assets.name!r}"
     for file in _files(target):
-        if not os.path.isfile(file.path):  # noqa: PTH113
+        is_directory = file is source.file and os.path.isdir(file.path)  # noqa: PTH112
+        if not is_directory and not os.path.isfile(file.path):  # noqa: PTH113
             yield file, f"there is no file {file.name!r}"
 
 
@@ -75,6 +100,8 @@ def _files(target: Target) -> Iterator[InputFile]:
         yield from (file.file for file in step.files if file.kind == "path")
         if step.plugin is not None:
             yield step.plugin.file
+    for op in target.ops:
+        yield from op.sources
     if target.validation is not None:
         yield from target.validation.functions
     calibration = target.calibration

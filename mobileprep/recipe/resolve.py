@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from mobileprep.options.data import Reading
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.app import integration_of, protection_of
 from mobileprep.recipe.budgets import resolve_budget
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.devices import resolve_device
-from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
+from mobileprep.recipe.model import ParameterValue, Plugin, Step, StepFile, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.problems import Problem
@@ -25,7 +26,17 @@ from mobileprep.recipe.quantize_settings import (
 )
 from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.settings import Cache, Check, InputFile, InputSpec, Pin, Source, SourceKind
+from mobileprep.recipe.settings import (
+    Cache,
+    Check,
+    CustomOp,
+    Data,
+    InputFile,
+    InputSpec,
+    Pin,
+    Source,
+    SourceKind,
+)
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.validation import resolve_validation
@@ -33,6 +44,8 @@ from mobileprep.recipe.validation import resolve_validation
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 # The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.
 _WITHOUT_PADS = "1.15"
+# The repairs that run the graph on samples.
+_MEASURING = ("absorb_high_biases", "correct_bias")
 _PLAIN_KEYS = (
     *("platform", "abis", "artifact", "outputs", "engine", "flex"),
     *("quantization_report", "migration_report"),
@@ -105,6 +118,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         calibration=_calibration(sections.mapping("calibration")),
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
+        ops=_custom_ops(sections.section("ops")),
         integration=integration_of(sections.mapping("integration")),
         protect=protection_of(sections.mapping("protect")),
         budget=resolve_budget(sections),
@@ -133,7 +147,7 @@ def _source(source: MappingNode) -> Source:
     checkpoint = source.get("checkpoint")
     prefix = _file(checkpoint) if checkpoint is not None else _beside(kind, file)
     values = plain(source)
-    saver, pins = source.get("saver"), source.get("sha256")
+    saver, pins, assets = source.get("saver"), source.get("sha256"), source.get("assets")
     return Source(
         kind,
         file,
@@ -142,6 +156,7 @@ def _source(source: MappingNode) -> Source:
         values.get("signature"),
         _file(saver) if saver is not None else None,
         _pins(pins) if isinstance(pins, MappingNode) else (),
+        _file(assets) if assets is not None else None,
     )
 
 
@@ -186,6 +201,7 @@ def _check(node: Node | None) -> Check | None:
         None if data is None else resolve_data(data),
         int(given.get("samples", Check.samples)),
         None if limit is None else float(limit),
+        given.get("engine"),
     )
 
 
@@ -232,10 +248,27 @@ def _rule(given: dict[str, Any]) -> QuantizeRule:
 
 
 def _registration(registration: dict[str, Any]) -> dict[str, Any]:
+    resolved = {"allow": tuple(registration.get("allow", ()))}
     versions = registration.get("tensorflow")
-    if versions is None:
-        return {}
-    return {"registration": (versions,) if isinstance(versions, str) else tuple(versions)}
+    if versions is not None:
+        resolved["registration"] = _listed(versions)
+    return resolved
+
+
+def _custom_ops(ops: MappingNode) -> tuple[CustomOp, ...]:
+    found = []
+    for name, entry in sorted(ops.items()):
+        if not isinstance(entry.value, MappingNode):
+            continue
+        sources = entry.value.get("source")
+        files = sources.items if isinstance(sources, Sequence) else [sources] if sources else []
+        kernels = _listed(plain(entry.value)["kernel"])
+        found.append(CustomOp(name, kernels, tuple(map(_file, files))))
+    return tuple(found)
+
+
+def _listed(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:
@@ -264,11 +297,11 @@ def repair_chain(sections: TargetSections) -> Node | None:
 def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
     if quantize.mode in LITERT_MODES and _plain(sections, "artifact") == "tflite":
         # The package stage does it, which makes the file.
-        yield from chains.read(repair_chain(sections)).steps
+        yield from _repairing(sections, chains)
     elif quantize.mode in QUANTIZERS:
         yield _storing(sections, quantize)
     elif quantize.mode in ("nodes", "auto"):
-        yield from chains.read(repair_chain(sections)).steps
+        yield from _repairing(sections, chains)
         is_auto = quantize.mode == "auto"
         ranges = "observed" if is_auto else quantize.ranges
         params: list[tuple[str, ParameterValue]] = [("ranges", ranges)]
@@ -282,6 +315,33 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
             ranges == "trained" and sections.mapping("calibration") is not None
         )
         yield replace(step, takes_ranges=has_ranges, trials=quantize.trials if is_auto else 0)
+
+
+def _repairing(sections: TargetSections, chains: Chains) -> Iterator[Step]:
+    """The steps of ``repair``; those that measure take the calibration's data if they name none."""
+    calibration = _calibration(sections.mapping("calibration"))
+    data = None if calibration is None else calibration.data
+    earlier = [*chains.read(sections.get("transforms")).steps]
+    earlier += chains.read(sections.get("then")).steps
+    repairs = chains.read(repair_chain(sections)).steps
+    # Statistics are kept on purpose, to do without data.
+    has_statistics = any(step.options.get("keep_statistics") for step in (*earlier, *repairs))
+    if data is None or has_statistics or not _is_arrays(data):
+        yield from repairs
+        return
+    for step in repairs:
+        if step.name in _MEASURING and "data" not in step.options:
+            file = StepFile("data", None, "path", data.file)
+            params = (*step.params, ("data", data.file.name))
+            yield replace(step, params=params, files=(*step.files, file))
+        else:
+            yield step
+
+
+def _is_arrays(data: Data) -> bool:
+    """Whether data is a file of arrays under the names of the inputs."""
+    is_named = data.kind in ("npz", "npy") or data.file.name.endswith((".npz", ".npy"))
+    return is_named and data.reading == Reading()
 
 
 def _storing(sections: TargetSections, quantize: Quantize) -> Step:

@@ -35,23 +35,28 @@ def recipe_schema() -> Schema:
 
 
 def modeline(recipe: Path) -> str:
-    """The comment that tells editors where the schema of a recipe lies, for its first line.
+    """The first line of a recipe, by which editors find its schema; the same on every machine.
 
-    A ``recipe.schema.json`` in the repository comes first, in the recipe's folder or above, then
-    the installed one: by a relative path where it lies in the repository too, so that the line is
-    right for everyone who installs to the same place, else by its URL.
+    It names a ``recipe.schema.json`` in the recipe's directory or above, up to the root of the
+    repository, or the schema of a mobileprep checkout that is part of the repository. Without
+    either it names ``recipe.schema.json`` next to the recipe, which ``mobileprep schema`` prints.
     """
     folder = Path(os.path.realpath(recipe)).parent  # resolve() raises where links lead in a circle
     above = [folder, *folder.parents]
     top = next((i for i, path in enumerate(above) if (path / ".git").exists()), 0)
     copies = [path / EDITOR_SCHEMA.name for path in above[: top + 1]]
-    schema = next((copy for copy in copies if copy.is_file()), EDITOR_SCHEMA)
-    relative = (
-        Path(os.path.relpath(schema, folder)).as_posix() if above[top] in schema.parents else ""
-    )
-    if not relative or not relative.isprintable() or " " in relative:
-        relative = schema.as_uri()
+    copies += [EDITOR_SCHEMA] if _is_checked_in(EDITOR_SCHEMA, above[top]) else []
+    schema = next((copy for copy in copies if copy.is_file()), folder / EDITOR_SCHEMA.name)
+    relative = Path(os.path.relpath(schema, folder)).as_posix()
+    if not relative.isprintable() or " " in relative:
+        relative = EDITOR_SCHEMA.name
     return f"# yaml-language-server: $schema={relative}"
+
+
+def _is_checked_in(path: Path, repository: Path) -> bool:
+    """Whether a file may be part of a repository, unlike one of an installed package."""
+    inner = path.relative_to(repository).parts if repository in path.parents else ()
+    return bool(inner) and not any(p == "site-packages" or p.startswith(".") for p in inner)
 
 
 class TransformSchemas:

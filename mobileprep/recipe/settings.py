@@ -141,6 +141,15 @@ class Source:
         ),
     ] = None
     pins: tuple[Pin, ...] = ()
+    assets: Annotated[
+        InputFile | None,
+        Option(
+            "A file that the graph reads, such as the vocabulary of a lookup table, or a directory "
+            "of such files. They are found by their names, whatever directory the graph expects "
+            "them in. A SavedModel or MetaGraph brings its own in `assets/`.",
+            definition="path",
+        ),
+    ] = None
 
     @property
     def names_checkpoint(self) -> bool:
@@ -202,7 +211,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Check:
-    """How the model is compared with the source after each transform."""
+    """How the model is compared with the source after each transform and once packaged."""
 
     data: Annotated[
         Data | None,
@@ -227,6 +236,14 @@ class Check:
             "the source gives for that output: 0.01 is one percent of it. Without it, the "
             "difference is told, and only NaN, infinity and other shapes fail.",
             minimum=0,
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["litert", "graph"] | None,
+        Option(
+            "What the check of a packaged `.tflite` file runs: the file, with LiteRT's interpreter "
+            "(`litert`, the default, `pip install 'mobileprep[litert]'`), or the graph before "
+            "conversion (`graph`). Only with `artifact: tflite`."
         ),
     ] = None
 
@@ -304,6 +321,21 @@ class Budget:
         OpLimits | None,
         Option("Which ops the model may have.", definition="op_limits"),
     ] = None
+
+
+@dataclass(frozen=True)
+class CustomOp:
+    """An op that the app registers itself.
+
+    Args:
+        name: the op.
+        kernels: its kernel classes, as ``REGISTER_KERNEL_BUILDER`` names them.
+        sources: the C++ files that register the op and its kernels.
+    """
+
+    name: str
+    kernels: tuple[str, ...]
+    sources: tuple[InputFile, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,6 @@ def validation_problems(target: TargetSections) -> Iterator[Problem]:
     if "data" not in section.entries:
         place = target.tree.entries["validation"].key_place
         yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
-    yield from _engine_problems(target, section)
     if "metrics" in section.entries:
         for key in METRIC_KEYS:
             if key in section.entries and key != "labels":
@@ -59,16 +58,6 @@ def validation_problems(target: TargetSections) -> Iterator[Problem]:
     outputs = [str(plain(item)) for item in listed.items] if isinstance(listed, Sequence) else []
     for choice in _choices(section):
         yield from _choice_problems(choice, outputs)
-
-
-def _engine_problems(target: TargetSections, section: MappingNode) -> Iterator[Problem]:
-    """An interpreter of files that the target does not ship."""
-    artifact = target.get("artifact")
-    is_lite = artifact is not None and plain(artifact) == "tflite"
-    if section.get("engine") is not None and not is_lite:
-        message = f"LiteRT runs .tflite files, and the target {target.name!r} ships none"
-        hint = "add 'artifact: tflite' to the target, or leave 'engine' out of 'validation'"
-        yield Problem(place_of(section, ("engine",)), message, hint)
 
 
 def _choices(section: MappingNode) -> list[MappingNode]:

@@ -155,11 +155,11 @@ class Validation:
         ),
     ] = 64
     engine: Annotated[
-        Literal["litert"] | None,
+        Literal["litert", "graph"] | None,
         Option(
-            "With `artifact: tflite`, LiteRT's own interpreter (`litert`, which `pip install "
-            "ai-edge-litert` brings) runs the very file that ships. Without it, the recipe's "
-            "`engine` runs the graph that the file is made of."
+            "What the validation of a `.tflite` target runs: the packaged file, with LiteRT's "
+            "interpreter (`litert`, the default, `pip install 'mobileprep[litert]'`), or the graph "
+            "before conversion, with the recipe's `engine` (`graph`). Only with `artifact: tflite`."
         ),
     ] = None
     strict: Annotated[

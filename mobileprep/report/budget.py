@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from mobileprep.plan.records import BudgetLine, KernelsRecord
+from mobileprep.plan.records import BudgetLine, DeviceCost, KernelsRecord
 
 
 def budget_text(line: BudgetLine) -> str:
     """What the model takes, and what is left: ``48,000 of 50,000, 2,000 left``."""
     return f"{number_text(line.found)} of {number_text(line.limit)}, {number_text(line.left)} left"
+
+
+def cost_text(cost: DeviceCost) -> str:
+    """The cost of a sample: ``12,000 FLOPs a sample, at best 1.2 ms on a Raspberry Pi 3 (...)``."""
+    latency = f"at best {number_text(cost.latency_ms)} ms on {cost.device}"
+    return f"{cost.flops:,} FLOPs a sample, {latency} ({cost.basis})"
 
 
 def kernels_text(found: KernelsRecord) -> str:

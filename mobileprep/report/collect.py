@@ -12,6 +12,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.plan.records import (
     BudgetLine,
     CompressRecord,
+    DeviceCost,
     FreezeRecord,
     KernelsRecord,
     MigrationRecord,
@@ -20,13 +21,13 @@ from mobileprep.plan.records import (
     TransformRecord,
 )
 from mobileprep.plan.running_records import (
+    BEFORE_CONVERSION,
     CalibrationRecord,
     CheckRecord,
     DamageRecord,
     EngineRecord,
     MetricRecord,
     OutputRecord,
-    SamplesRecord,
     ValidationRecord,
 )
 
@@ -66,6 +67,9 @@ class Checked:
         share_of_peak: how far, as a share of the largest magnitude that the source gives for it.
         max_difference: what is allowed, or None.
         warnings: what makes the comparison worth less than it seems.
+        basis: what the transforms' graphs are, if the packaged file is made from them by another
+            format: ``measured on the graph before conversion``.
+        model: how far the packaged model is from the source, and what was measured.
     """
 
     origin: str
@@ -77,6 +81,8 @@ class Checked:
     share_of_peak: float
     max_difference: float | None
     warnings: tuple[str, ...]
+    basis: str = ""
+    model: CheckRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class Accuracy:
         outputs: how far each output is from the source's.
         largest_difference: of any element of any output.
         warnings: what makes the comparison worth less than it seems.
+        basis: what the artifact's numbers were measured on: ``measured on digits.pb (numpy)``.
     """
 
     samples: int
@@ -96,6 +103,12 @@ class Accuracy:
     outputs: tuple[OutputRecord, ...]
     largest_difference: float
     warnings: tuple[str, ...] = ()
+    basis: str = ""
+
+    @property
+    def is_of_graph(self) -> bool:
+        """Whether the numbers are not those of the packaged file."""
+        return BEFORE_CONVERSION in self.basis
 
 
 @dataclass(frozen=True)
@@ -143,6 +156,7 @@ class Report:
         damage: what that did to tensors, where it was looked at.
         calibrations: where the ranges of its eight-bit nodes come from.
         budget: what the target allows, and the model takes of it.
+        cost: operations and latency of one sample on the target's device, if it names one.
         kernels: what the header for each release registers.
         tool: the program that built it and its version, ``mobileprep 1.2``.
         settings: what the recipe says of the target, as its manifest has it.
@@ -166,6 +180,7 @@ class Report:
     damage: DamageRecord | None = None
     calibrations: tuple[CalibrationRecord, ...] = ()
     budget: tuple[BudgetLine, ...] = ()
+    cost: DeviceCost | None = None
     kernels: tuple[KernelsRecord, ...] = ()
     tool: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -189,42 +204,59 @@ def collect_report(
         files: the bytes of each published file, by name.
         quantize: how the target quantizes, see ``Report``.
     """
-    package, checks, validation = records.package, records.checks, records.validation
+    package, validation, default = records.package, records.validation, records.default_check
+    checks, model = records.checks, records.package_check
+    of_steps: tuple[CheckRecord | None, ...] = checks
+    if default is not None and default.check is not None and default.number:
+        checks = (default.check,)
+        of_steps = (*(None,) * (default.number - 1), default.check)
+    elif default is not None:
+        model = default.check
     return Report(
         recipe,
         target,
         records.freeze,
-        tuple(_step(s, c) for s, c in zip_longest(records.steps, checks)),
+        tuple(_step(s, c) for s, c in zip_longest(records.steps, of_steps)),
         package.model,
         records.compressed,
         package.ops,
         dict(sorted(files.items())),
-        None if records.samples is None else _checked(records.samples, checks),
+        _checked(records, checks, model),
         None if validation is None else _accuracy(validation),
-        tuple(_engines(checks, validation)),
-        package.warnings,
+        tuple(_engines(checks, model, validation)),
+        (*package.warnings, *(() if default is None else default.warnings)),
         quantize,
         records.damage,
         records.calibrations,
         () if records.budget is None else records.budget.lines,
+        None if records.budget is None else records.budget.cost,
         package.kernels,
         migration=records.migration,
     )
 
 
-def _checked(samples: SamplesRecord, checks: Sequence[CheckRecord]) -> Checked:
+def _checked(
+    records: TargetRecords, checks: Sequence[CheckRecord], model: CheckRecord | None
+) -> Checked | None:
+    """The checks of steps and of the packaged model; None without any."""
+    samples, is_converted = records.samples, bool(records.package.model.basis)
+    if samples is None or not (checks or model):
+        return None
     # Of equal differences the first step's: it is where they come from.
-    furthest = max(checks, key=lambda check: check.share_of_peak)
+    furthest = max(checks, key=lambda check: check.share_of_peak, default=model)
+    assert furthest is not None
     return Checked(
         samples.origin,
         samples.data,
         samples.samples,
         samples.inputs,
-        furthest.step,
+        furthest.step if checks else "",
         furthest.output,
         furthest.share_of_peak,
         furthest.max_difference,
         samples.warnings,
+        f"measured on {BEFORE_CONVERSION}" if is_converted else "",
+        model,
     )
 
 
@@ -233,11 +265,14 @@ def _accuracy(record: ValidationRecord) -> Accuracy:
 
 
 def _engines(
-    checks: Sequence[CheckRecord], validation: ValidationRecord | None
+    checks: Sequence[CheckRecord], model: CheckRecord | None, validation: ValidationRecord | None
 ) -> Iterator[EngineLine]:
     for check in checks:
         yield _engine(f"after {check.step}", check.engine)
-    if validation is not None:
+    if validation is None:
+        if model is not None:
+            yield _engine("model", model.engine)
+    else:
         yield _engine("source", validation.engines.source)
         yield _engine("model", validation.engines.model)
 

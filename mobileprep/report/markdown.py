@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import DamageRecord, OutputRecord
-from mobileprep.report.budget import kernels_text, number_text
+from mobileprep.report.budget import cost_text, kernels_text, number_text
 from mobileprep.report.calibration_text import calibration_text
-from mobileprep.report.collect import Accuracy, Report
+from mobileprep.report.collect import Accuracy, Checked, Report
 from mobileprep.report.markup import plain, table
 from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
 from mobileprep.report.migration import migration_markdown
@@ -43,7 +43,7 @@ def _facts(report: Report) -> list[str]:
         plain(report.quantize or "-"),
         _within(model.bytes, limits.get("model_bytes")),
         _within(report.compressed.bytes, limits.get("compressed_bytes")),
-        f"{model.nodes:,}",
+        f"{model.nodes:,}{f' ({model.basis})' if model.basis else ''}",
         *_first_metric(report.accuracy),
         off_by(report),
     ]
@@ -54,7 +54,8 @@ def _first_metric(accuracy: Accuracy | None) -> list[str]:
     if accuracy is None or not accuracy.metrics:
         return ["-"] * len(_METRIC_HEADINGS)
     name, _, before, after, _ = metric_cells(accuracy.metrics[0])
-    return [plain(name), before, after]
+    basis = f" ({accuracy.basis})" if accuracy.is_of_graph else ""
+    return [plain(f"{name}{basis}"), before, after]
 
 
 def _within(found: int, limit: float | None) -> str:
@@ -75,16 +76,16 @@ def _details(report: Report) -> Iterator[str]:
     if report.budget:
         yield ""
         yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))
+    if report.cost is not None:
+        yield ""
+        yield f"Cost: {plain(cost_text(report.cost))}."
     for found in report.kernels:
         yield ""
         yield f"{plain(kernels_text(found))}."
     if report.check is not None:
         check = report.check
         yield ""
-        yield (
-            f"Checked on {check.samples} samples: largest difference {check.share_of_peak:.2g} "
-            f"of the peak of {plain(check.output)}."
-        )
+        yield from _check(check)
     for calibration in report.calibrations:
         yield ""
         yield f"Ranges {plain(calibration_text(calibration))}."
@@ -96,6 +97,18 @@ def _details(report: Report) -> Iterator[str]:
         yield from migration_markdown(report.migration)
     yield ""
     yield "</details>"
+
+
+def _check(check: Checked) -> Iterator[str]:
+    """Sentences of the check of the transforms, and of the packaged model."""
+    rows = [(check.share_of_peak, check.output, check.basis)] if check.step else []
+    if check.model is not None:
+        rows.append((check.model.share_of_peak, check.model.output, check.model.basis))
+    for share, output, basis in rows:
+        yield (
+            f"Checked on {check.samples} samples: largest difference {share:.2g} of the peak of "
+            f"{plain(output)}{f', {plain(basis)}' if basis else ''}."
+        )
 
 
 def _warnings(report: Report) -> Iterator[str]:
@@ -112,7 +125,8 @@ def _warnings(report: Report) -> Iterator[str]:
 def _metrics(accuracy: Accuracy) -> Iterator[str]:
     """The metrics with their limits, and how far each output is from the source's."""
     yield ""
-    yield f"Validated on {accuracy.samples} samples:"
+    basis = f", {plain(accuracy.basis)}" if accuracy.basis else ""
+    yield f"Validated on {accuracy.samples} samples{basis}:"
     yield ""
     rows = (list(map(plain, metric_cells(metric))) for metric in accuracy.metrics)
     yield from table(METRIC_HEADINGS, rows)
@@ -143,7 +157,8 @@ def _output(output: OutputRecord) -> list[str]:
 
 
 def _budget(line: BudgetLine) -> list[str]:
-    return [plain(line.name), *map(number_text, (line.found, line.limit, line.left))]
+    name = f"{line.name} ({line.basis})" if line.basis else line.name
+    return [plain(name), *map(number_text, (line.found, line.limit, line.left))]
 
 
 def _steps(report: Report) -> Iterator[list[str]]:

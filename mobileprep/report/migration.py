@@ -9,6 +9,7 @@ from mobileprep.migration.records import Advice, Lack, Migration, Route
 from mobileprep.plan.records import MigrationRecord
 from mobileprep.report.markup import plain, table
 
+_EXAMPLES: Final = 3
 _FORMS: Final = ("float", "float16", "weights")
 _HEADINGS: Final = ("runtime", "runs it", *_FORMS)
 
@@ -32,7 +33,9 @@ def migration_markdown(record: MigrationRecord) -> Iterator[str]:
     yield f"Runtimes for {plain(_tried(record.found, record.before))}:"
     yield ""
     yield from table(_HEADINGS, map(_cells, routes))
-    changes = [f"{route.runtime} {change}" for route in routes for change in _changes(route)]
+    changes = [
+        f"{route.runtime} {change.strip()}" for route in routes for change in _changes(route, None)
+    ]
     changes += map(_advice, record.found.advice)
     if changes:
         yield ""
@@ -45,12 +48,18 @@ def ends_text(found: Migration) -> str:
     return f"{found.nodes:,} nodes, {found.bytes:,} bytes; {ends}"
 
 
-def way_lines(found: Migration) -> Iterator[str]:
-    """Each runtime's answer, then what to cut off or to feed instead."""
+def way_lines(found: Migration, *, verbose: bool = False) -> Iterator[str]:
+    """Each runtime's answer, then what to cut off or to feed instead.
+
+    Args:
+        found: what is known of each runtime.
+        verbose: whether to list all findings with one fix, rather than the first.
+    """
     answers = {"as it is": "runs it as it is", "after changes": "runs it after changes"}
     for route in found.routes:
         yield f"{route.runtime}: {answers.get(route.verdict, 'does not run it')}"
-        yield from (f"  {line}" for line in (*_changes(route), *_gains(route)))
+        changes = _changes(route, None if verbose else _EXAMPLES)
+        yield from (f"  {line}" for line in (*changes, *_gains(route)))
     if found.advice:
         yield "Cut off, or feed instead:"
     yield from (f"  {_advice(advice)}" for advice in found.advice)
@@ -60,19 +69,34 @@ def _tried(found: Migration, before: str) -> str:
     return f"{ends_text(found)}{f', before {before}' if before else ''}"
 
 
-def _changes(route: Route) -> Iterator[str]:
+def _changes(route: Route, examples: int | None) -> Iterator[str]:
     """What a runtime lacks, and after which changes it runs the graph."""
-    yield from _lacks("lacks", route.lacks)
+    yield from _lacks("lacks", route.lacks, examples)
     if route.verdict == "after changes":
         inputs = f"--inputs={','.join(route.inputs)}"
         yield f"after: {', '.join((inputs, *route.transforms))}"
     if route.left != route.lacks:
-        yield from _lacks("lacks after changes", route.left)
+        yield from _lacks("lacks after changes", route.left, examples)
 
 
-def _lacks(what: str, lacks: Sequence[Lack]) -> Iterator[str]:
+def _lacks(what: str, lacks: Sequence[Lack], examples: int | None) -> Iterator[str]:
+    """What is missing, grouped by its fix; of each group the first examples, or all for None."""
+    groups: dict[str, list[Lack]] = {}
     for lack in lacks:
-        yield f"{what} {_named(lack.op, lack.node, lack.count)}: {lack.reason}; {lack.mend}"
+        groups.setdefault(lack.mend, []).append(lack)
+    for mend, group in groups.items():
+        if len(group) == 1:
+            (lack,) = group
+            yield f"{what} {_named(lack.op, lack.node, lack.count)}: {lack.reason}; {mend}"
+            continue
+        ops = len({lack.op for lack in group})
+        count = f"{sum(lack.count for lack in group):,} nodes of {ops} op{'s' * (ops != 1)}"
+        yield f"{what} {count}; {mend}:"
+        for lack in group[:examples]:
+            yield f"  {_named(lack.op, lack.node, lack.count)}: {lack.reason}"
+        rest = len(group) - len(group[:examples])
+        if rest:
+            yield f"  ... and {rest} more (-v shows all)"
 
 
 def _advice(advice: Advice) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mobileprep.plan.running_records import DamageRecord, TensorRecord
@@ -22,18 +22,21 @@ _DEFAULTS: Final = {"bits": 8, "type": "float16", "ranges": "as the original"}
 _ACTIVATIONS, _WEIGHTS = 3, 2
 
 
-def quantization_text(steps: Sequence[Mapping[str, Any]]) -> str:
-    """How a chain quantizes, in words: ``weights``, ``nodes, observed``; empty where it does not.
+def quantization_text(settings: Mapping[str, Any]) -> str:
+    """How a target quantizes: ``weights``, ``nodes, observed``, ``int8``; empty if it does not.
 
     Args:
-        steps: the chain, each step with ``name`` and ``options``, as manifests have them.
+        settings: the target's, as its manifest has them: ``transforms``, each with ``name`` and
+            ``options``, and the ``quantize`` section of a .tflite target.
     """
-    told = []
-    for step in steps:
+    words = []
+    for step in settings.get("transforms", ()):
         text, option = _KNOWN.get(step["name"], ("", ""))
         given = step["options"].get(option, _DEFAULTS.get(option))
-        told.append(text.format(given))
-    return " and ".join(dict.fromkeys(filter(None, told)))
+        words.append(text.format(given))
+    mode = settings.get("quantize", {}).get("mode", "none")
+    words += [mode] if mode != "none" else []
+    return " and ".join(dict.fromkeys(filter(None, words)))
 
 
 def damage_lines(damage: DamageRecord, width: int) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.inspection.visible import plain
 from mobileprep.plan.records import BudgetLine
-from mobileprep.plan.running_records import CalibrationRecord
-from mobileprep.report.budget import budget_text, kernels_text
+from mobileprep.plan.running_records import CalibrationRecord, CheckRecord
+from mobileprep.report.budget import budget_text, cost_text, kernels_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.layout import wrapped
@@ -38,6 +38,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(_model_line(report))
     rest += _budget_lines(report.budget)
+    rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]
     rest += [f"kernels  {kernels_text(found)}" for found in report.kernels]
     if report.check is not None:
         rest += _check_lines(report.check)
@@ -50,7 +51,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     if report.migration is not None:
         rest += migration_lines(report.migration)
     rest += _engine_lines(report.engines)
-    rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
+    ops = ", ".join(f"{op} {count}" for op, count in report.ops.items())
+    rest.append(f"ops      {ops}{f'; {report.model.basis}' if report.model.basis else ''}")
     told = map(plain, rest)
     lines += told if width is None else (part for line in told for part in wrapped(line, width))
     return "".join(f"{line}\n" for line in lines)
@@ -69,27 +71,35 @@ def _model_line(report: Report) -> str:
     model, packed = report.model, report.compressed
     return (
         f"model    {model.file}: {model.bytes:,} bytes, {packed.bytes:,} compressed "
-        f"({packed.compressor}), {model.nodes:,} nodes"
+        f"({packed.compressor}), {model.nodes:,} nodes{f'; {model.basis}' if model.basis else ''}"
     )
 
 
 def _budget_lines(lines: Sequence[BudgetLine]) -> Iterator[str]:
     """A line for each limit, with what is left of it."""
     for line in lines:
-        basis = f" (by {line.basis})" if line.basis else ""
+        basis = f" ({line.basis})" if line.basis else ""
         yield f"budget   {line.name}: {budget_text(line)}{basis}"
 
 
 def _check_lines(check: Checked) -> Iterator[str]:
     samples = f"{check.samples} sample{'s' * (check.samples != 1)}"
-    told = f"{samples} drawn" if check.data is None else f"{samples} of {check.data}"
-    furthest = f"largest difference {check.share_of_peak:.2g} of the peak of {check.output!r}"
-    where = f" after {check.step}" if check.share_of_peak else ""
-    limit = "" if check.max_difference is None else f" (at most {check.max_difference:.3g})"
-    yield f"check    {told}: {furthest}{where}{limit}"
+    origin = f"{samples} drawn" if check.data is None else f"{samples} of {check.data}"
+    where = f" after {check.step}" if check.step and check.share_of_peak else ""
+    rows = [_difference(check, where, check.basis)] if check.step else []
+    if check.model is not None:
+        rows.append(_difference(check.model, "", check.model.basis))
+    yield f"check    {origin}: {rows[0]}"
     if check.data is None:
         yield from (f"  {name}: {what}" for name, what in check.inputs.items())
+    yield from (f"check    {origin}: {row}" for row in rows[1:])
     yield from (f"  warning: {warning}" for warning in check.warnings)
+
+
+def _difference(check: Checked | CheckRecord, where: str, basis: str) -> str:
+    furthest = f"largest difference {check.share_of_peak:.2g} of the peak of {check.output!r}"
+    limit = "" if check.max_difference is None else f" (at most {check.max_difference:.3g})"
+    return f"{furthest}{where}{limit}{f'; {basis}' if basis else ''}"
 
 
 def _calibration_lines(calibration: CalibrationRecord) -> Iterator[str]:
@@ -102,6 +112,7 @@ def _accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
     difference = (
         f"({accuracy.samples} samples); largest output difference "
         f"{difference_text(accuracy.largest_difference)}"
+        f"{f'; {accuracy.basis}' if accuracy.basis else ''}"
     )
     if len(accuracy.metrics) == 1:
         (metric,) = accuracy.metrics

@@ -118,6 +118,7 @@ class Interpreter:
                 self._where,
                 combine=self._combine,
                 watched=self._watched,
+                has_seed=self._seed is not None,
             )
             if len(self._plans) >= _KEPT_PLANS:
                 self._plans.pop(next(iter(self._plans)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from mobileprep.errors import UsageError
+from mobileprep.ir.dropout import is_unseeded, with_known_masks
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge, Ref, edge
@@ -28,6 +29,7 @@ def make_plan(
     *,
     combine: bool,
     watched: Collection[Edge] = (),
+    has_seed: bool = True,
 ) -> ExecutionPlan:
     """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
 
@@ -39,6 +41,8 @@ def make_plan(
         combine: compute what depends on constants alone ahead, and chains of nodes together,
             which may change results by rounding.
         watched: tensors that are shown as they are computed.
+        has_seed: whether the run has a seed; without one, draws for dropout that keeps everything
+            are done without.
 
     Raises:
         InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
@@ -52,6 +56,10 @@ def make_plan(
     if any(runs_functions(n, graph) for n in nodes):
         graph = in_line(graph, fetches, feeds, where)
         nodes = needed_nodes(graph, fetches, fed, where)
+    if not has_seed and any(is_unseeded(n) for n in nodes):
+        part = graph.with_nodes(_with_fed(nodes, feeds, graph))
+        shown = {name for name, _ in (*wanted, *watched)}
+        nodes = needed_nodes(with_known_masks(part, shown), fetches, fed, where)
     # Without feeds everything is constant: there is nothing to be ahead of.
     combine = combine and bool(feeds)
     known = survey(nodes, fed, wanted, where, combine=combine, watched=watched)

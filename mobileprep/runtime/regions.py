@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.ir.branches import Branches
+from mobileprep.ir.dropout import DROPS
 from mobileprep.ir.frames import Frame
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
@@ -122,7 +123,8 @@ class Region:
         """The action of a node whose inputs are all there, or None where it has no kernel."""
         if node.op in SWITCHES:
             return self._switch(node)
-        check_input_count(node, self.survey.where)
+        if DROPS not in node.attrs:
+            check_input_count(node, self.survey.where)
         indices = self.survey.indices.get(node.name, ())
         run = find_kernel(node.op)
         if run is not None:

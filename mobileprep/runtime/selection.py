@@ -100,7 +100,10 @@ def _unsupported(lacking: Sequence[Node], where: str) -> UnsupportedError:
     if len(lacking) > 1:
         ops = ", ".join(sorted({n.op for n in lacking}))
         message += f" (of the {len(lacking)} nodes that cannot, the ops are {ops})"
-    hint = "run the graph with an engine that has the op, or feed the node's output"
+    hint = (
+        "use an engine that has the op, feed the output of the node, or leave out the steps of a "
+        "build that run the model (`check`, `validation`, `calibration`)"
+    )
     if any(n.op in _VARIABLES for n in lacking):
         hint = "turn variables into constants first: mobileprep freeze"
     return UnsupportedError(message, hint, where)

@@ -16,6 +16,7 @@ from mobileprep.plan.records import (
     BudgetLine,
     BudgetRecord,
     CompressRecord,
+    DeviceCost,
     Interface,
     KernelsRecord,
     PackageRecord,
@@ -49,7 +50,7 @@ def run(job: Job[BudgetStage]) -> None:
         hint = f"{hint}, or raise the budget"
         raise AccuracyError("; ".join(messages), hint, job.place("budget"))
     lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in spent]
-    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines)))
+    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), _cost(model)))
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,24 @@ class _Spent:
 
     def over(self, limit: float) -> str:
         """By how much it is more than allowed."""
-        told = self.text.format(_shown(self.amount))
-        return f"{told}, {_shown(self.amount - limit)} over the budget of {_shown(limit)}"
+        found = self.text.format(_shown(self.amount))
+        excess = f"{_shown(self.amount - limit)} over the budget of {_shown(limit)}"
+        return f"{found}, {excess}{f' ({self.basis})' if self.basis else ''}"
+
+
+def _cost(model: _Model) -> DeviceCost | None:
+    """The cost on the target's device; None without one, and for sizes that nobody declared."""
+    job, device = model.job, model.job.asked.device
+    if device is None:
+        return None
+    try:
+        flops = model.costs.flops
+    except RecipeError as error:
+        job.warn(f"{error.where}: no cost on {device.title} is reported: {error.message}")
+        return None
+    rate = f"{device.gflops:g} GFLOP/s, {device.basis}"
+    basis = model.basis(rate, _without(model.costs))
+    return DeviceCost(device.title, flops, float(device.seconds(flops) * 1e3), basis)
 
 
 def _shown(amount: float) -> str:
@@ -86,6 +103,10 @@ class _Model:
     def __init__(self, job: Job[BudgetStage]) -> None:
         self.job = job
         self.package = job.record(PackageRecord, job.asked.package)
+
+    def basis(self, *parts: str) -> str:
+        """What a number rests on; of a converted model, that its graph is counted."""
+        return "; ".join(filter(None, (*parts, self.package.model.basis)))
 
     @cached_property
     def graph(self) -> Graph:
@@ -126,20 +147,21 @@ def _compressed_bytes(model: _Model) -> _Spent:
 
 
 def _parameters(model: _Model) -> _Spent:
-    count = model.package.model.parameters
-    return _Spent("parameters", count, "the model has {} parameters", mends.parameters(model.graph))
+    count, text = model.package.model.parameters, "the model has {} parameters"
+    return _Spent("parameters", count, text, mends.parameters(model.graph), model.basis())
 
 
 def _flops(model: _Model) -> _Spent:
     costs = model.costs
     text = "one sample takes {} operations"
-    return _Spent("flops", costs.flops, text, mends.flops(costs), _without(costs))
+    basis = model.basis(_without(costs))
+    return _Spent("flops", costs.flops, text, mends.flops(costs), basis)
 
 
 def _activation_bytes(model: _Model) -> _Spent:
     text = "the tensors of one sample take {} bytes at once"
     mend = mends.activations(model.costs)
-    return _Spent("activation_bytes", model.costs.peak_bytes, text, mend)
+    return _Spent("activation_bytes", model.costs.peak_bytes, text, mend, model.basis())
 
 
 def _latency(model: _Model) -> _Spent:
@@ -150,7 +172,7 @@ def _latency(model: _Model) -> _Spent:
     rate = f"{device.gflops:g} GFLOP/s of {device.title}, {device.basis}"
     text = f"one sample takes {{}} ms at the {rate}"
     milliseconds = float(device.seconds(model.costs.flops) * 1e3)
-    basis = "; ".join(filter(None, (rate, _without(model.costs))))
+    basis = model.basis(rate, _without(model.costs))
     return _Spent("latency_ms", milliseconds, text, mends.flops(model.costs), basis)
 
 
@@ -182,7 +204,7 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
             first = next((node.name for node in model.graph if node.op == op), None)
             nodes = f"{count:,} node{'s' * (count != 1)}"
             nodes += "" if first is None else f", such as {first!r}"
-            yield f"the op {op} is not allowed ({nodes})", mends.without(op)
+            yield f"the op {op} is not allowed ({model.basis(nodes)})", mends.without(op)
 
 
 def _slips(model: _Model) -> list[str]:

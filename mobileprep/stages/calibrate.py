@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from mobileprep.calibration.methods import MOVING_AVERAGE, Method
@@ -15,6 +15,7 @@ from mobileprep.calibration.staleness import check_fresh
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file
 from mobileprep.fsio import sha256_bytes, sha256_file, write_text
@@ -28,7 +29,7 @@ from mobileprep.plan.spec import Files
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.data import data_files, stage_inputs
+from mobileprep.stages.data import data_files, data_record, norm_doubts, stage_inputs
 from mobileprep.transforms.quantize_nodes import ranged_tensors
 
 _NAMED: Final = 5
@@ -36,7 +37,7 @@ _NAMED: Final = 5
 
 @stage(CalibrateStage)
 def run(job: Job[CalibrateStage]) -> None:
-    """Leaves ``ranges.yaml`` and ``calibration.json``.
+    """Leaves ``ranges.yaml``, ``calibration.json`` and ``data.json``.
 
     Raises:
         AccuracyError: the range file is stale; or the data does not fit the graph, or makes a
@@ -52,6 +53,7 @@ def run(job: Job[CalibrateStage]) -> None:
         tensors = ranged_tensors(graph)
     fed = [edge(parse_ref(name)) for name in interface.inputs]
     warnings: list[str] = []
+    survey = DataSurvey("" if asked.data is None else asked.data.name)
     digests = {str(Ref(*t)): d for t, d in tensor_digests(graph, tensors, fed).items()}
     if asked.range_file is not None:
         found = read_range_file(asked.range_file.root)
@@ -62,7 +64,8 @@ def run(job: Job[CalibrateStage]) -> None:
         ranges = RangeFile(kept, found.method, found.samples, found.data)
         origin = asked.range_file.name
     else:
-        ranges = _measured(job, graph, interface, tensors, digests, warnings.append)
+        ranges = _measured(job, graph, interface, tensors, digests, survey, warnings.append)
+        warnings += _doubts(job, survey)
         origin = "" if asked.data is None else asked.data.name
     write_text(job.output(asked.RANGES), range_file_text(ranges))
     unseen = tuple(name for name in digests if name not in ranges.tensors)
@@ -79,6 +82,7 @@ def run(job: Job[CalibrateStage]) -> None:
     for warning in record.warnings:
         job.warn(warning)
     job.write_record(asked.RECORD, record)
+    job.write_record(asked.DATA, data_record(survey))
 
 
 def _of_file(
@@ -113,6 +117,7 @@ def _measured(
     interface: Interface,
     tensors: Sequence[Edge],
     digests: dict[str, str],
+    survey: DataSurvey,
     warn: Callable[[str], None],
 ) -> RangeFile:
     """Ranges by running the float graph on the samples."""
@@ -139,6 +144,7 @@ def _measured(
                 dask=calibration.dask,
                 warn=warn,
                 tell=job.progress,
+                survey=survey,
             )
             found, samples = ranges_of(seen, method)
     except (AccuracyError, UsageError) as error:
@@ -152,6 +158,18 @@ def _measured(
         _digest(asked),
         tuple(n for n in digests if n not in by_name),
     )
+
+
+def _doubts(job: Job[CalibrateStage], survey: DataSurvey) -> Iterator[str]:
+    """What the source shows of samples that it was not trained on the like of."""
+    asked = job.asked
+    source = job.graph(asked.source)
+    names = job.record(Interface, asked.interface).inputs
+    inputs = stage_inputs(job, source, names)
+    yield from survey.doubts(source, inputs)
+    assert asked.data is not None
+    with with_assets(source, job.path(asked.assets)) as whole:
+        yield from norm_doubts(data_files(asked.data, asked.calibration.data), whole, inputs)
 
 
 def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor]) -> Dataset:

@@ -1,21 +1,29 @@
-"""The check stage: runs a step's graph on the samples, and compares with the source's outputs."""
+"""The check stage: compares the outputs of a step's graph or of the model with the source's."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 
-from mobileprep.errors import AccuracyError, InvalidGraphError, MissedLimitError, UsageError
+from mobileprep.errors import InvalidGraphError, MissedLimitError, UsageError
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.differences import Difference, differences, shown_difference
+from mobileprep.numerics.differences import Difference, differences, not_finite, shown_difference
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CheckRecord, EngineRecord
 from mobileprep.plan.running_stages import CheckStage
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.running import compared_with_reference, stage_engine, storable
+from mobileprep.stages.running import (
+    basis_of,
+    compared_with_reference,
+    measured_graph,
+    measuring_engine,
+    storable,
+)
 from mobileprep.stages.samples import read_runs
 
-_HINT = "leave the step out, or look at its parameters"
+_STEP_HINT = "leave the step out, or look at its parameters"
+_MODEL_HINT = "use a gentler quantization"
 # A share of the peak that nobody should learn of from the report alone.
 _LARGE = 0.1
 
@@ -26,15 +34,21 @@ def run(job: Job[CheckStage]) -> None:
 
     Raises:
         AccuracyError: an output is further from the source's than ``max_difference``, has
-            another shape, or is NaN or infinite where the source's is not.
-        InvalidGraphError: the step's graph does not run.
+            another shape, or is NaN or infinite where the source's is not, or the reverse.
+        InvalidGraphError: the graph does not run.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     expected = read_runs(job.path(asked.expected))
-    found, engine = _run(job, interface)
+    feeds = _feeds(job, interface)
+    found, engine = _run(job, interface, feeds)
+    basis = basis_of(job, engine)
     gaps = differences(interface.outputs, expected, found, job.place("transforms"))
-    worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
+    none = Difference("", 0.0, 0.0, 0.0)
+    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=none)
+    if not math.isfinite(worst.share):
+        place = job.place("max_difference" if worst.is_source_lost else "transforms")
+        raise not_finite(worst, _subject(job), feeds, _hint(job)).at(place)
     _judge(job, worst)
     record = CheckRecord(
         asked.step,
@@ -43,43 +57,61 @@ def run(job: Job[CheckStage]) -> None:
         shown_difference(worst.share),
         asked.max_difference,
         engine,
+        basis,
     )
     job.write_record(asked.RECORD, record)
 
 
 def _judge(job: Job[CheckStage], worst: Difference) -> None:
     """Whether the output that is furthest from the source's is near enough."""
-    step, limit = job.asked.step, job.asked.max_difference
-    if not math.isfinite(worst.share):
-        message = f"after {step} the outputs are not numbers where the source's are: {worst.name!r}"
-        raise AccuracyError(message, _HINT, job.place("transforms"))
-    told = f"after {step} the output {worst}"
+    where, hint, limit = _subject(job), _hint(job), job.asked.max_difference
+    told = f"{where} the output {worst}"
     if limit is None:
-        if worst.share > _LARGE:
+        if worst.share > max([_LARGE, *_earlier(job)]):
             job.warn(f"{told}; 'check: {{max_difference: ...}}' would refuse it")
     elif worst.share > limit:
         message = f"{told}; at most {limit:.3g} is allowed"
-        hint = f"{_HINT}, or raise max_difference ({job.place('max_difference')})"
+        hint = f"{hint}, or raise max_difference ({job.place('max_difference')})"
         raise MissedLimitError(message, hint, job.place("transforms"), job.task)
 
 
-def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]], EngineRecord]:
-    """What the step's graph gives for each sample, and what ran it."""
+def _subject(job: Job[CheckStage]) -> str:
+    """What is checked, for messages: ``after a_step`` or ``in digits.tflite``."""
+    measured = job.asked.measured
+    return f"after {job.asked.step}" if measured is None else f"in {measured.name}"
+
+
+def _earlier(job: Job[CheckStage]) -> Iterator[float]:
+    """What the checks of steps have found; the model's repeats no warning of theirs."""
+    for upstream in job.asked.earlier:
+        yield job.record(CheckRecord, upstream).share_of_peak
+
+
+def _hint(job: Job[CheckStage]) -> str:
+    return _STEP_HINT if job.asked.measured is None else _MODEL_HINT
+
+
+def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
+    """The inputs of each run; without inputs the source ran once."""
+    runs = read_runs(job.path(job.asked.samples))
+    return [dict(zip(interface.inputs, run, strict=True)) for run in runs] or [{}]
+
+
+def _run(
+    job: Job[CheckStage], interface: Interface, feeds: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], EngineRecord]:
+    """The outputs for each sample, and the engine that ran the graph or file."""
     asked = job.asked
-    graph = job.graph(asked.graph)
-    runs = read_runs(job.path(asked.samples))
-    feeds = [dict(zip(interface.inputs, run, strict=True)) for run in runs]
-    # Without inputs the source was run once all the same.
-    feeds = feeds or [{}]
-    where = f"after {asked.step}"
+    graph = measured_graph(job)
+    where = _subject(job)
     with with_assets(graph, job.path(asked.assets)) as graph:
-        engine = stage_engine(job, graph, where)
+        engine = measuring_engine(job, graph, where, "check")
         try:
             found = [engine.run(interface.outputs, given) for given in feeds]
         except (InvalidGraphError, UsageError) as error:
-            # The source ran: what is wrong is the step's doing.
+            # The source ran, so the step or the packaging is at fault.
             message = f"{where} the graph does not run: {error.message}"
-            raise InvalidGraphError(message, _HINT, job.place("transforms")) from error
+            raise InvalidGraphError(message, _hint(job), job.place("transforms")) from error
         record = compared_with_reference(
             job, engine, graph, interface.outputs, feeds[0], samples=1, where=where
         )

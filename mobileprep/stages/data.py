@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from mobileprep.datasets.inputs import data_inputs
-from mobileprep.datasets.source import DataFiles
-from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
+from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.runs import runs
+from mobileprep.datasets.source import DataFiles, SampleChoice
+from mobileprep.datasets.survey import DataSurvey
+from mobileprep.errors import AccuracyError, InvalidGraphError, MobileprepError, UsageError
 from mobileprep.ir.graph import Graph
+from mobileprep.plan.running_records import DataRecord
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     DamageStage,
@@ -19,7 +25,13 @@ from mobileprep.plan.search_stages import RankStage
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
 from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.runtime.sampling.norms import first_norm_spread
 from mobileprep.stages.base import Job
+
+# How many samples are run to see their spread, and by how much it differs in another scale.
+_LOOKED_AT: Final = 8
+_MOST: Final = 8.0
+_LEAST: Final = 1 / 32
 
 
 def data_files(files: Files, data: Data | None) -> DataFiles:
@@ -53,6 +65,38 @@ def stage_inputs(
         return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
     except (InvalidGraphError, UsageError) as error:
         raise error.at(job.place("inputs")) from error
+
+
+def data_record(survey: DataSurvey) -> DataRecord:
+    """What a survey noted, for later stages to compare; ends that are not finite are left out."""
+    ends = {
+        name: (low, high)
+        for name, (low, high) in survey.ends.items()
+        if math.isfinite(low) and math.isfinite(high)
+    }
+    return DataRecord(survey.data, ends, tuple(survey.digests))
+
+
+def norm_doubts(files: DataFiles, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
+    """That values before the first batch normalization are not as they were in training.
+
+    Args:
+        files: the samples, of which a few are run.
+        graph: the source.
+        inputs: its inputs.
+    """
+    data = open_dataset(files, inputs, SampleChoice(_LOOKED_AT, exactly=False))
+    try:
+        spread = first_norm_spread(graph, [run.feeds for run in runs(data, inputs, _LOOKED_AT)])
+    except MobileprepError:
+        return  # what runs the graph for its results reports that
+    if spread is None or _LEAST < spread.found / spread.trained < _MOST:
+        return
+    yield (
+        f"{files.name}: before the first batch normalization, {spread.node!r}, values have a "
+        f"standard deviation of {spread.found:.2g}, and had {spread.trained:.2g} in training; look "
+        "at the scale of the samples, such as 'mean' and 'std'"
+    )
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.errors import RecipeError, UnsupportedError
+from mobileprep.errors import UnsupportedError
 from mobileprep.fsio import write_bytes
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.keys import key_from_environment
@@ -21,10 +21,7 @@ def run(job: Job[EncryptStage]) -> None:
         UnsupportedError: the package cryptography is not installed.
     """
     asked, where = job.asked, job.place("protect")
-    key = key_from_environment(asked.variable, where)
-    if key.id.hex() != asked.key_id:
-        message = f"the variable {asked.variable} has another key than when the build began"
-        raise RecipeError(message, "build again", where)
+    key = key_from_environment(asked.variable, where, asked.key_id)
     try:
         encrypted = encrypt(_content(job), key)
     except UnsupportedError as error:

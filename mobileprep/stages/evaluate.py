@@ -6,24 +6,33 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mobileprep.datasets.runs import FedRun
 from mobileprep.datasets.source import no_samples
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
-from mobileprep.plan.running_records import EngineRecord, EvaluationRecord
+from mobileprep.plan.running_records import EngineRecord, EvaluationRecord, MetricValue
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.data import placed, stage_inputs
+from mobileprep.stages.data import data_files, data_record, norm_doubts, placed, stage_inputs
 from mobileprep.stages.labelled import LabelledData
 from mobileprep.stages.measuring import Measures
 from mobileprep.stages.outputs import kept_outputs
-from mobileprep.stages.running import compared_with_reference, file_engine, stage_engine, storable
+from mobileprep.stages.running import (
+    basis_of,
+    compared_with_reference,
+    measured_graph,
+    measuring_engine,
+    storable,
+)
 
 # Samples that a second engine runs too.
 _COMPARED = 4
+# The share of right answers of a source that is fed what it was trained on, in most cases.
+_OFTEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,15 +62,40 @@ def run(job: Job[EvaluateStage]) -> None:
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
-    graph = job.graph(asked.graph)
+    graph = measured_graph(job)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    survey = DataSurvey(asked.data.name)
     with placed(job.place("validation")):
-        data = LabelledData(job, stage_inputs(job, graph, interface.inputs))
+        data = LabelledData(job, inputs, survey)
         measures = Measures(job, interface, data.missing)
         samples, engine = _run(job, graph, data, interface.outputs, measures)
-    record = EvaluationRecord(
-        interface.outputs, samples, measures.values(), measures.warnings(), engine
-    )
+    values = measures.values()
+    doubts: list[str] = []
+    if asked.looks_at_data:
+        doubts += survey.doubts(graph, inputs)
+        doubts += _bytes_doubts(values, survey.unscaled(graph, inputs))
+        with with_assets(graph, job.path(asked.assets)) as whole:
+            doubts += norm_doubts(data_files(asked.data, asked.reading), whole, inputs)
+    for doubt in doubts:
+        job.warn(doubt)
+    warnings = (*measures.warnings(), *doubts)
+    basis = basis_of(job, engine)
+    record = EvaluationRecord(interface.outputs, samples, values, warnings, engine, basis)
     job.write_record(asked.RECORD, record)
+    job.write_record(asked.DATA, data_record(survey))
+
+
+def _bytes_doubts(values: Sequence[MetricValue], unscaled: Iterable[str]) -> Iterator[str]:
+    """That a source which is often wrong is fed 0 to 255, and the graph does not scale it."""
+    for metric in values:
+        if metric.classes is None or metric.value is None or metric.value >= _OFTEN:
+            continue
+        for fed in unscaled:
+            yield (
+                f"{fed}, the graph does not scale that, and the source's {metric.metric} accuracy "
+                f"is {metric.value:.4f}: if it was trained on 0 to 1, divide by 255 ('std: 255')"
+            )
+        return
 
 
 def _run(
@@ -75,8 +109,7 @@ def _run(
     first: FedRun | None = None
     samples = 0
     with with_assets(graph, job.path(job.asked.assets)) as graph:
-        file = job.asked.file
-        engine = stage_engine(job, graph, data.name) if file is None else file_engine(job, file)
+        engine = measuring_engine(job, graph, data.name, "validation")
         try:
             with kept_outputs(job.output(job.asked.OUTPUTS)) as keep:
                 for ran in evaluated(engine, data.runs(), fetches):

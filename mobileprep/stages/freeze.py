@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.guess import described, guess
+from mobileprep.freezing.interface import check_inputs_count, parameters_cut_off
+from mobileprep.freezing.model import TensorSpec
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.outputs import output_tensors
 from mobileprep.freezing.source import LoadedSource, load_source
@@ -41,6 +44,11 @@ def run(job: Job[FreezeStage]) -> None:
     size = job.leave_graph(GRAPH, result.graph)
     inputs = tuple(i.name for i in asked.inputs) or result.inputs
     job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))
+    warnings = (
+        *result.warnings,
+        *_file_warnings(result, inputs),
+        *_cut_off(job, result, inputs),
+    )
     write_assets(job.output(ASSETS), {asset.name: asset.path for asset in result.assets})
     for asset in result.assets:
         place(asset.path, job.output(f"{PUBLISHED}assets/{asset.name}"))
@@ -48,23 +56,58 @@ def run(job: Job[FreezeStage]) -> None:
     record = FreezeRecord(
         **dataclasses.asdict(statistics),
         variables=len(result.variables),
-        warnings=result.warnings,
+        warnings=warnings,
         init_ops=result.init_ops,
         assets={asset.tensor: f"assets/{asset.name}" for asset in result.assets},
     )
     job.write_record(asked.RECORD, record)
 
 
+def _file_warnings(result: FreezeResult, inputs: tuple[str, ...]) -> Iterator[str]:
+    """A warning for each asset that the model reads from a path that the app does not feed."""
+    fed = {parse_ref(name).node for name in inputs}
+    for asset in result.assets:
+        path = parse_ref(asset.tensor).node
+        if path not in fed:
+            user = next(iter(result.graph.consumers.get(path, [])), result.graph[path])
+            yield (
+                f"{user.name!r} ({user.op}) reads the file {asset.name!r}, and the model does not "
+                f"know where the app stores it; add {path!r} to 'inputs', and feed it the path of "
+                f"assets/{asset.name} on the device"
+            )
+
+
+def _cut_off(job: Job[FreezeStage], result: FreezeResult, inputs: tuple[str, ...]) -> list[str]:
+    """A warning where the inputs leave less than half of the model; shown at once too.
+
+    Raises:
+        InvalidGraphError: an input has no effect.
+    """
+    check_inputs_count(result.graph, inputs, result.outputs, job.place("inputs"))
+    lost, all_ = parameters_cut_off(result.graph, inputs, result.outputs)
+    if lost * 2 <= all_:
+        return []
+    text = (
+        f"the inputs cut off {lost:,} of the {all_:,} parameters that the outputs depend on; to "
+        f"ship the whole model, name its first tensors as inputs: {described(_first(result))}"
+    )
+    job.warn(f"{job.place('inputs')}: {text}")
+    return [text]
+
+
+def _first(result: FreezeResult) -> tuple[TensorSpec, ...]:
+    """The likely inputs of the whole model."""
+    return guess(LoadedSource(result.graph, "")).inputs
+
+
 def _load(asked: FreezeStage) -> LoadedSource:
     path = asked.graph.root
     checkpoint = None if asked.checkpoint is None else named_checkpoint(asked.checkpoint)
     saver = None if asked.saver is None else asked.saver.root
-    if asked.kind == "meta_graph":
-        return load_source(meta_graph=path, checkpoint=checkpoint, saver=saver)
-    if asked.kind == "saved_model":
-        tags = asked.tags
-        return load_source(saved_model=path, checkpoint=checkpoint, saver=saver, tags=tags)
-    return load_source(graph=path, checkpoint=checkpoint, saver=saver)
+    kind = asked.kind if asked.kind in ("meta_graph", "saved_model") else "graph"
+    loaded = load_source(**{kind: path}, checkpoint=checkpoint, saver=saver, tags=asked.tags)
+    members = () if asked.assets is None else asked.assets.members
+    return dataclasses.replace(loaded, files=tuple(member.path for member in members))
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:
@@ -82,7 +125,12 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
     except InvalidGraphError as error:
         likely = described(guess(source).inputs)
         hint = " ".join(h for h in (error.hint, likely and f"likely inputs: {likely}") if h)
-        raise InvalidGraphError(error.message, hint, error.where) from error
+        message = error.message
+        absent = next(i.name for i in inputs if parse_ref(i.name).node not in result.graph)
+        if parse_ref(absent).node in source.graph:
+            message = f"no output needs the input {absent!r}"
+            hint = "remove it from inputs, or name the outputs that need it"
+        raise InvalidGraphError(message, hint, error.where) from error
     nodes = {n.name: n for n in result.graph}
     for declared in inputs:
         ref = parse_ref(declared.name)

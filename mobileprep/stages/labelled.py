@@ -8,6 +8,7 @@ from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import FedRun, runs
 from mobileprep.datasets.source import NoLabelsError, SampleChoice
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -21,14 +22,18 @@ class LabelledData:
     Args:
         job: the stage's.
         inputs: what is fed.
+        survey: takes note of the samples.
 
     Raises:
         AccuracyError: the data does not fit the graph, or has no labels and a metric needs them.
         CorruptFileError: it cannot be read.
     """
 
-    def __init__(self, job: Job[EvaluateStage], inputs: Sequence[FedTensor]) -> None:
+    def __init__(
+        self, job: Job[EvaluateStage], inputs: Sequence[FedTensor], survey: DataSurvey
+    ) -> None:
         self._job = job
+        self._survey = survey
         self._inputs = inputs
         self._opened: dict[str, Dataset] = {}
         self.missing: dict[str, str] = {}
@@ -51,7 +56,12 @@ class LabelledData:
     def runs(self) -> Iterator[FedRun]:
         """What the graph is fed, batch by batch."""
         size = self._job.asked.batch
-        each = (runs(data, self._inputs, size) for data in self._opened.values())
+        # All of them have the same samples: one look is enough.
+        surveys = [self._survey, *[None] * (len(self._opened) - 1)]
+        each = (
+            runs(data, self._inputs, size, survey=survey)
+            for data, survey in zip(self._opened.values(), surveys, strict=True)
+        )
         for alike in zip(*each, strict=True):
             self.labels = {
                 name: one.labels
@@ -59,6 +69,7 @@ class LabelledData:
                 if one.labels is not None
             }
             yield alike[0]
+        self._survey.check(len(self), self._job.warn)
 
     @property
     def _samples(self) -> Dataset:

@@ -11,6 +11,7 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import LabelError, Metric, MetricBatch, MetricOptions, OutputError
 from mobileprep.metrics.catalogue import make_metric
+from mobileprep.metrics.classification import TopK
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import MetricValue
 from mobileprep.plan.running_stages import EvaluateStage, MeasuredMetric
@@ -99,6 +100,7 @@ class Measures:
                     m.name,
                     m.outputs or (self._fetches[:1] if m.metric is not None else ()),
                     None if m.metric is None else m.metric.value(),
+                    m.metric.classes if isinstance(m.metric, TopK) else None,
                 )
                 for m in self._measures
             )

@@ -6,21 +6,27 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from mobileprep.chains.norms_left import norms_left
+from mobileprep.errors import UnsupportedError, named
 from mobileprep.formats.encrypted_header import OVERHEAD
-from mobileprep.fsio import write_text
+from mobileprep.freezing.interface import check_inputs_suffice, unused_inputs
+from mobileprep.fsio import write_bytes, write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.opdefs.definitions import TF115
+from mobileprep.opdefs.source_files import is_kernel_file
+from mobileprep.ops.modules import family_of
 from mobileprep.packaging.app_files import app_files
-from mobileprep.packaging.build_files import build_fragments
+from mobileprep.packaging.build_files import KERNELS, build_fragments
 from mobileprep.packaging.kernel_code import kernel_bytes
+from mobileprep.packaging.loading import AppBuild, check_loads, ops_of
+from mobileprep.packaging.op_lists import DEFAULT_OPS, OpKernel
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
-from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
+from mobileprep.plan.running_records import BEFORE_CONVERSION
 from mobileprep.plan.spec import PUBLISHED
-from mobileprep.plan.stages import HEADER, PackageStage
+from mobileprep.plan.stages import HEADER, OP_SOURCES, PackageStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
 
@@ -33,21 +39,22 @@ def run(job: Job[PackageStage]) -> None:
     """Leaves the model and what goes with it below ``files/``, and ``package.json``.
 
     Raises:
-        UnsupportedError: an op is not in the TensorFlow release that the target links.
+        UnsupportedError: a TensorFlow release of the target cannot load or run the model.
+        InvalidGraphError: an output needs a placeholder that is not an input.
     """
     asked = job.asked
     graph = without_statistics(job.graph(asked.graph))
     warnings = _warnings(job, graph)
     shipped, size = _leave_model(job, graph, warnings)
     size += OVERHEAD if asked.encrypted else 0
-    kernels = []
-    for release in asked.registration:
-        kernels.append(_write_registration(job, shipped, release))
-        warnings += _gaps(job, shipped, release)
+    warnings += _check_loads(job, shipped)
+    _copy_op_sources(job)
+    kernels = [_write_registration(job, shipped, release) for release in asked.registration]
     _write_app_files(job)
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
-    facts = ModelFacts(asked.encrypted or asked.file, **statistics)
+    basis = f"counted on {BEFORE_CONVERSION}" if asked.artifact == "tflite" else ""
+    facts = ModelFacts(asked.encrypted or asked.file, **statistics, basis=basis)
     job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
 
 
@@ -77,11 +84,19 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     """What the user should know of the graph that ships; told at once too."""
     interface = job.record(Interface, job.asked.interface)
+    where = job.place("inputs")
+    check_inputs_suffice(graph, interface.inputs, interface.outputs, where)
+    unused = [
+        f"the prepared model does not use the input {name!r}; if the app feeds it, the model "
+        "ignores it"
+        for name in unused_inputs(graph, interface.inputs, interface.outputs)
+    ]
+    for text in unused:
+        job.warn(f"{where}: {text}")
     left = norms_left(graph, Context(interface.inputs, interface.kept))
-    warnings = [left] if left else []
-    for text in warnings:
-        job.warn(f"{job.place('transforms')}: {text}")
-    return warnings
+    if left:
+        job.warn(f"{job.place('transforms')}: {left}")
+    return [*unused, left] if left else unused
 
 
 def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
@@ -97,22 +112,43 @@ def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
     return [text]
 
 
-def _gaps(job: Job[PackageStage], graph: Graph, release: str) -> list[str]:
-    """What a release lacks for the graph, though the app builds with its header; told at once."""
-    found = target_gaps(graph, release, job.asked.platform, selective=True)
-    by_mend: dict[str, list[str]] = {}
-    for gap in found:
-        by_mend.setdefault(gap.mend, []).append(gap.message)
-    texts = [_sentence(messages, mend) for mend, messages in by_mend.items()]
-    for text in texts:
+def _check_loads(job: Job[PackageStage], graph: Graph) -> list[str]:
+    """Make sure that the target's TensorFlow loads a graph; return warnings on what is allowed."""
+    asked = job.asked
+    if not asked.registration:
+        return []
+    build = AppBuild(asked.registration, asked.platform, asked.allow, asked.ops)
+    try:
+        check_loads(graph, build)
+    except UnsupportedError as error:
+        raise error.at(job.place("registration")) from error
+    warnings = list(build.accepted(graph))
+    own = sorted(ops_of(graph) & asked.ops.keys())
+    if own:
+        warnings.append(f"the app has to register {named(own)}, which no TensorFlow library has")
+    unknown = [op for op in own if not family_of(op)]
+    if unknown:
+        warnings.append(
+            f"the model was not run: mobileprep has no kernel for {named(unknown)}, so `check`, "
+            "`validation`, and `calibration` are not possible"
+        )
+    for text in warnings:
         job.warn(f"{job.place('registration')}: {text}")
-    return texts
+    return warnings
 
 
-def _sentence(messages: list[str], mend: str) -> str:
-    """Gaps that have a mend in common."""
-    more = f" and {len(messages) - 1} more of the kind" if len(messages) > 1 else ""
-    return f"{messages[0]}{more}: {mend}"
+def _copy_op_sources(job: Job[PackageStage]) -> None:
+    """Copy the C++ files of the app's own ops next to the header.
+
+    Raises:
+        UnsupportedError: TensorFlow has a file of that name where the file belongs.
+    """
+    for files in job.asked.op_sources.values():
+        name = files.root.name
+        if any(is_kernel_file(name, release) for release in job.asked.registration):
+            message = f"TensorFlow has a file `{name}` too, in {KERNELS}"
+            raise UnsupportedError(message, f"rename {files.name}", job.place("ops"))
+        write_bytes(job.output(f"{PUBLISHED}{OP_SOURCES}{name}"), files.root.read_bytes())
 
 
 def _write_app_files(job: Job[PackageStage]) -> None:
@@ -121,17 +157,25 @@ def _write_app_files(job: Job[PackageStage]) -> None:
     if TF115 not in asked.registration:
         return
     model, encrypted = asked.encrypted or asked.file, bool(asked.encrypted)
-    files = app_files(asked.platform, asked.abis, asked.name, model, encrypted=encrypted)
+    files = app_files(
+        asked.platform, asked.abis, asked.name, model, encrypted=encrypted, custom_ops=asked.ops
+    )
     for name, text in sorted(files.items()):
         write_text(job.output(f"{PUBLISHED}{name}"), text)
 
 
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> KernelsRecord:
     """Leave the header for a release and what goes with it; what it registers."""
-    folder = job.asked.registration_folder(release)
-    ops = ops_and_kernels([graph], release, functions=True)
+    asked, folder = job.asked, job.asked.registration_folder(release)
+    custom = [OpKernel(op, kernel) for op, kernels in asked.ops.items() for kernel in kernels]
+    ops = ops_and_kernels(
+        [graph], release, default_ops=(*DEFAULT_OPS, *custom), functions=True, allow=asked.allow
+    )
     write_text(job.output(f"{PUBLISHED}{folder}{HEADER}"), registration_header(ops, release))
-    fragments = build_fragments(ops, release, job.asked.platform, job.asked.abis)
+    sources = [files.root.name for files in asked.op_sources.values()]
+    fragments = build_fragments(
+        ops, release, asked.platform, asked.abis, custom_ops=asked.ops, custom_sources=sources
+    )
     for name, text in sorted(fragments.items()):
         write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
     count = len({pair for pair in ops if pair.kernel is not None})

@@ -9,11 +9,13 @@ from typing import Final
 import numpy as np
 
 from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.ir.files import parse_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.keys import key_from_environment
 from mobileprep.plan.running_records import EngineRecord
-from mobileprep.plan.running_stages import EvaluateStage, RunningStage
-from mobileprep.plan.spec import Section, Upstream
+from mobileprep.plan.running_stages import MeasuringStage, RunningSection, RunningStage
+from mobileprep.plan.spec import PUBLISHED, Section
 from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, agreement_of
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
@@ -41,17 +43,49 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
     )
 
 
-def file_engine(job: Job[EvaluateStage], file: Upstream) -> Engine:
-    """LiteRT's interpreter, for the .tflite file that ships.
+def measured_graph(job: Job[MeasuringStage]) -> Graph:
+    """Read the graph that a stage runs, from the decrypted bytes if the file is encrypted.
+
+    Raises:
+        CorruptFileError: the file does not decrypt with the key of the build.
+        RecipeError: the key is not set, or changed during the build.
+        UnsupportedError: cryptography is not installed.
+    """
+    measured, file = job.asked.measured, job.asked.graph
+    if measured is None or not measured.variable:
+        return job.graph(file)
+    from mobileprep.packaging.encryption import decrypt  # few targets are encrypted
+
+    key = key_from_environment(measured.variable, job.place("protect"), measured.key_id)
+    return parse_graph(decrypt(b"".join(job.data(file)), key, file.output), file.output)
+
+
+def measuring_engine(
+    job: Job[MeasuringStage], graph: Graph, where: str, section: RunningSection
+) -> Engine:
+    """The engine of a stage: LiteRT's interpreter for a .tflite file, else one for its graph.
 
     Args:
         job: the stage's.
-        file: the file.
+        graph: the graph.
+        where: what the graph is called, for messages.
+        section: the section of the recipe that has the choice.
     """
+    if job.asked.lite is None:
+        return stage_engine(job, graph, where)
     from mobileprep.runtime.engines.litert_engine import LiteRtModel
 
-    opened = LiteRtModel(job.path(file))
-    return _Placed(job, opened, "validation", "leave 'engine' out of 'validation'")
+    hint = f"write 'engine: graph' in '{section}' to measure the graph before conversion instead"
+    file = job.asked.lite.output.removeprefix(PUBLISHED)
+    return _Placed(job, LiteRtModel(job.path(job.asked.lite)), section, hint, file)
+
+
+def basis_of(job: Job[MeasuringStage], engine: EngineRecord) -> str:
+    """What the numbers of a stage were measured on, for reports; empty for no target's model."""
+    measured = job.asked.measured
+    if measured is None:
+        return ""
+    return f"measured on {measured.name} ({f'{engine.name} {engine.version}'.strip()})"
 
 
 def compared_with_reference(
@@ -122,13 +156,24 @@ def _within(largest: float) -> float:
 
 
 class _Placed:
-    """An engine whose refusals name the place in the recipe that asks for it, and the mend."""
+    """An engine whose errors name the location in the recipe and a fix.
 
-    def __init__(self, job: Job[RunningStage], engine: Engine, section: Section, hint: str) -> None:
+    Args:
+        job: the stage's.
+        engine: the engine.
+        section: the section that asks for it.
+        hint: the fix.
+        file: the file that the engine runs, named in place of its path in the cache.
+    """
+
+    def __init__(
+        self, job: Job[RunningStage], engine: Engine, section: Section, hint: str, file: str = ""
+    ) -> None:
         self._job = job
         self._engine = engine
         self._section = section
         self._hint = hint
+        self._file = file
 
     @property
     def name(self) -> str:
@@ -142,5 +187,7 @@ class _Placed:
         except UnsupportedError as error:
             if self._job.asked.engine.name in (AUTO, REFERENCE):
                 raise
-            message = f"{error.where}: {error.message}" if error.where else error.message
-            raise UnsupportedError(message, self._hint, self._job.place(self._section)) from error
+            where = self._file or error.where
+            message = f"{where}: {error.message}" if where else error.message
+            hint = f"{error.hint}, or {self._hint}" if self._file else self._hint
+            raise UnsupportedError(message, hint, self._job.place(self._section)) from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mobileprep.datasets.opening import data_kind, open_dataset
 from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import (
     AccuracyError,
     InvalidGraphError,
@@ -35,6 +37,10 @@ from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.stages.running import stage_engine, storable
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
+_SHORT_LOOP: Final = (
+    "the check runs the model's loops over sequences of length one, because longer ones do not fit "
+    "its inputs; give the inputs longer shapes, or name samples: 'check: {data: FILE.npz}'"
+)
 
 
 @stage(SamplesStage)
@@ -42,22 +48,25 @@ def run(job: Job[SamplesStage]) -> None:
     """Leaves ``samples.npz``, ``expected.npz`` and ``samples.json``.
 
     Raises:
-        AccuracyError: the data does not fit the source.
-        RecipeError: no data is named, and none can be drawn.
+        AccuracyError: the data does not fit the source; not if the samples are optional.
+        RecipeError: no data is named, and none can be drawn; likewise.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
-    graph = job.graph(asked.graph)
-    inputs = stage_inputs(job, graph, interface.inputs)
-    with with_assets(graph, job.path(asked.assets)) as graph:
-        engine = stage_engine(job, graph, "the source")
-        samples = _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
+    try:
+        inputs, samples, doubts = _source_run(job, interface)
+    except MobileprepError as error:
+        if not asked.optional:
+            raise
+        inputs, samples, warnings = [], Samples((), (), {}), [error.message]
+    else:
+        warnings = standing_still(interface.outputs, samples.outputs, samples.inputs)
+        if samples.has_short_loop:
+            warnings.append(_SHORT_LOOP)
+        warnings = [*(warnings if inputs else [_NO_INPUTS]), *doubts]
     _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
     _write(job.output(asked.EXPECTED), samples.outputs)
-    warnings = standing_still(interface.outputs, samples.outputs)
-    if not inputs:
-        warnings = [_NO_INPUTS]
-    for warning in warnings:
+    for warning in () if asked.optional else warnings:
         job.warn(warning)
     data = asked.data.name if asked.data is not None and inputs else None
     record = SamplesRecord(
@@ -68,6 +77,23 @@ def run(job: Job[SamplesStage]) -> None:
         tuple(warnings),
     )
     job.write_record(asked.RECORD, record)
+
+
+def _source_run(
+    job: Job[SamplesStage], interface: Interface
+) -> tuple[Sequence[FedTensor], Samples, Sequence[str]]:
+    """The inputs, the samples with what the source gives for them, and doubts about the samples."""
+    asked = job.asked
+    graph = job.graph(asked.graph)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    survey = DataSurvey("" if asked.data is None else asked.data.name)
+    with with_assets(graph, job.path(asked.assets)) as graph:
+        engine = stage_engine(job, graph, "the source")
+        run = partial(engine.run, interface.outputs)
+        samples = _samples(job, graph, inputs, run, survey)
+    # The stages of a validation or calibration look at its data.
+    is_own = asked.data is not None and asked.section == "check"
+    return inputs, samples, list(survey.doubts(graph, inputs)) if is_own else []
 
 
 def read_runs(path: Path) -> list[list[Array]]:
@@ -94,6 +120,7 @@ def _samples(
     graph: Graph,
     inputs: Sequence[FedTensor],
     run: Callable[[Mapping[str, Array]], list[Array]],
+    survey: DataSurvey,
 ) -> Samples:
     count, data = job.asked.count, job.asked.data
     if data is None or not inputs:
@@ -103,9 +130,12 @@ def _samples(
             raise RecipeError(error.message, error.hint, job.place("check")) from error
     ops = [first_ops(graph, fed.ref) for fed in inputs]
     try:
-        arrays = _arrays(job, data, inputs)
+        arrays = _arrays(job, data, inputs, survey)
         feeds = recorded_feeds(arrays, inputs, ops, count, data.name)
         outputs = tuple(run(given) for given in feeds)
+        for given in feeds:
+            for name, array in given.items():
+                survey.note(name, array)
     except (AccuracyError, InvalidGraphError, UsageError) as error:
         raise _about_data(error, data.name, job.place("data")) from error
     told = {f.name: f"{f.dtype.short} {list(feeds[0][f.name].shape)}" for f in inputs}
@@ -113,7 +143,7 @@ def _samples(
 
 
 def _arrays(
-    job: Job[SamplesStage], data: Files, inputs: Sequence[FedTensor]
+    job: Job[SamplesStage], data: Files, inputs: Sequence[FedTensor], survey: DataSurvey
 ) -> Mapping[str, Array]:
     """The array of each input: all that a file of arrays holds, else as many samples as wanted."""
     files = data_files(data, job.asked.reading)
@@ -124,6 +154,7 @@ def _arrays(
     choice = SampleChoice(job.asked.count, exactly=False)
     dataset = open_dataset(files, inputs, choice, labels=job.asked.labels, warn=job.warn)
     (batch,) = dataset.batches(len(dataset))
+    survey.look(batch)
     return batch.feeds
 
 

@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 pytest.importorskip("elftools")
 
-OPS = b"\0BiasAdd\0Const\0MatMul\0Placeholder\0"
+OPS = b"\0BiasAdd\0Const\0MatMul\0Placeholder\0ConstantOp\0"
 
 
 @pytest.fixture
@@ -43,6 +43,16 @@ def test_an_op_that_is_nowhere_in_the_library_is_told(files: tuple[Path, Path]) 
     assert library_facts(files[0]).problems == ()
 
 
+def test_a_library_without_kernels_is_a_problem(files: tuple[Path, Path]) -> None:
+    files[0].write_bytes(elf_library(OPS.replace(b"ConstantOp", b"Const")))
+    for graph in (files[1], None):
+        (problem,) = library_facts(files[0], graph).problems
+        assert problem.startswith("it holds no kernels")
+    files[0].write_bytes(elf_library(b"\0puts\0"))
+    (problem,) = library_facts(files[0]).problems
+    assert problem.startswith("it holds no ops of TensorFlow")
+
+
 @pytest.mark.parametrize(("machine", "wide", "count"), [(183, True, 1), (40, False, 0)])
 def test_small_pages_are_a_problem_of_64_bits(
     files: tuple[Path, Path], machine: int, wide: bool, count: int
@@ -59,7 +69,8 @@ def test_the_verb_tells_and_its_exit_code_says_so(run: Run, files: tuple[Path, P
     files[0].write_bytes(elf_library(b"\0", alignment=4096))
     done = run("doctor", "--library", files[0], "--graph", files[1], "--json")
     assert done.code == 9
-    assert len(json.loads(done.out)["problems"]) == 2
+    # No ops at all, those of the model, and the alignment.
+    assert len(json.loads(done.out)["problems"]) == 3
 
 
 def test_a_graph_without_a_library_is_refused(run: Run) -> None:

@@ -36,6 +36,17 @@ def test_a_lock_is_written_once_and_fits(digits: Path) -> None:
         check_locks([recipe], state, whole=False)
 
 
+def test_a_lock_of_other_recipes_warns_of_nothing(digits: Path) -> None:
+    write_locks([load_recipe(digits)])
+    other = digits.with_name("other.yaml")
+    other.write_text(digits.read_text().replace("name: digits", "name: other"))
+    recipe = load_recipe(other)
+    state = prepared([recipe], Path("out"))
+    assert list(lock_warnings([recipe], state, whole=True)) == []
+    with pytest.raises(CorruptFileError, match="is not pinned"):
+        check_locks([recipe], state, whole=True)
+
+
 def test_recipes_given_as_files_are_locked(digits: Path) -> None:
     path = digits.parent / "mobileprep.lock"
     assert [(one.path, one.is_changed) for one in lock(digits)] == [(path, True)]

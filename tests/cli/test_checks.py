@@ -65,7 +65,7 @@ transforms:
 targets: {phone: {}}
 """
 BROKEN = [
-    ("nan", 8, "the outputs are not numbers where the source's are"),
+    ("nan", 8, "is NaN or infinite where the source's is not"),
     ("shape", 5, "cannot run"),
     ("op", 6, "'Nonsense'"),
 ]
@@ -154,6 +154,8 @@ def test_the_report_tells_what_was_fed_and_how_far_the_outputs_are(run: Run) -> 
     assert "check    8 samples drawn: largest difference " in told.out
     assert " of the peak of 'y' after spoil\n  x: float32 [1, 3], 0 to 1 (nothing in" in told.out
     assert "'check: {max_difference: ...}' would refuse it" in told.err
+    # The check of the packaged file repeats no warning of a step.
+    assert "in r.pb the output" not in told.err
 
 
 def test_an_input_that_is_no_placeholder_is_fed_in_the_recipe_s_shape(run: Run) -> None:

@@ -37,11 +37,21 @@ def test_it_prints_the_header_of_all_graphs(a: Path, b: Path, capsys: Captured) 
     assert told.err == ""
 
 
-@pytest.mark.parametrize("text", [[], ["--tensorflow", "2.21"], ["--tensorflow=2.21.0"]])
-def test_the_newest_release_is_the_default(a: Path, capsys: Captured, text: list[str]) -> None:
-    assert main(["header", "--graphs", str(a), *text]) == 0
+@pytest.mark.parametrize(
+    ("flags", "release"),
+    [
+        ([], "1.15"),
+        (["--tensorflow", "2.21"], "2.21"),
+        (["--tensorflow=2.21.0"], "2.21"),
+        (["--tensorflow=1.15.5"], "1.15"),
+    ],
+)
+def test_the_release_is_the_default_or_the_one_named(
+    a: Path, capsys: Captured, flags: list[str], release: str
+) -> None:
+    assert main(["header", "--graphs", str(a), *flags]) == 0
     out = capsys.readouterr().out
-    assert out == registration_header(ops_and_kernels([network()], "2.21"), "2.21")
+    assert out == registration_header(ops_and_kernels([network()], release), release)
 
 
 @pytest.mark.parametrize("flag", ["--default_ops=", "--default-ops="])
@@ -76,7 +86,7 @@ def test_a_node_without_kernel_is_a_warning(tmp_path: Path, capsys: Captured) ->
     assert main(["header", f"--graphs={tmp_path / 'g.pb'}"]) == 0
     told = capsys.readouterr()
     assert "Relu" not in told.out
-    assert "warning: TensorFlow 2.21 has no CPU kernel of op 'Relu' for T=string" in told.err
+    assert "warning: TensorFlow 1.15 has no CPU kernel of op 'Relu' for T=string" in told.err
 
 
 @pytest.mark.parametrize(

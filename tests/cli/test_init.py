@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from mobileprep.pipeline.store_lock import alone
 from mobileprep.recipe.load import load_recipe
+from mobileprep.runtime.interpreter import Interpreter
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
@@ -134,6 +138,67 @@ def test_quantized_is_what_the_check_runs(model: Path, run: Run) -> None:
     assert Path("recipe.yaml").read_text().startswith("# yaml-language-server: $schema=")
 
 
+def test_channels_of_other_ranges_get_scales_of_their_own(model: Path, run: Run) -> None:
+    values = np.random.default_rng(0).normal(0, 0.3, (32, 64)).astype(np.float32)
+    values[:, 0] *= 1e4
+    nodes = [
+        placeholder("x", -1, 32),
+        const("w", values),
+        node("product", "MatMul", "x", "w", T=FLOAT),
+        node("y", "Tanh", "product", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    text = quantized(model, run)
+    assert "quantize: {mode: weights, granularity: channel}" in text
+    assert "Rejected 'quantize: weights': after quantize_weights the output 'y' differs" in text
+    assert load_recipe(Path("recipe.yaml")).targets[0].quantize.granularity == "channel"
+
+
+def quantized(model: Path, run: Run) -> str:
+    """The recipe that ``init`` writes, in one line; its build warns of nothing."""
+    assert run("init", model).code == 0
+    built = run("build", "recipe.yaml")
+    assert (built.code, "warning" in built.err) == (0, False)
+    return " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+
+
+def test_layers_are_equalized_where_that_is_what_helps(model: Path, run: Run) -> None:
+    draw = np.random.default_rng(0)
+    first = draw.normal(0, 1, (32, 64)).astype(np.float32)
+    second = draw.normal(0, 1, (64, 32)).astype(np.float32)
+    spread = np.geomspace(1, 3e4, 64).astype(np.float32)
+    nodes = [
+        placeholder("x", -1, 32),
+        const("w", first * spread),
+        node("first", "MatMul", "x", "w", T=FLOAT),
+        node("relu", "Relu", "first", T=FLOAT),
+        const("v", second / spread[:, None]),
+        node("y", "MatMul", "relu", "v", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    text = quantized(model, run)
+    assert "then: [equalize_ranges] quantize: weights" in text
+    assert text.count("Rejected 'quantize: ") == 2
+
+
+def test_float16_is_what_is_left_with_next_steps(model: Path, run: Run) -> None:
+    weights = np.random.default_rng(0).normal(0, 1, (1024, 4)).astype(np.float32)
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0].astype(np.float32)
+    spread = np.array([60, 1, 1, 1], np.float32)
+    nodes = [
+        placeholder("x", -1, 1024),
+        const("w", weights * spread @ rotation),
+        node("mixed", "MatMul", "x", "w", T=FLOAT),
+        const("back", (rotation.T * [0, 1, 1, 1]).astype(np.float32)),
+        node("y", "MatMul", "mixed", "back", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    text = quantized(model, run)
+    assert "quantize: float16" in text
+    assert text.count("Rejected '") == 3
+    assert "Next steps towards 8 bits: check on samples of your own" in text
+
+
 def test_what_cannot_be_checked_stays_float(model: Path, run: Run) -> None:
     nodes = [
         placeholder("text", -1, dtype=DType.STRING),
@@ -220,15 +285,34 @@ def test_recipes_of_several_models_have_several_names(model: Path, run: Run) -> 
     assert load_recipe("m.yaml", environ={}).name == "mine"
 
 
-def test_an_op_of_a_newer_release_is_registered_with_it(model: Path, run: Run) -> None:
-    nodes = [
-        placeholder("x", -1, 2, 2),
-        node("y", "BatchMatMulV3", "x", "x", Ta=FLOAT, Tb=FLOAT, Tout=FLOAT),
-    ]
-    write_graph(model, Graph(nodes))
-    assert run("init", model).code == 0
-    assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
+@pytest.mark.parametrize(
+    ("newer", "line"),
+    [
+        (node("y", "BatchMatMulV3", "x", "x", Ta=FLOAT, Tb=FLOAT, Tout=FLOAT), "  - downgrade"),
+        (node("y", "Xlog1py", "x", "x", T=FLOAT), '    registration: {tensorflow: ["2.21"]}'),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--no-try"]])
+def test_a_model_of_a_newer_release_gets_what_loads_it(
+    newer: Node, line: str, flags: list[str], model: Path, run: Run
+) -> None:
+    write_graph(model, Graph([placeholder("x", -1, 2, 2), newer]))
+    assert run("init", model, *flags).code == 0
+    lines = Path("recipe.yaml").read_text().splitlines()
+    above = " ".join(text.strip(" #") for text in lines[: lines.index(line)])
+    assert f"TensorFlow 1.15 does not have the op `{newer.op}` (node `y`)" in above
+    assert run("validate", "recipe.yaml").code == 0
     assert run("build", "recipe.yaml").code == 0
+    assert run("check-target", "out/net/phone/net.pb").code == 0
+
+
+def test_the_release_of_the_app_is_kept(model: Path, run: Run) -> None:
+    assert run("init", model, "--tensorflow=2.21").code == 0
+    assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
+    write_graph(model, Graph([placeholder("x", -1), node("y", "Xlog1py", "x", "x", T=FLOAT)]))
+    refused = run("init", model, "--tensorflow=1.15", "--recipe=other.yaml")
+    assert refused.code == 6
+    assert "TensorFlow 1.15 does not have the op `Xlog1py`" in refused.err
 
 
 def test_control_flow_is_lowered_where_a_branch_changes_a_variable(
@@ -282,7 +366,8 @@ def test_of_a_training_graph_the_likeliest_output_is_taken(
     told = run("init", model / "graph.pbtxt", "--checkpoint", model / "model.ckpt-1000")
     assert told.code == 0
     assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].outputs == ("probabilities",)
-    assert "# Likely too: accuracy/ArgMax" in Path("recipe.yaml").read_text()
+    text = Path("recipe.yaml").read_text()
+    assert "# Outputs: used by no other node." in text
 
 
 def test_an_existing_recipe_is_never_overwritten(model: Path, run: Run) -> None:
@@ -312,3 +397,119 @@ def test_the_store_is_let_go_where_nothing_builds(model: Path, run: Run) -> None
     for store in Path("store").glob("v*"):
         with alone(store, wait=False, tell=lambda _: None):
             pass
+
+
+def retraining() -> Graph:
+    """TensorFlow for Poets: a bottleneck that defaults to the features of the image."""
+    rng = np.random.default_rng(3)
+    weights = rng.normal(0, 0.2, (3, 3, 3, 64)).astype(np.float32)
+    bottleneck = node("bottleneck", "PlaceholderWithDefault", "features", dtype=FLOAT)
+    strides: dict[str, Any] = {"strides": [1, 2, 2, 1], "padding": "SAME"}
+    return Graph(
+        [
+            placeholder("image", -1, 16, 16, 3),
+            const("filters", weights),
+            node("conv", "Conv2D", "image", "filters", T=FLOAT, **strides),
+            node("relu", "Relu", "conv", T=FLOAT),
+            const("axes", np.array([1, 2], np.int32)),
+            node("features", "Mean", "relu", "axes", T=FLOAT, Tidx=DType.INT32, keep_dims=False),
+            bottleneck.with_attrs(shape=attr.shape((-1, 64))),
+            const("w", rng.normal(0, 1, (64, 5)).astype(np.float32)),
+            node("logits", "MatMul", "bottleneck", "w", T=FLOAT),
+            node("final_result", "Softmax", "logits", T=FLOAT),
+        ]
+    )
+
+
+def test_a_retrained_model_keeps_its_network(model: Path, run: Run) -> None:
+    write_graph(model, retraining())
+    told = run("init", model)
+    assert told.code == 0, told.err
+    assert [i.name for i in load_recipe(Path("recipe.yaml")).targets[0].inputs] == ["image"]
+    assert run("build", "recipe.yaml").code == 0
+    shipped = read_graph(Path("out/net/phone/net.pb"))
+    assert "conv" in shipped
+    image = np.ones((1, 16, 16, 3), np.float32)
+    assert Interpreter(shipped).run(["final_result"], {"image": image})[0].shape == (1, 5)
+
+
+def test_a_build_that_cuts_the_network_off_says_so(model: Path, run: Run) -> None:
+    write_graph(model, retraining())
+    assert run("init", model, "--inputs", "bottleneck", "--recipe", "part.yaml").code == 0
+    built = run("build", "part.yaml")
+    assert built.code == 0, built.err
+    assert "the inputs cut off 1,730 of the 2,050 parameters" in built.out
+    both = Path("part.yaml").read_text().replace("inputs:\n", "inputs:\n  image: {}\n")
+    Path("both.yaml").write_text(both)
+    for command in ("validate", "build"):
+        refused = run(command, "both.yaml")
+        assert refused.code == (3 if command == "validate" else 5), refused.err
+        assert "the input 'image' has no effect" in refused.err
+
+
+def test_a_build_whose_outputs_need_another_placeholder_fails(model: Path, run: Run) -> None:
+    nodes = [placeholder("x", -1, 3), placeholder("scale", 3)]
+    write_graph(model, Graph([*nodes, node("y", "Mul", "x", "scale", T=FLOAT)]))
+    assert run("init", model, "--no-try", "--inputs", "x").code == 0
+    built = run("build", "recipe.yaml")
+    assert built.code == 5
+    assert "the output 'y' needs the placeholder 'scale' (float32)" in built.err
+    assert not Path("out/net").exists()
+
+
+def test_a_keep_probability_is_fed_by_what_the_graph_does_with_it(model: Path, run: Run) -> None:
+    weights = np.random.default_rng(0).normal(0, 1, (8, 4)).astype(np.float32)
+    nodes = [
+        placeholder("x", -1, 8),
+        node("dropout", "Placeholder", dtype=FLOAT),
+        node("shape", "Shape", "x", T=FLOAT, out_type=DType.INT32),
+        node("random", "RandomUniform", "shape", T=DType.INT32, dtype=FLOAT, seed=3),
+        node("sum", "Add", "dropout", "random", T=FLOAT),
+        node("mask", "Floor", "sum", T=FLOAT),
+        node("div", "RealDiv", "x", "dropout", T=FLOAT),
+        node("kept", "Mul", "div", "mask", T=FLOAT),
+        const("w", weights),
+        node("y", "MatMul", "kept", "w", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    assert run("init", model).code == 0
+    text = Path("recipe.yaml").read_text()
+    assert "The app feeds 1: the dropout keeps everything." in text
+    assert load_recipe(Path("recipe.yaml")).targets[0].check
+    built = run("build", "recipe.yaml")
+    assert built.code == 0
+    assert "NaN" not in built.out + built.err
+
+
+def test_the_log_shows_no_failed_trial_and_the_recipe_no_path(model: Path, run: Run) -> None:
+    values = np.random.default_rng(0).normal(0, 1, (64, 4)).astype(np.float32) * np.float32(1e3)
+    nodes = [placeholder("x", 1, 64), const("w", values)]
+    nodes += [node("z", "MatMul", "x", "w", T=FLOAT), node("y", "Softmax", "z", T=FLOAT)]
+    write_graph(model, Graph(nodes))
+    told = run("init", model)
+    assert told.code == 0
+    assert "fail" not in told.err
+    assert "error" not in told.err
+    text = Path("recipe.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
+    assert "file://" not in text
+
+
+def test_an_unknown_shape_is_shown_as_the_check_feeds_it(model: Path, run: Run) -> None:
+    weights = np.random.default_rng(0).normal(0, 1, (8, 4)).astype(np.float32)
+    nodes = [node("x", "Placeholder", dtype=FLOAT), const("w", weights)]
+    write_graph(model, Graph([*nodes, node("y", "MatMul", "x", "w", T=FLOAT)]))
+    assert run("init", model).code == 0
+    text = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+    assert "the check feeds [1, 8]: add 'shape:' with the shape that the app feeds." in text
+
+
+def test_file_names_in_comments_keep_their_case(training: Path, run: Run) -> None:
+    (training / "net.pb").rename(training / "graph.pb")
+    variable = ref_variable("w", 3)
+    more = [placeholder("x", -1, 3), *variable, node("z", "Add", "x", "w/read", T=FLOAT)]
+    write_graph(training / "again.pb", Graph(more))
+    (training / "second.index").unlink()
+    assert run("init", training).code == 0
+    text = Path("recipe.yaml").read_text()
+    assert "# Other files of the model in the directory: graph.pb.\n" in text

@@ -56,7 +56,7 @@ def test_the_targets_in_integers_build(digits: Path, run: Run) -> None:
     text, page = digits.read_text("utf-8"), PAGE.read_text("utf-8")
     calibration, first = re.findall(r"```yaml\n(calibration: .*)\n(targets:\n.*)\n```", page)[0]
     ((second),) = re.findall(r"```yaml\n(targets:\n  eight:\n.*?)```", page, re.S)
-    recipe = text.partition("\ntargets:")[0].replace("validation:", "validation:\n  engine: litert")
+    recipe = text.partition("\ntargets:")[0].strip()
     digits.write_text(f"{recipe}\n{calibration}\n{first}\n", "utf-8")
     assert run("calibrate", digits).code == 0
     told = run("build", digits)
@@ -82,6 +82,26 @@ def test_the_target_of_the_page_builds_beside_others(digits: Path, run: Run) -> 
     assert told.code == 0, told.err
     model = Path("out/digits/phone/digits.tflite").read_bytes()
     assert model[FILE_IDENTIFIER] == b"TFL3"
+
+
+def test_the_line_of_the_page_is_that_of_the_report(digits: Path, run: Run) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    text = digits.read_text("utf-8").partition("\ntargets:")[0]
+    digits.write_text(f"{text}\ntargets: {{phone: {{artifact: tflite}}}}\n", "utf-8")
+    told = run("build", digits)
+    assert told.code == 0, told.err
+    (line,) = re.findall(r"^accuracy .*; (.*) \(litert .*\)$", PAGE.read_text("utf-8"), re.M)
+    assert f"; {line} (litert " in told.out
+
+
+def test_the_target_that_measures_the_graph_says_so(digits: Path, run: Run) -> None:
+    (block,) = re.findall(
+        r"```yaml\n(targets:\n  phone:\n.*?engine: graph.*?)```", PAGE.read_text("utf-8"), re.S
+    )
+    digits.write_text(f"{digits.read_text('utf-8').partition('targets:')[0]}{block}", "utf-8")
+    told = run("build", digits)
+    assert told.code == 0, told.err
+    assert told.out.count("measured on the graph before conversion (numpy)") == 2
 
 
 def test_the_report_tells_which_runtimes_run_the_graph(digits: Path, run: Run) -> None:

@@ -220,13 +220,13 @@ def test_equal_work_at_once_is_done_once(
     monkeypatch.setattr(execution, "stage_function", counted)
     targets = "".join(
         f"\n  t{i}: {{transforms: [remove_nodes: {{op: [Never{i}]}}, fold_constants, "
-        "fold_batch_norms, round_weights: {num_steps: 200}]}"
+        "fold_batch_norms, round_weights: {num_steps: 200}, downgrade]}"
         for i in range(8)
     )
     with_targets(digits, targets + "\n")
     told = run("build", digits, *OUT, "-j", "8")
     assert told.code == 0, told.err
-    # Eight that remove nothing, and after each of them the same three.
-    assert ran.count("transform") == 8 + 3
+    # Eight that remove nothing, and after each of them the same four.
+    assert ran.count("transform") == 8 + 4
     assert len(list(Path("out/digits").glob("*/digits.pb"))) == 8
     assert main(["build", str(digits), *OUT, "--dry-run", "--exit-code"]) == 0

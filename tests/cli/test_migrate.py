@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples
 from tests.migration.graphs import speech
@@ -49,6 +52,35 @@ def test_json_has_the_same(run: Run) -> None:
     assert [route["verdict"] for route in found["routes"]] == ["as it is"] * 3
 
 
+def test_the_cut_that_is_given_is_what_is_tried(run: Run) -> None:
+    write_graph(Path("speech.pb"), speech())
+    told = run("migrate", "speech.pb", "--inputs=sound", "--outputs=probabilities")
+    assert told.code == 0, told.err
+    assert "sound to probabilities" in told.out
+    assert "lacks" not in told.out
+    assert "LiteRT: runs it as it is" in told.out
+    assert "DecodeWav" not in told.out
+    whole = json.loads(run("migrate", "speech.pb", "--json").out)
+    part = json.loads(run("migrate", "speech.pb", "--inputs=sound", "--json").out)
+    for before, after in zip(whole["routes"][:2], part["routes"][:2], strict=True):
+        assert after["operators"] < before["operators"]
+
+
+def test_verbose_lists_all_findings(run: Run) -> None:
+    nodes = [op(f"n{i}", "Add", "x", "x", T=attr.dtype(DType.INT32)) for i in range(2)]
+    kinds = ("Less", "LessEqual", "Greater", "Mul")
+    nodes += [
+        op(f"k{i}", kind, "x", "x", T=attr.dtype(DType.INT32)) for i, kind in enumerate(kinds)
+    ]
+    whole = Node("x", "Placeholder", attrs={"dtype": attr.dtype(DType.INT32)})
+    write_graph(Path("m.pb"), Graph([whole, *nodes]))
+    short, full = run("migrate", "m.pb").out, run("migrate", "m.pb", "-v").out
+    assert "  lacks 5 nodes of 4 ops; build with `ops_to_register.h`" in short
+    assert "... and 1 more (-v shows all)" in short
+    assert full.count("compiles no kernel of") == 4
+    assert "-v shows all" not in full
+
+
 def test_no_way_to_litert_is_exit_code_1(run: Run) -> None:
     odd = op("z", "Erfinv", "y")
     write_graph(Path("m.pb"), classifier().with_nodes([*classifier(), odd]))
@@ -72,3 +104,11 @@ def test_words_beside_the_model_are_looked_up_on_litert(run: Run) -> None:
     write_graph(Path("m.pb"), from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64))
     routes = json.loads(run("migrate", "m.pb", "--json").out)["routes"]
     assert {route["runtime"]: route["verdict"] for route in routes}["LiteRT"] == "as it is"
+
+
+def test_another_release_is_tried(run: Run) -> None:
+    newer = op("z", "Xlog1py", "y", "y")
+    write_graph(Path("m.pb"), classifier().with_nodes([*classifier(), newer]))
+    assert "TensorFlow Mobile 1.15: does not run it" in run("migrate", "m.pb").out
+    told = run("migrate", "m.pb", "--tensorflow=2.21").out
+    assert "TensorFlow Mobile 2.21, selective: runs it as it is" in told

@@ -239,3 +239,32 @@ def test_what_the_remote_store_would_give_is_told_apart(
     assert re.search(r"the store gives 0 bytes, the remote store [0-9.]+ KB$", told), told
     assert "\n0 of " in run("build", digits).err
     assert MODEL.stat().st_size == size
+
+
+AUTO = """\
+version: 1
+name: auto
+extends: digits/recipe.yaml
+calibration: {data: digits/data/test.npz}
+targets: {phone: {quantize: {mode: auto, trials: 5}}, download: null}
+"""
+FOLDED = "auto/07-quantize_nodes: 16 trial stages: "
+
+
+def test_trials_of_auto_are_one_line_unless_asked_for(digits: Path, run: Run) -> None:
+    recipe = Path("auto.yaml")
+    recipe.write_text(AUTO)
+    for verb in ("plan",), ("build", "--dry-run"):
+        told = run(*verb, recipe)
+        lines = (told.out or told.err).splitlines()
+        assert [line for line in lines if "-trial-" in line or "-verdict-" in line] == []
+        assert lines.count(f"{FOLDED}16 would run (list them with -v)") == 1
+        told = run(*verb, recipe, "-v")
+        lines = (told.out or told.err).splitlines()
+        assert any(line.startswith("auto/07-quantize_nodes-trial-5: ") for line in lines)
+        assert not any(FOLDED in line for line in lines)
+    told = run("build", recipe, "--explain")
+    assert f"{FOLDED}16 would run (list them with -v)" in told.err
+    assert "-verdict-5: " not in told.err
+    assert f"{FOLDED}fresh (list them with -v)" in run("plan", recipe).out
+    assert len(steps(run, recipe)) > 16

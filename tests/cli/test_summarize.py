@@ -23,6 +23,7 @@ from mobileprep.runtime.accounting import costs
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.saved import W, write_meta, write_saved_model
+from tests.inspection.test_loops import counted
 from tests.transforms.graphs import const, conv, node, placeholder
 
 
@@ -233,3 +234,87 @@ def test_shapes_of_a_frozen_graph_are_inferred_twice(
     assert "  out (float32 [-1, 4, 4, 2])" in run("summarize", "--in_graph=g.pb").out
     # Once to guess the outputs, whose sizes may be unknown, and once with the batch of the costs.
     assert sum(size > 1 for size in passes) == 2
+
+
+def test_another_release_is_compared(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "g.pb"
+    write_graph(path, Graph([placeholder(), node("y", "Xlog1py", "x x")]))
+    assert (
+        "TensorFlow 1.15 does not have the op `Xlog1py`" in run("summarize", "--in_graph", path).out
+    )
+    told = run("summarize", "--in_graph", path, "--tensorflow=2.21").out
+    assert "A default build of TensorFlow 2.21 for android lacks nothing" in told
+
+
+def test_the_model_is_a_plain_argument_too(run: Run) -> None:
+    assert run("summarize", "g.pb").out == run("summarize", "--in_graph=g.pb").out
+    for wrong in ([], ["g.pb", "--in_graph=g.pb"]):
+        told = run("summarize", *wrong)
+        assert told.code == 2
+        assert "name one: mobileprep summarize MODEL" in told.err
+
+
+def test_costs_are_those_of_the_part_between_inputs_and_outputs(run: Run) -> None:
+    cut = ["--inputs=layer/conv", "--outputs=layer/bias", "--input_shapes=3,4,4,2"]
+    found = json.loads(run("summarize", "g.pb", *cut, "--json").out)
+    assert [tensor["name"] for tensor in found["inputs"]] == ["layer/conv"]
+    assert found["inputs"][0]["shape"] == [3, 4, 4, 2]
+    assert [tensor["name"] for tensor in found["outputs"]] == ["layer/bias"]
+    assert (found["costs"]["flops"], found["costs"]["parameters"]) == (3 * 32, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["--outputs=layer/bais"], 2, "there is no tensor 'layer/bais'"),
+        (["--inputs=gone"], 2, "there is no tensor 'gone'"),
+        (["--input_shapes=1,4:2"], 2, "2 shapes are given for 1 inputs: x"),
+        (["--input_shapes=1,b"], 2, "--input_shapes: '1,b' is not a shape"),
+        (["--device=raspberry-pie"], 2, "there is no device 'raspberry-pie'"),
+    ],
+)
+def test_wrong_names_and_shapes_are_refused(
+    flags: list[str], code: int, message: str, run: Run
+) -> None:
+    told = run("summarize", "g.pb", *flags)
+    assert told.code == code
+    assert message in told.err
+
+
+def test_a_device_gives_the_least_time_of_a_run(run: Run) -> None:
+    Path("board.yaml").write_text("title: a board\ngflops: 0.001\nsource: us\n")
+    assert (
+        "At best 0.64 ms on a board (0.001 GFLOP/s, "
+        in run("summarize", "g.pb", "--device=board.yaml").out
+    )
+    device = json.loads(run("summarize", "g.pb", "--device=board.yaml", "--json").out)["device"]
+    assert (device["flops"], device["latency_ms"]) == (640, 0.64)
+
+
+@pytest.mark.parametrize("kind", ["VariableV2", "VarHandleOp"])
+def test_variables_without_values_count_by_their_shapes(kind: str, run: Run) -> None:
+    declared = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((4, 100))}
+    nodes = [
+        placeholder().with_attrs(shape=attr.shape((-1, 4))),
+        Node("w", kind, attrs=declared),
+        node("read", "ReadVariableOp", "w", T=None, dtype=DType.FLOAT)
+        if kind == "VarHandleOp"
+        else node("read", "Identity", "w"),
+        node("y", "MatMul", "x read"),
+    ]
+    write_graph(Path("v.pb"), Graph(nodes))
+    found = json.loads(run("summarize", "v.pb", "--json").out)
+    assert (found["costs"]["parameters"], found["costs"]["flops"]) == (400, 2 * 4 * 100)
+    assert found["costs"]["uncounted"] == []
+    assert found["costs"]["by_op"][0]["parameters"] == 400
+    assert found["costs"]["by_op"][0]["name"] == "MatMul"
+    assert "as it cannot be frozen" in found["notes"][0]
+
+
+def test_loops_are_listed_with_their_iterations(run: Run) -> None:
+    test = [node("less", "Less", "count enter_bound")]
+    write_graph(Path("l.pb"), counted(test=test))
+    assert "  loop 'loop': counted for 3 iterations" in run("summarize", "l.pb").out
+    test = [node("less", "Less", "count enter_limit")]
+    write_graph(Path("l.pb"), counted(test=test))
+    assert "  loop 'loop': counted for 1 iteration, as constants" in run("summarize", "l.pb").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,26 @@ def _files(built: Path) -> None:
     recipe = os.path.relpath(built)
     budget = "targets:\n  phone: {budget: {flops: 50 KFLOP}}\n"
     Path("limits.yaml").write_text(f"version: 1\nextends: {recipe}\n{budget}")
+    recipe_text = """\
+version: 1
+name: NAME
+source: {frozen: NAME.pb}
+inputs: {x: {}}
+outputs: [OUTPUT]
+transforms: [strip_unused_nodes]
+targets:
+  phone: {platform: android, registration: {tensorflow: ["1.15"]}}
+"""
+    pool = newer().by_name["pool"]
+    write_graph(Path("pool.pb"), Graph([placeholder(), pool], versions=Versions(1200, 12)))
+    Path("pool.yaml").write_text(recipe_text.replace("NAME", "pool").replace("OUTPUT", "pool"))
+    custom = node("y", "FancyNewOp", "x", T=None)
+    write_graph(Path("custom.pb"), Graph([placeholder(), custom]))
+    (declared,) = re.findall(r"```yaml\n(ops:.*?)```", PAGE.read_text(), re.DOTALL)
+    text = recipe_text.replace("NAME", "custom").replace("OUTPUT", "y") + declared
+    Path("custom.yaml").write_text(text)
+    Path("ops").mkdir()
+    Path("ops/fancy_new_op.cc").write_text("// REGISTER_OP and REGISTER_KERNEL_BUILDER\n")
     write_graph(Path("log.pb"), Graph([placeholder(), node("out", "Xlog1py", "x x")]))
     weights = const("weights", np.ones((100, 100)))
     dense = [placeholder(), weights, node("out", "MatMul", "x weights")]

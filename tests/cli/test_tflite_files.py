@@ -87,5 +87,5 @@ def test_engines_of_graphs_refuse_it(file: Path, capsys: pytest.CaptureFixture[s
 
 def test_verbs_that_write_graphs_refuse_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [f"--in_graph={file}", "--out_graph=g.pb", "--transforms=remove_device"]
-    assert main(["transform", *arguments]) == 4
-    assert "is a .tflite file" in capsys.readouterr().err
+    assert main(["transform", *arguments]) == 6
+    assert "is a LiteRT model (.tflite)" in capsys.readouterr().err

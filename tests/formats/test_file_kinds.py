@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.file_kinds import Foreign, file_kind
+from mobileprep.foreign_files import Foreign
+from mobileprep.formats.file_kinds import file_kind
 from tests.formats.checkpoint_writer import write_bundle
 
 
@@ -31,15 +32,15 @@ def arrays():
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"\x1c\0\0\0TFL3\0\0\0\0", "a TensorFlow Lite model"),
+        (b"\x1c\0\0\0TFL3\0\0\0\0", "a LiteRT model"),
         (b"\x89HDF\r\n\x1a\n\0\0", "a Keras model file (HDF5)"),
         (zipped("metadata.json", "config.json", "model.weights.h5"), "a Keras model file (.keras)"),
         (arrays(), "a NumPy archive of arrays"),
         (zipped("notes.txt"), "a zip archive"),
         (b"\x93NUMPY\x01\0", "a NumPy array"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "a picture (JPEG)"),
-        (b"\x89PNG\r\n\x1a\n", "a picture (PNG)"),
-        (b"RIFF\0\0\0\0WAVEfmt ", "a sound"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image (JPEG)"),
+        (b"\x89PNG\r\n\x1a\n", "an image (PNG)"),
+        (b"RIFF\0\0\0\0WAVEfmt ", "an audio file"),
         (b"\x1f\x8b\x08", "a compressed file"),
         (b'{"format": "graph-model", "modelTopology": {}}', "a TensorFlow.js model"),
     ],

@@ -48,7 +48,7 @@ def test_another_kind_is_named_with_what_to_do():
         CorruptFileError, match=r"m\.meta: is a MetaGraphDef, not a GraphDef"
     ) as told:
         expect_kind(META.SerializeToString(), "GraphDef", "m.meta")
-    assert told.value.hint == "give it as a meta graph"
+    assert told.value.hint.startswith("in a recipe, name it as `meta_graph:`")
 
 
 @pytest.mark.parametrize("head", [b"\n" * 60, b"#" * 60, b"# a\n" * 30, b" \t" * 40])

@@ -159,7 +159,7 @@ def test_what_holds_no_model_is_told(tmp_path):
         find_model(tmp_path)
     with pytest.raises(CorruptFileError, match="holds no node"):
         find_model(tmp_path / "notes.yaml")
-    with pytest.raises(UnsupportedError, match=r"is a picture \(JPEG\)"):
+    with pytest.raises(UnsupportedError, match=r"is an image \(JPEG\)"):
         find_model(tmp_path / "photo.pb")
     with pytest.raises(CorruptFileError, match="is not there"):
         find_model(tmp_path / "none.pb")

@@ -35,7 +35,7 @@ def test_a_second_input_of_a_model_is_none_however_it_is_met(shape):
         node("probs", "Softmax", "scaled", T=FLOAT),
     ]
     assert told(nodes) == (["x", "temperature"], ["probs"])
-    assert propose(source(nodes)).about_outputs == ("Outputs: what nothing else takes.",)
+    assert propose(source(nodes)).about_outputs == ("Outputs: used by no other node.",)
 
 
 def test_a_threshold_that_ends_in_one_number_is_none():

@@ -52,7 +52,7 @@ def test_what_steers_a_model_is_told():
     assert "false" in found["is_training"].remark
     assert found["keep_prob"].spec.shape == ()
     assert "feeds 1" in found["keep_prob"].remark
-    assert "does not tell its shape" in found["x"].remark
+    assert "does not record its shape" in found["x"].remark
 
 
 def test_a_switch_with_a_default_is_not_fed():

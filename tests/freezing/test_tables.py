@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -24,12 +26,13 @@ from tests.freezing.graphs import (
 
 STRING, INT = DType.STRING, DType.INT64
 KINDS = {"key_dtype": STRING, "value_dtype": INT}
+LINES = {"key_index": -2, "value_index": -1}
 
 
 def table(name, path):
     return [
         node(name, "HashTableV2", **KINDS, shared_name=name),
-        node(f"{name}/fill", "InitializeTableFromTextFileV2", name, path, key_index=-2),
+        node(f"{name}/fill", "InitializeTableFromTextFileV2", name, path, **LINES),
     ]
 
 
@@ -48,25 +51,34 @@ def model(folder, *more, path=None, **fields):
     return source(nodes, init_ops=("init",), assets=(asset,), **fields)
 
 
-def test_the_ops_that_fill_the_tables_in_use_are_kept(tmp_path):
-    (tmp_path / "words.txt").write_text("a\n")
+def looked_up(graph, ops, *words):
+    """What a frozen graph gives for words, its tables filled first; it has no files to read."""
+    runner = Interpreter(graph)
+    runner.run(list(ops), {})
+    return runner.run(["ids"], {"text": np.array(words, dtype=object)})[0].tolist()
+
+
+def test_tables_in_use_are_filled_from_constants(tmp_path):
+    (tmp_path / "words.txt").write_text("a\nb\n")
     result = frozen(model(tmp_path), "ids")
     assert result.init_ops == ("words/fill",)
-    assert "unused" not in result.graph
-    assert "init" not in result.graph
-    assert [a.name for a in result.assets] == ["words.txt"]
-    held = result.graph["path"].attr_tensor("value").array()
-    assert held[()] == b"words.txt"
+    assert not {"unused", "init", "path"} & result.graph.by_name.keys()
+    assert not result.assets
+    filler = "words/fill = InitializeTableV2(words, words/fill/keys, words/fill/values)"
+    assert filler in listing(result.graph)
+    (tmp_path / "words.txt").unlink()
+    assert looked_up(result.graph, result.init_ops, b"b", b"c", b"a") == [1, -1, 0]
 
 
-def test_a_path_that_the_loader_feeds_becomes_the_files_name(tmp_path):
+def test_a_path_that_the_loader_feeds_is_inlined(tmp_path):
     (tmp_path / "words.txt").write_text("a\n")
     result = frozen(model(tmp_path, path=placeholder("fed", dtype=STRING)), "ids")
-    assert result.graph["fed"].op == "Const"
-    assert result.assets[0].tensor == "fed:0"
+    assert "fed" not in result.graph
+    assert not result.assets
+    assert looked_up(result.graph, result.init_ops, b"a") == [0]
 
 
-def test_a_path_in_a_variable_that_the_init_op_sets(tmp_path):
+def test_a_path_in_a_variable_that_the_init_op_sets_is_inlined(tmp_path):
     (tmp_path / "words.txt").write_text("a\n")
     held = [
         placeholder("fed", dtype=STRING),
@@ -77,9 +89,67 @@ def test_a_path_in_a_variable_that_the_init_op_sets(tmp_path):
     made = model(tmp_path, *held, path=read)
     asset = Asset("fed:0", "words.txt", tmp_path / "words.txt")
     result = frozen(type(made)(made.graph, "model", init_ops=("init",), assets=(asset,)), "ids")
-    assert result.graph["kept"].attr_tensor("value").array()[()] == b"words.txt"
-    assert [a.tensor for a in result.assets] == ["kept:0"]
+    assert not {"kept", "read"} & result.graph.by_name.keys()
+    assert not result.assets
     assert not result.warnings
+    assert looked_up(result.graph, result.init_ops, b"a") == [0]
+
+
+def test_files_of_one_base_name_stay_apart(tmp_path):
+    for folder, words in (("first", "a\nb\n"), ("second", "b\na\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "words.txt").write_text(words)
+    nodes = [
+        placeholder("text", -1, dtype=STRING),
+        const("minus", np.int64(-1)),
+        const("path", np.array(b"words.txt", dtype=object)),
+        const("path_1", np.array(b"words.txt", dtype=object)),
+        table("words", "path"),
+        table("others", "path_1"),
+        node("ids", "LookupTableFindV2", "words", "text", "minus", Tin=STRING, Tout=INT),
+        node("other_ids", "LookupTableFindV2", "others", "text", "minus", Tin=STRING, Tout=INT),
+    ]
+    assets = tuple(
+        Asset(f"{name}:0", f"{folder}/words.txt", tmp_path / folder / "words.txt")
+        for name, folder in (("path", "first"), ("path_1", "second"))
+    )
+    result = frozen(source(nodes, assets=assets), "ids", "other_ids")
+    runner = Interpreter(result.graph)
+    runner.run(list(result.init_ops), {})
+    ids = runner.run(["ids", "other_ids"], {"text": np.array([b"a"], dtype=object)})
+    assert [each.tolist() for each in ids] == [[0], [1]]
+
+
+def test_a_file_that_an_op_reads_as_a_whole_is_inlined(tmp_path):
+    (tmp_path / "words.txt").write_bytes(b"\0model\n")
+    result = frozen(model(tmp_path, node("content", "ReadFile", "path")), "content")
+    assert listing(result.graph) == ["content = Const()"]
+    assert result.graph["content"].attr_tensor("value").array()[()] == b"\0model\n"
+    assert not result.assets
+
+
+def test_a_file_that_another_op_reads_stays_an_asset(tmp_path):
+    (tmp_path / "words.txt").write_text("a\n")
+    result = frozen(model(tmp_path, node("y", "MyTokenizer", "path")), "ids", "y")
+    assert [a.name for a in result.assets] == ["words.txt"]
+    assert result.graph["path"].attr_tensor("value").array()[()] == b"words.txt"
+    assert result.graph["words/fill"].op == "InitializeTableV2"
+    assert not result.warnings
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\na\n", "the key b'a' has two values"),
+        ("", "has no lines"),
+        ("a\n\n", "line 2 is empty"),
+    ],
+)
+def test_a_file_that_does_not_fit_its_table_is_named(tmp_path, content, message):
+    (tmp_path / "words.txt").write_text(content)
+    with pytest.raises(InvalidGraphError, match=message) as caught:
+        frozen(model(tmp_path), "ids")
+    assert caught.value.where.endswith("words.txt")
 
 
 def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
@@ -95,8 +165,41 @@ def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
     result = frozen(source(nodes), "ids", "y")
     assert result.init_ops == ("words/fill", "code/fill")
     assert not result.assets
-    told = "filled from '/home/trainer/words.txt', which the app needs under that path"
-    assert told in result.warnings[0]
+    (warning,) = result.warnings
+    assert warning.startswith("the graph reads the file '/home/trainer/words.txt', which the app")
+    assert "in 'assets' of the recipe's 'source'" in warning
+
+
+@pytest.mark.parametrize("path", ["/home/trainer/words.txt", "words.txt", "C:\\data\\words.txt"])
+def test_a_file_that_the_user_names_stands_in_for_a_path_elsewhere(tmp_path, path):
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    (tmp_path / "more.txt").write_text("c\n")
+    made = model(tmp_path)
+    nodes = [
+        const("path", np.array(path.encode(), dtype=object)) if n.name == "path" else n
+        for n in made.graph
+    ]
+    given = dataclasses.replace(
+        source(nodes), files=(tmp_path / "more.txt", tmp_path / "words.txt")
+    )
+    result = frozen(given, "ids")
+    assert not result.warnings
+    assert not result.assets
+    assert looked_up(result.graph, result.init_ops, b"b", b"c") == [1, -1]
+
+
+def test_of_files_of_one_name_the_one_in_the_same_directory_is_meant(tmp_path):
+    for folder, words in (("other", "b\n"), ("trainer", "a\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "words.txt").write_text(words)
+    files = [tmp_path / folder / "words.txt" for folder in ("other", "trainer")]
+    given = dataclasses.replace(source(model(tmp_path).graph), files=tuple(files))
+    result = frozen(given, "ids")
+    assert looked_up(result.graph, result.init_ops, b"a", b"b") == [0, -1]
+    (tmp_path / "trainer").rename(tmp_path / "third")
+    given = dataclasses.replace(given, files=(files[0], tmp_path / "third/words.txt"))
+    with pytest.raises(InvalidGraphError, match=r"match the path '/home/trainer/words\.txt'"):
+        frozen(given, "ids")
 
 
 def mutable(op="MutableHashTableV2"):
@@ -225,7 +328,10 @@ def test_variables_that_wait_for_each_other_have_no_value():
 
 def test_listing_is_stable(tmp_path):
     (tmp_path / "words.txt").write_text("a\n")
-    assert listing(frozen(model(tmp_path), "ids").graph)[-2:] == [
+    assert listing(frozen(model(tmp_path), "ids").graph)[-5:] == [
+        "words/fill/keys = Const()",
+        "words/fill/values = Const()",
+        "words/fill = InitializeTableV2(words, words/fill/keys, words/fill/values)",
         "minus = Const()",
         "ids = LookupTableFindV2(words, text, minus)",
     ]

@@ -20,6 +20,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import Ref, parse_function_ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.litert.refusals import GIVE_SHAPES
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import TOLERANCE, compare, numbers
 
@@ -223,7 +224,7 @@ def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed()
     nodes = [feed("x", None), op("y", "Erfinv", ["x"])]
     with pytest.raises(UnsupportedError) as caught:
         model(Graph(nodes), ["x"], ["y"])
-    assert caught.value.hint.startswith("give the shape of x first; else ")
+    assert caught.value.hint.startswith(f"{GIVE_SHAPES} (x); else ")
     with pytest.raises(UnsupportedError) as caught:
         model(Graph([feed("x", None, DType.STRING), *nodes[1:]]), ["x"], ["y"])
     assert "give the shape" not in caught.value.hint

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError
-from mobileprep.numerics.differences import largest_difference, shown_difference
+from mobileprep.numerics.differences import (
+    difference,
+    largest_difference,
+    not_finite,
+    shown_difference,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,24 @@ def test_another_shape_is_an_error() -> None:
 def test_a_difference_is_shown_to_two_digits() -> None:
     assert shown_difference(0.0123456) == 0.012
     assert shown_difference(0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "is_source_lost"),
+    [
+        ([math.nan, 1], [0, 1], True),
+        ([math.nan, 1], [0, math.inf], False),
+        ([2, 1], [2, math.nan], False),
+        ([math.inf, 1], [-math.inf, 1], True),
+    ],
+)
+def test_the_side_without_numbers_is_named(
+    expected: list, found: list, is_source_lost: bool
+) -> None:
+    gap = difference("y", [np.array(expected, float)], [np.array(found, float)])
+    assert (math.isinf(gap.share), gap.is_source_lost) == (True, is_source_lost)
+    fed = {"keep": np.float32(0).reshape(()), "x": np.array([[1, -2.5]])}
+    text = not_finite(gap, "after optimize", [fed], "").message
+    assert ("the samples are unusable" in text) == is_source_lost
+    assert text.endswith("fed: keep [] of 0, x [1, 2] from -2.5 to 1") == is_source_lost
+    assert ("after optimize the output 'y' is NaN or infinite" in text) != is_source_lost

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.numerics.photos import Normalization, central_crop, decoded, picture
+from mobileprep.numerics.photos import (
+    Normalization,
+    central_crop,
+    decoded,
+    exif_orientation,
+    picture,
+)
 from tests.ops.pictures import PIXELS, encoded
 
 
@@ -72,3 +80,29 @@ def test_luminance_of_a_bmp_is_that_of_rgb_to_grayscale() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_kind_is_decoded_in_the_channels_asked_for(kind: str, channels: int) -> None:
     assert decoded(encoded(PIXELS, kind), channels).shape == (5, 7, channels)
+
+
+def oriented(orientation: int | None, kind: str = "JPEG") -> bytes:
+    """A picture file that is to be turned."""
+    image = pytest.importorskip("PIL.Image")
+    exif = image.Exif()
+    exif[0x010F] = "a camera"
+    if orientation is not None:
+        exif[0x0112] = orientation
+    stream = io.BytesIO()
+    image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(stream, kind, exif=exif)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_photo_is_read(orientation: int) -> None:
+    assert exif_orientation(oriented(orientation)) == orientation
+
+
+def test_other_files_have_no_orientation() -> None:
+    photo = oriented(6)
+    assert exif_orientation(oriented(None)) == 1
+    assert exif_orientation(encoded(PIXELS, "JPEG")) == 1
+    assert exif_orientation(encoded(PIXELS, "PNG")) == 1
+    assert exif_orientation(b"") == 1
+    assert {exif_orientation(photo[:length]) for length in range(len(photo))} <= {1, 6}

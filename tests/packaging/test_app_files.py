@@ -107,6 +107,7 @@ class Noted {
 }
 def told = []
 ext.android = new Noted(path: '', told: told)
+android.defaultConfig.externalNativeBuild.cmake.children.arguments = []
 ANDROID
 configurations { implementation }
 task preBuild { doLast {
@@ -124,6 +125,8 @@ def gradle(folder: Path, *lines: str, abis: tuple[str, ...] = (), **model: str) 
     (folder / "models/app.gradle").write_text(app_files("android", abis, name, file)["app.gradle"])
     (folder / "models" / file).write_text("a model")
     (folder / "models/report.json").write_text("{}")
+    (folder / "models/assets/more").mkdir(parents=True, exist_ok=True)
+    (folder / "models/assets/more/words.txt").write_text("yes\n")
     (folder / "build.gradle").write_text(GRADLE.replace("ANDROID", "\n".join(lines)))
     (folder / "settings.gradle").write_text("rootProject.name = 'app'\n")
     home = ("-g", folder / "home", "--project-cache-dir", folder / "cache")
@@ -138,7 +141,16 @@ def test_gradle_has_the_model_among_the_assets(tmp_path: Path) -> None:
     assert "needs org.tensorflow:1.13.1" in told
     assert sum(PAGES in line for line in told) == 1
     assert not any("java" in line or "jniLibs" in line for line in told)
-    assert [path.name for path in assets.iterdir()] == ["digits.pb"]
+    copied = {str(p.relative_to(assets)) for p in assets.rglob("*") if p.is_file()}
+    assert copied == {"digits.pb", "assets/more/words.txt"}
+
+
+def test_gradle_keeps_the_apps_own_linker_flags(tmp_path: Path) -> None:
+    own = "['-DANDROID_STL=c++_static', '-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections']"
+    noted = "android.defaultConfig.externalNativeBuild.cmake.children.arguments"
+    told = gradle(tmp_path, f"{noted} = {own}").splitlines()
+    flags = f"-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections {PAGES}"
+    assert f"told defaultConfig.externalNativeBuild.cmake.arguments [{flags}]" in told
 
 
 @pytest.mark.parametrize(
@@ -202,7 +214,7 @@ def test_ruby_reads_the_podspec(tmp_path: Path, own: bool) -> None:
     environ = {"PATH": "/usr/bin:/bin", **({"TENSORFLOW": "/a b/tensorflow"} if own else {})}
     told = run("ruby", "-w", "-I.", "read.rb", cwd=tmp_path, env=environ)
     assert 'name ["digits"]' in told
-    assert 'resources ["{digits.pb,digits_labels.txt}"]' in told
+    assert 'resources ["{digits.pb,digits_labels.txt,assets}"]' in told
     assert ('dependency ["TensorFlow-experimental"]' in told) == (not own)
     folder = '"/a b/tensorflow/tensorflow/contrib/makefile/gen/proto'
     assert (folder in told.replace("\\", "")) == own

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,16 +115,34 @@ all app.so:
 """Assigns as the makefile of TensorFlow 1.15 does."""
 
 
-def made(folder: Path, platform: str, *words: str, abis: tuple[str, ...] = ()) -> list[str]:
-    """What the makefile is told by the fragment, and by a command line."""
+def made(
+    folder: Path,
+    platform: str,
+    *words: str,
+    abis: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+    first: str = "",
+) -> list[str]:
+    """What the makefile is told by the fragment, and by a command line.
+
+    Args:
+        env: variables of the environment.
+        first: a makefile of the user's own, which make reads before the fragment.
+    """
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     fragment = folder / "selective_registration.mk"
     fragment.write_text(build_fragments(OPS, "1.15", platform, abis)[fragment.name])
     makefile = folder / "Makefile"
     makefile.write_text(MAKEFILE)
-    command = ["make", "-s", "-f", str(fragment), "-f", str(makefile), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    own = folder / "own.mk"
+    own.write_text(first)
+    files = [word for file in (own, fragment, makefile) for word in ("-f", str(file))]
+    command = ["make", "-s", *files, *words]
+    environ = {**os.environ, **(env or {})}
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, check=True, timeout=60
+    )
     assert not done.stderr
     return done.stdout.split()
 
@@ -145,6 +166,34 @@ def test_make_takes_the_fragment_before_the_makefile(
     tmp_path: Path, platform: str, told: list[str]
 ) -> None:
     assert made(tmp_path, platform) == told
+
+
+OWN_FLAGS: dict[str, dict[str, Any]] = {
+    "command line": {"words": ["OPTFLAGS=-Os -g"]},
+    "environment": {"env": {"OPTFLAGS": "-Os -g"}},
+    "environment with make -e": {"words": ["-e"], "env": {"OPTFLAGS": "-Os -g"}},
+    "makefile": {"first": "OPTFLAGS = -Os -g\n"},
+    "makefile with :=": {"first": "OPTFLAGS := -Os\nOPTFLAGS += -g\n"},
+    "command line before the others": {
+        "words": ["OPTFLAGS=-Os -g"],
+        "env": {"OPTFLAGS": "-O1"},
+        "first": "OPTFLAGS = -O3\n",
+    },
+}
+
+
+@pytest.mark.parametrize("given", OWN_FLAGS)
+@pytest.mark.parametrize("platform", ["android", "raspberry-pi", "linux"])
+def test_make_adds_to_the_users_optimization_flags(
+    tmp_path: Path, platform: str, given: str
+) -> None:
+    own = dict(OWN_FLAGS[given])
+    found = made(tmp_path, platform, *own.pop("words", []), **own)
+    neon = NEON if platform == "raspberry-pi" else []
+    flags = ["-Os", "-g", *COMPILER_FLAGS, *neon]
+    at = found.index("--std=c++14") + 1
+    assert found[at : at + len(flags)] == flags
+    assert not {"-O1", "-O2", "-O3", "-march=native"} & set(found)
 
 
 def test_make_builds_the_binary_interface_of_the_command_line(tmp_path: Path) -> None:

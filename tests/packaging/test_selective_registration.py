@@ -102,7 +102,8 @@ def test_functions_count_where_the_releases_tool_counts_them_or_when_asked() -> 
         return [pair.op for pair in pairs]
 
     assert ops("1.15", functions=False) == ["Placeholder"]
-    assert ops("1.15", functions=True) == ["Exp", "Placeholder"]
+    # The runtime passes what the function takes and gives on by these.
+    assert ops("1.15", functions=True) == ["Exp", "Identity", "NoOp", "Placeholder"]
     assert ops("2.21", functions=False) == ["Exp", "Placeholder"]
 
 
@@ -135,8 +136,8 @@ def test_an_op_of_a_newer_release_is_unknown_to_the_older() -> None:
     with pytest.raises(UnsupportedError, match=r"1\.15 has no op 'BatchMatMulV3'") as caught:
         ops_and_kernels([graph], "1.15")
     assert caught.value.hint == (
-        "TensorFlow 2.21 has 'BatchMatMulV3': build the app with that, or let downgrade make "
-        "BatchMatMulV2 of it"
+        "build the app with TensorFlow 2.21, which has it, or run the transform `downgrade`, "
+        "which replaces it with `BatchMatMulV2`"
     )
 
 
@@ -241,3 +242,55 @@ def test_a_header_of_everything_says_true_thrice() -> None:
         "#define SHOULD_REGISTER_OP_GRADIENT true",
         "#endif",
     ]
+
+
+def lowered(op: str, **attributes: object) -> Node:
+    """A functional conditional or loop, as TensorFlow 2 marks them."""
+    made = node("n", op, **attributes)
+    return made.with_attrs(_lower_using_switch_merge=attrs.boolean(True))
+
+
+@pytest.mark.parametrize(
+    ("op", "created"),
+    [
+        ("StatelessIf", {"Switch", "Merge", "Identity", "IdentityN", "NoOp"}),
+        ("If", {"Switch", "Merge", "Identity", "IdentityN", "NoOp"}),
+        ("Case", {"_SwitchN", "Merge", "Identity", "IdentityN", "NoOp"}),
+        (
+            "StatelessWhile",
+            {"Enter", "Exit", "Identity", "IdentityN", "LoopCond", "Merge", "NextIteration"}
+            | {"NoOp", "Switch"},
+        ),
+        ("PartitionedCall", {"Identity", "NoOp"}),
+    ],
+)
+def test_nodes_that_the_runtime_creates_from_functional_ones_are_registered(
+    op: str, created: set[str]
+) -> None:
+    graph = Graph([lowered(op)])
+    found = ops_and_kernels([graph], "1.15", default_ops=(), functions=True)
+    assert {pair.op for pair in found} == {op, *created}
+    assert all(pair.kernel for pair in found)
+
+
+def test_a_functional_node_that_stays_one_needs_nothing_else() -> None:
+    graph = Graph([node("n", "StatelessIf")])
+    found = ops_and_kernels([graph], "1.15", default_ops=(), functions=True)
+    assert [pair.op for pair in found] == ["StatelessIf"]
+
+
+def test_the_tool_counts_no_nodes_that_the_runtime_creates() -> None:
+    found = ops_and_kernels([Graph([lowered("StatelessIf")])], "1.15", default_ops=())
+    assert [pair.op for pair in found] == ["StatelessIf"]
+
+
+@pytest.mark.parametrize("release", ["1.15", "2.21"])
+def test_what_replaces_a_sum_or_a_stack_is_registered_for_its_type(release: str) -> None:
+    total = node("n", "AccumulateNV2", T=DType.DOUBLE)
+    stack = node("m", "ParallelConcat", T=DType.DOUBLE)
+    found = ops_and_kernels([Graph([total, stack])], release, default_ops=(), functions=True)
+    kernels = {pair.op: pair.kernel for pair in found}
+    assert {"Assign", "AssignAdd", "Const", "DestroyTemporaryVariable", "Fill"} <= set(kernels)
+    assert {"Identity", "Shape", "TemporaryVariable", "_ParallelConcatStart"} <= set(kernels)
+    for op in ("Assign", "AssignAdd", "Fill"):
+        assert "double" in str(kernels[op])

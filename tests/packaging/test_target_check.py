@@ -12,6 +12,7 @@ from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import OpDef
 from mobileprep.opdefs.older_ops import OLDER_OPS
+from mobileprep.packaging.op_lists import RegisteredOps
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 from mobileprep.transforms.downgrade.replacements import REPLACEMENTS
 from tests.transforms.graphs import const, conv, node, placeholder
@@ -60,17 +61,14 @@ def test_each_cause(made: Node, cause: str) -> None:
     assert all(g.message and g.mend for g in found)
 
 
-@pytest.mark.parametrize(("data_format", "shape"), [("NHWC", (1, 8, 8, 4)), ("NCHW", (1, 4, 8, 8))])
-def test_groups_of_channels_are_newer_than_the_kernel(
-    data_format: str, shape: tuple[int, ...]
-) -> None:
+def test_groups_of_channels_are_newer_than_the_kernel() -> None:
     """1.15's op takes them, and its kernel refuses them when it runs."""
     nodes = [
-        node("images", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape(shape)),
+        node("images", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((1, 8, 8, 4))),
         const("half", np.ones((3, 3, 2, 6))),
         const("all", np.ones((3, 3, 4, 6))),
-        conv("grouped", "images half", data_format=data_format),
-        conv("plain", "images all", data_format=data_format),
+        conv("grouped", "images half"),
+        conv("plain", "images all"),
     ]
     (found,) = gaps(*nodes, platform="linux")
     assert (found.op, found.cause, found.node, found.count) == ("Conv2D", "no kernel", "grouped", 1)
@@ -153,7 +151,8 @@ def test_an_op_that_newer_graphs_may_not_have() -> None:
 def test_bodies_of_functions_count_and_calls_do_not() -> None:
     body = Function(OpDef("f"), (node("n", "Xlog1py", "a a"),))
     graph = Graph([placeholder(), Node("call", "f")], Library({"f": body}))
-    assert [g.op for g in target_gaps(graph, "1.15", "android")] == ["Xlog1py"]
+    (found,) = target_gaps(graph, "1.15", "android")
+    assert found.sentence.endswith("the op `Xlog1py` (node `n` of function `f`)")
 
 
 def test_unknown_platforms_are_refused() -> None:
@@ -164,8 +163,67 @@ def test_unknown_platforms_are_refused() -> None:
 def test_downgrade_is_named_for_what_it_has_a_rule_for() -> None:
     assert OLDER_OPS.keys() == REPLACEMENTS.keys()
     (found,) = gaps(node("n", "MatrixDiagV3", "x", align="LEFT_LEFT"))
-    assert "downgrade makes MatrixDiagV2 of it" in found.mend
+    assert "`downgrade` replaces it with `MatrixDiagV2`" in found.mend
     (dropped,) = gaps(node("n", "MatMul", "x x", grad_a=True))
-    assert "downgrade drops" in dropped.mend
+    assert "`downgrade` removes attributes" in dropped.mend
     (own,) = gaps(node("n", "MyOp", "x"))
-    assert "an op of your own" in own.mend
+    assert "register the op in the app" in own.mend
+
+
+@pytest.mark.parametrize(
+    ("made", "release", "what", "mend"),
+    [
+        (node("n", "Conv2D", "x w", data_format="NCHW"), "1.15", "data_format=NCHW", "last"),
+        (node("n", "MaxPool", "x", data_format="NCHW"), "2.21", "data_format=NCHW", "last"),
+        (node("n", "FusedBatchNormV3", "x", U=DType.FLOAT, data_format="NCHW"),
+         "1.15", "data_format=NCHW", "last"),
+        (node("n", "Conv3D", "x w", data_format="NCDHW"), "2.21", "data_format=NCDHW", "last"),
+        (node("n", "DepthwiseConv2dNative", "x w", dilations=(1, 2, 2, 1)),
+         "1.15", "dilations=[1, 2, 2, 1]", "SpaceToBatchND"),
+        (node("n", "DepthwiseConv2dNative", "x w", strides=(1, 1, 2, 1)),
+         "1.15", "strides=[1, 1, 2, 1]", "the same stride"),
+    ],
+)  # fmt: skip
+def test_attributes_that_a_cpu_kernel_refuses(
+    made: Node, release: str, what: str, mend: str
+) -> None:
+    inputs = [placeholder(name) for name in {str(ref): None for ref in made.inputs}]
+    (gap,) = target_gaps(Graph([*inputs, made]), release, "linux")
+    assert (gap.cause, gap.what) == ("no kernel", what)
+    assert mend in gap.mend
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        node("n", "BiasAdd", "x b", data_format="NCHW"),
+        node(
+            "n", "Conv2D", "x w", data_format="NHWC", dilations=(1, 2, 2, 1), strides=(1, 1, 2, 1)
+        ),
+        node("n", "DepthwiseConv2dNative", "x w", dilations=(1, 1, 1, 1), strides=(1, 2, 2, 1)),
+        node("n", "MaxPool", "x", strides=(1, 1, 2, 1)),
+    ],
+)
+def test_attributes_that_a_cpu_kernel_takes(made: Node) -> None:
+    inputs = [placeholder(name) for name in {str(ref): None for ref in made.inputs}]
+    assert target_gaps(Graph([*inputs, made]), "1.15", "linux") == ()
+
+
+def test_ops_of_the_app_are_not_judged() -> None:
+    graph = Graph([placeholder(), node("n", "MyOp", "x"), node("m", "OtherOp", "x")])
+    found = target_gaps(graph, "1.15", "android", custom_ops=["MyOp"])
+    assert [gap.op for gap in found] == ["OtherOp"]
+
+
+def test_a_header_has_to_register_the_ops_and_kernels_of_a_graph() -> None:
+    nodes = [placeholder(), node("a", "Relu", "x"), node("b", "Elu", "x"), node("c", "MyOp", "x")]
+    kernels = ["PlaceholderOp", "ReluOp<CPUDevice, float>"]
+    header = RegisteredOps({"Placeholder", "Relu", "MyOp"}, kernels)
+    graph = Graph(nodes)
+    (found,) = target_gaps(graph, "1.15", "android", selective=True, header=header)
+    assert (found.op, found.cause) == ("Elu", "not registered")
+    header = RegisteredOps({"Placeholder", "Relu", "MyOp", "Elu"}, kernels)
+    (found,) = target_gaps(graph, "1.15", "android", selective=True, header=header)
+    assert found.message == (
+        "`ops_to_register.h` does not register the kernel `EluOp<CPUDevice, float>` of `Elu`"
+    )

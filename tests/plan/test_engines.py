@@ -15,9 +15,9 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.plan.engines import engine_choice, engine_version, litert_choice
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.running_stages import EngineChoice
+from mobileprep.plan.running_stages import EngineChoice, RunningSection
 from mobileprep.plan.target_settings import target_settings
-from mobileprep.recipe.model import Step, Target
+from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Check, Data, InputFile, Source
 from mobileprep.recipe.validation_settings import Validation
 
@@ -108,38 +108,41 @@ def test_nothing_heavy_is_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_litert_comes_with_its_version_or_is_asked_for(installed: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedError, match="litert, which is not installed") as caught:
-        litert_choice(target("numpy"))
-    assert "pip install ai-edge-litert" in caught.value.hint
+@pytest.mark.parametrize("section", ["check", "validation"])
+def test_a_tflite_file_needs_litert_unless_the_graph_is_measured(
+    installed: dict[str, str], section: RunningSection
+) -> None:
+    data = Data(InputFile("data.npz", Path("data.npz")))
+    settings = {"check": Check(), "validation": Validation(data)}[section]
+    lite = dataclasses.replace(target("numpy"), artifact="tflite", **{section: settings})
+    with pytest.raises(UnsupportedError, match=f"{section} runs the .tflite file") as caught:
+        litert_choice(lite, section)
+    assert caught.value.exit_code == 6
+    assert "pip install 'mobileprep[litert]'" in caught.value.hint
+    assert "'engine: graph'" in caught.value.hint
     engine_version.cache_clear()
     installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.1.0"}
-    assert litert_choice(target("auto")) == EngineChoice(
-        "litert", {"litert": "2.1.0"}, regex_engine()
-    )
+    choice = EngineChoice("litert", {"litert": "2.1.0"}, regex_engine())
+    assert litert_choice(lite, section) == choice
+    graph = dataclasses.replace(settings, engine="graph")
+    assert litert_choice(dataclasses.replace(lite, **{section: graph}), section) is None
+    frozen = dataclasses.replace(lite, artifact="frozen")
+    assert litert_choice(frozen, section) is None
 
 
 @pytest.mark.parametrize(
-    ("checks", "transforms", "validates", "told"),
-    [
-        (False, True, False, False),
-        (True, False, False, False),
-        (True, True, False, True),
-        (False, False, True, True),
-        (True, True, True, True),
-    ],
+    ("checks", "validates", "expected"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
 )
 def test_manifests_tell_versions_of_engines_where_graphs_run(
-    installed: dict[str, str], *, checks: bool, transforms: bool, validates: bool, told: bool
+    installed: dict[str, str], *, checks: bool, validates: bool, expected: bool
 ) -> None:
     installed |= {"openvino": "2026.4"}
-    step = Step("remove_no_ops")
     data = Data(InputFile("data.npz", Path("data.npz")))
     asked = dataclasses.replace(
         target("openvino"),
         check=Check() if checks else None,
-        transforms=(step,) if transforms else (),
         validation=Validation(data) if validates else None,
     )
     found = target_settings(asked)["engine_versions"]
-    assert found == ({"openvino": "2026.4"} if told else {})
+    assert found == ({"openvino": "2026.4"} if expected else {})

@@ -65,11 +65,14 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
         "r0/03-quantize_weights",
         "r0/a/package",
         "r0/a/compress",
+        "r0/default-samples",
+        "r0/03-quantize_weights-check",
         "r0/nodes-source",
         "r0/a/nodes",
         "r0/03-round_weights",
         "r0/b/package",
         "r0/b/compress",
+        "r0/03-round_weights-check",
         "r0/b/nodes",
     ]
 
@@ -150,11 +153,13 @@ targets:
         "r0/samples": "numpy",
         "r0/b/samples": "auto",
         "r0/01-fold_batch_norms-check": "numpy",
+        "r0/a/check": "numpy",
         "r0/evaluate-source": "numpy",
         "r0/a/evaluate": "numpy",
         "r0/b/01-fold_batch_norms-check": "auto",
         "r0/b/evaluate-source": "auto",
         "r0/b/evaluate": "auto",
+        "r0/b/check": "auto",
     }
 
 
@@ -178,8 +183,8 @@ targets: {a: {}}
     assert [f.name for f in spec.input_files] == ["log.txt"]
     assert "log.txt" in {f.name for f in plan.targets[0].sources}
     assert (asked(spec)["section"], asked(spec)["count"]) == ("check", 3)
-    (check,) = (s for s in plan.stages if s.kind == "check")
-    assert asked(check)["max_difference"] == 0.5
+    checks = [s for s in plan.stages if s.kind == "check"]
+    assert [asked(check)["max_difference"] for check in checks] == [0.5, 0.5]
     assert plan.targets[0].records.samples == Upstream(spec.task, "samples.json")
 
 
@@ -193,8 +198,11 @@ def test_a_check_without_data_takes_the_validation_s(folder: Path) -> None:
     assert not drawn.input_files
 
 
-def test_a_chain_without_transforms_has_nothing_to_check(folder: Path) -> None:
-    assert not [s for s in planned("check: true\ntargets: {a: {}}\n").stages if s.kind == "samples"]
+def test_without_transforms_the_packaged_model_alone_is_checked(folder: Path) -> None:
+    plan = planned("check: true\ntargets: {a: {}}\n")
+    (check,) = (s for s in plan.stages if s.kind == "check")
+    assert check.stage.upstream["graph"] == Upstream("r0/a/package", "files/r0.pb")
+    assert plan.targets[0].records.package_check == Upstream(check.task, "check.json")
 
 
 def test_what_a_target_says_of_its_check_is_laid_over_the_recipe_s(folder: Path) -> None:
@@ -207,13 +215,18 @@ targets:
   c: {check: false}
 """)
     limits = {s.task: asked(s)["max_difference"] for s in plan.stages if s.kind == "check"}
-    assert limits == {"r0/01-remove_device-check": 0.1, "r0/b/01-remove_device-check": 0.2}
+    assert limits == {
+        "r0/01-remove_device-check": 0.1,
+        "r0/a/check": 0.1,
+        "r0/b/01-remove_device-check": 0.2,
+        "r0/b/check": 0.2,
+    }
     assert samples(plan).task == "r0/samples"
 
 
 def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder: Path) -> None:
     plan = planned(SAME_LABEL)
-    assert [t for t in tasks(plan) if "round" in t] == [
+    assert [t for t in tasks(plan) if t.endswith("round_weights")] == [
         "r0/01-round_weights",
         "r0/b/01-round_weights",
         "r0/d/01-round_weights",
@@ -448,6 +461,8 @@ def nameless(spec: StageSpec) -> dict[str, Any]:
         ("meta_graph: model.pb, checkpoint: ckpt", ["assets/words", "ckpt.index", "model.pb"]),
         ("graph: model.pb, checkpoint: ckpt", ["ckpt.index", "model.pb"]),
         ("frozen: model.pb", ["model.pb"]),
+        ("frozen: model.pb, assets: assets", ["assets/words", "model.pb"]),
+        ("frozen: model.pb, assets: assets/words", ["assets/words", "model.pb"]),
     ],
 )
 def test_only_a_metagraph_comes_with_the_assets_beside_it(
@@ -547,3 +562,41 @@ def test_a_range_file_makes_data_needless(folder: Path) -> None:
         planned(text)
     with pytest.raises(CorruptFileError, match=r"the range file ranges\.yaml is not there"):
         planned(text.replace("data: data.npz, ", ""))
+
+
+QUANTIZED = """
+transforms: [%s]
+targets:
+  bare: {%s}
+  checked: {check: true, %s}
+  validated: {validation: {data: data.npz}, %s}
+  declined: {check: false, %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "quantize"),
+    [
+        ("remove_device", "quantize: weights"),
+        ("remove_device", "quantize: float16"),
+        ("remove_device", "quantize: round"),
+        ("remove_device", "quantize: nodes"),
+        ("remove_device", "artifact: tflite, quantize: weights"),
+        ("linear_quantize_weights", "sort: true"),
+        ("remove_device", ""),
+    ],
+)
+def test_what_is_quantized_and_not_compared_gets_a_check(
+    folder: Path, steps: str, quantize: str
+) -> None:
+    plan = planned(QUANTIZED % (steps, *[quantize] * 4))
+    kinds = {spec.task: spec.kind for spec in plan.stages}
+    found = [
+        target.target
+        for target in plan.targets
+        if "default_check" in {kinds[task] for task in target.tasks}
+    ]
+    assert found == (["bare"] if quantize else [])
+    assert [target.records.default_check is not None for target in plan.targets] == [
+        *(bool(quantize), False, False, False)
+    ]

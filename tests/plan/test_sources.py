@@ -136,14 +136,14 @@ def test_impossible_names_are_missing_too(model: Path, name: str) -> None:
 
 
 def test_a_folder_is_no_file(model: Path) -> None:
-    with pytest.raises(CorruptFileError, match="model/assets is no file") as caught:
+    with pytest.raises(CorruptFileError, match="model/assets is a directory, not a file") as caught:
         single_file(named(model, "assets"))
-    assert caught.value.hint == "name a file in it"
+    assert caught.value.hint == "name the file in it"
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
 def test_a_device_is_no_file() -> None:
-    with pytest.raises(CorruptFileError, match="is no file"):
+    with pytest.raises(CorruptFileError, match="is not a regular file"):
         single_file(InputFile("/dev/zero", Path("/dev/zero"), PLACE))
 
 

@@ -136,22 +136,32 @@ def test_transforms_from_outside_can_be_had_too(tmp_path):
 def test_the_line_for_editors_leads_to_the_schema(tmp_path):
     recipe = tmp_path / "models" / "digits" / "recipe.yaml"
     recipe.parent.mkdir(parents=True)
-    assert modeline(recipe) == f"# yaml-language-server: $schema={EDITOR_SCHEMA.as_uri()}"
+    next_to_it = "# yaml-language-server: $schema=recipe.schema.json"
+    assert modeline(recipe) == next_to_it, "no path of this machine"
     (tmp_path / "recipe.schema.json").write_text("{}")
-    assert modeline(recipe).endswith(EDITOR_SCHEMA.as_uri()), "beyond the repository"
+    assert modeline(recipe) == next_to_it, "beyond the repository"
     (tmp_path / ".git").mkdir()
     assert modeline(recipe) == "# yaml-language-server: $schema=../../recipe.schema.json"
     (recipe.parent / "recipe.schema.json").write_text("{}")
     assert modeline(recipe) == "# yaml-language-server: $schema=recipe.schema.json"
 
 
-def test_an_environment_within_the_repository_is_named_from_there(tmp_path, monkeypatch):
-    installed = tmp_path / ".venv" / "lib" / "mobileprep" / "schemas" / "recipe.schema.json"
-    monkeypatch.setattr("mobileprep.recipe.schemas.EDITOR_SCHEMA", installed)
+@pytest.mark.parametrize(
+    ("installed", "shown"),
+    [
+        (".venv/lib/mobileprep/schemas", "recipe.schema.json"),
+        ("env/lib/python3.11/site-packages/mobileprep/schemas", "recipe.schema.json"),
+        ("with blank", "recipe.schema.json"),
+        ("tools/mobileprep/schemas", "../tools/mobileprep/schemas/recipe.schema.json"),
+    ],
+)
+def test_only_a_schema_that_is_checked_in_is_named_by_its_path(
+    tmp_path, monkeypatch, installed, shown
+):
+    schema = tmp_path / installed / "recipe.schema.json"
+    schema.parent.mkdir(parents=True)
+    schema.write_text("{}")
+    monkeypatch.setattr("mobileprep.recipe.schemas.EDITOR_SCHEMA", schema)
     (tmp_path / ".git").mkdir()
     line = modeline(tmp_path / "app" / "recipe.yaml")
-    assert line.endswith("$schema=../.venv/lib/mobileprep/schemas/recipe.schema.json")
-    monkeypatch.setattr(
-        "mobileprep.recipe.schemas.EDITOR_SCHEMA", tmp_path / "with blank" / "recipe.schema.json"
-    )
-    assert modeline(tmp_path / "app" / "recipe.yaml").endswith("/with%20blank/recipe.schema.json")
+    assert line == f"# yaml-language-server: $schema={shown}"

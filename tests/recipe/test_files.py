@@ -33,7 +33,7 @@ def test_a_missing_recipe_is_an_unreadable_file(write):
 
 
 def test_a_folder_is_an_unreadable_file(tmp_path):
-    with pytest.raises(CorruptFileError, match="cannot be read: Is a directory"):
+    with pytest.raises(CorruptFileError, match="is a directory, not a file"):
         tree_of(tmp_path)
 
 

@@ -49,7 +49,7 @@ def test_no_comment_ends_early(tmp_path):
         about=((evil,), (evil,), (evil,)),
         inputs=(DraftInput("x", remark=evil),),
         unchecked=evil,
-        unquantized=evil,
+        about_weights=(evil, evil),
     )
     text = recipe_text(draft)
     recipe = load_recipe(tmp_path / "r.yaml", environ={}, text=text)
@@ -58,7 +58,7 @@ def test_no_comment_ends_early(tmp_path):
 
 
 def test_quantizing_comes_with_a_check_and_validation_as_named(tmp_path):
-    draft = replace(DRAFT, check=0.05, quantize=True, validation=("d.npz", "class"))
+    draft = replace(DRAFT, check=0.05, quantize="weights", validation=("d.npz", "class"))
     target = load_recipe(tmp_path / "r.yaml", environ={}, text=recipe_text(draft)).targets[0]
     assert target.check
     assert [s.name for s in target.transforms][-1] == "quantize_weights"

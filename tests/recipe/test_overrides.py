@@ -25,6 +25,7 @@ SECTIONS: dict[str, tuple[Any, Any]] = {
     "inputs": ({"x": {"shape": [1]}}, {"x": {"shape": [2]}}),
     "integration": ({"languages": ["cpp"], "threads": 2}, {"threads": 4}),
     "migration_report": (False, True),
+    "ops": ({"A": {"kernel": "AOp"}}, {"B": {"kernel": ["BOp"], "source": "a.npz"}}),
     "outputs": (["y"], ["z"]),
     "protect": ({"obfuscate": False}, {"obfuscate": True}),
     "quantization_report": (True, False),

@@ -49,6 +49,12 @@ def test_a_checkpoint_of_another_number_of_files_and_a_missing_saver_are_told(mi
     ]
 
 
+def test_missing_assets_are_named(missing, write):
+    write("", "g")
+    (line,) = missing("source: {frozen: g, assets: words}\n")
+    assert line.endswith("there is no file or directory 'words'")
+
+
 def test_all_missing_files_are_told_once_at_their_places(missing):
     found = missing(
         f"validation: {{data: d/t.npz}}\n"
@@ -74,14 +80,15 @@ def test_what_has_the_name_is_told(missing, write, tmp_path):
     (tmp_path / "link").symlink_to("gone")
     told = "source: {%s}\nvalidation: {data: link}\n"
     link = "recipe.yaml:5:20: there is no file 'link': it is a link that leads nowhere"
+    directory = "folder is a directory, not a file; name the file in it"
     for source, what in (
-        ("frozen: folder", "file 'folder': it is a folder"),
-        ("saved_model: folder/x", "folder 'folder/x': it is a file"),
-        ("frozen: link", "file 'link': it is a link that leads nowhere"),
-        ("frozen: /dev/null", "file '/dev/null': it is a device or a pipe"),
+        ("frozen: folder", directory),
+        ("saved_model: folder/x", "folder/x is a file, not the directory of a SavedModel"),
+        ("frozen: link", "there is no file 'link': it is a link that leads nowhere"),
+        ("frozen: /dev/null", "there is no file '/dev/null': it is a device or a pipe"),
     ):
         first, second = missing(told % source)
-        assert first.endswith(f": there is no {what}")
+        assert first.partition(": ")[2].startswith(what)
         assert second == link
 
 
@@ -93,9 +100,12 @@ def test_places_are_sorted_by_line_number(missing):
 
 def test_a_folder_is_no_graph_and_a_file_no_saved_model(missing, write):
     write("", "folder/x")
-    assert missing("source: {frozen: folder}\n")[0].startswith("recipe.yaml:4:18: there is no file")
-    found = missing("source: {saved_model: folder/x}\n")
-    assert found[0].startswith("recipe.yaml:4:23: there is no folder 'folder/x'")
+    assert missing("source: {frozen: folder}\n") == [
+        "recipe.yaml:4:18: folder is a directory, not a file"
+    ]
+    assert missing("source: {saved_model: folder/x}\n") == [
+        "recipe.yaml:4:23: folder/x is a file, not the directory of a SavedModel"
+    ]
 
 
 @pytest.mark.parametrize("checkpoint", ["c", "c.index", "folder", "old"])

@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import RecipeError
 from mobileprep.options.freeze import Freeze
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
 from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Budget, InputSpec, Source
@@ -240,6 +241,34 @@ def test_repairs_come_between_then_and_quantizing(target):
     ]
     assert found.transforms[2].options == {"op": ("Identity",)}
     assert [step.takes_ranges for step in found.transforms] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("chain", "repair", "data", "measured_on"),
+    [
+        ("", "correct_bias", "data/c.npz", "data/c.npz"),
+        ("", "absorb_high_biases", "data/c.npz", "data/c.npz"),
+        ("", "correct_bias: {data: own.npz}", "data/c.npz", "own.npz"),
+        ("", "correct_bias", "photos", None),
+        ("", "correct_bias", "{npz: c.npz, inputs: {x: y}}", None),
+        ("", "remove_device", "data/c.npz", None),
+        # Statistics are kept to do without data.
+        ("fuse_batch_norms: {keep_statistics: true}", "correct_bias", "data/c.npz", None),
+    ],
+)
+def test_repairs_that_measure_take_the_calibration_s_data(
+    write, tmp_path, chain, repair, data, measured_on
+):
+    path = write(
+        f"{HEAD}transforms: [{chain}]\ncalibration: {{data: {data}}}\ntargets:\n"
+        f"  p: {{quantize: {{mode: nodes, ranges: observed, repair: [{repair}]}}}}\n"
+    )
+    (found,) = load_recipe(path, environ={}).targets
+    step = found.transforms[-2]
+    assert step.options.get("data") == measured_on
+    assert [file.file.path for file in step.files] == (
+        [tmp_path / measured_on] if measured_on else []
+    )
 
 
 def test_a_calibration(target):

@@ -135,12 +135,17 @@ def test_a_target_s_list_replaces_the_recipe_s_metric_and_its_metric_a_list(
     assert [(c.metric, c.max_drop, c.output) for c in found.metrics] == [(*choice, None)]
 
 
-def test_litert_runs_what_is_a_file_for_it(tmp_path: Path) -> None:
-    """The engine of a validation is for targets that ship a .tflite file."""
-    with pytest.raises(RecipeError, match="the target 'p' ships none"):
-        validation(tmp_path, ", engine: litert")
+@pytest.mark.parametrize("engine", ["litert", "graph"])
+def test_the_choice_of_file_or_graph_is_for_tflite_targets(tmp_path: Path, engine: str) -> None:
+    with pytest.raises(RecipeError, match="'engine' of 'validation' requires 'artifact: tflite'"):
+        validation(tmp_path, f", engine: {engine}")
+    with pytest.raises(RecipeError, match="'engine' of 'check' requires 'artifact: tflite'"):
+        load_recipe(
+            tmp_path / "recipe.yaml", text=f"{HEAD}check: {{engine: {engine}}}\n", environ={}
+        )
     text = HEAD.replace("{p: {}}", "{p: {artifact: tflite}}")
-    text += "validation: {data: d.npz, engine: litert}\n"
+    text += f"validation: {{data: d.npz, engine: {engine}}}\ncheck: {{engine: {engine}}}\n"
     (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
     assert target.validation is not None
-    assert target.validation.engine == "litert"
+    assert target.check is not None
+    assert (target.validation.engine, target.check.engine) == (engine, engine)

@@ -55,13 +55,48 @@ def compile_program(
 
 
 def run_in_115(
-    home: Path, graph: Path, feeds: Mapping[str, Array], fetches: Sequence[str], folder: Path
+    home: Path,
+    graph: Path,
+    feeds: Mapping[str, Array],
+    fetches: Sequence[str],
+    folder: Path,
+    *,
+    memmapped: bool = False,
 ) -> list[Array]:
-    """What TensorFlow 1.15 gives for a graph file.
+    """Run a graph file once in TensorFlow 1.15, and return its outputs.
 
     Raises:
         NativeError: it could not load or run it.
     """
+    lines = _run_graph(home, graph, feeds, [f"fetch {n}" for n in fetches], folder, memmapped)
+    outputs = []
+    for i, line in enumerate(lines):
+        kind, *dims = map(int, line.split())
+        data = (folder / f"fetch_{i}").read_bytes()
+        outputs.append(np.frombuffer(data, DType(kind).numpy).reshape(dims))
+    return outputs
+
+
+def ops_run_in_115(
+    home: Path, graph: Path, feeds: Mapping[str, Array], fetch: str, folder: Path
+) -> set[str]:
+    """Run a graph file once in TensorFlow 1.15, and return the ops of the graph that ran.
+
+    Raises:
+        NativeError: it could not load or run it.
+    """
+    lines = _run_graph(home, graph, feeds, [f"fetch {fetch}", "ops"], folder, memmapped=False)
+    return set(lines[-1].split())
+
+
+def _run_graph(
+    home: Path,
+    graph: Path,
+    feeds: Mapping[str, Array],
+    requests: Sequence[str],
+    folder: Path,
+    memmapped: bool,
+) -> list[str]:
     lines = []
     for i, (name, value) in enumerate(feeds.items()):
         kind = dtype_from_numpy(value.dtype)
@@ -69,10 +104,10 @@ def run_in_115(
         (folder / f"feed_{i}").write_bytes(np.ascontiguousarray(value).tobytes())
         dims = ",".join(map(str, value.shape)) or "-"
         lines.append(f"feed {name} {int(kind)} {dims}")
-    lines += [f"fetch {name}" for name in fetches]
+    options = ["memmapped"] if memmapped else []
     done = subprocess.run(
-        [str(program(home, "run_graph")), str(graph), str(folder)],
-        input="\n".join(lines) + "\n",
+        [str(program(home, "run_graph")), str(graph), str(folder), *options],
+        input="\n".join([*lines, *requests]) + "\n",
         capture_output=True,
         text=True,
         timeout=600,
@@ -80,9 +115,4 @@ def run_in_115(
     )
     if done.returncode:
         raise NativeError(done.stderr)
-    found = []
-    for i, line in enumerate(done.stdout.splitlines()):
-        kind, *dims = map(int, line.split())
-        data = (folder / f"fetch_{i}").read_bytes()
-        found.append(np.frombuffer(data, DType(kind).numpy).reshape(dims))
-    return found
+    return done.stdout.splitlines()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from mobileprep.api.building import build
 from mobileprep.cli.main import main
 from mobileprep.formats.arrays import write_arrays
+from mobileprep.ir.files import read_graph
+from mobileprep.keys import Key
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
+from mobileprep.runtime.interpreter import Interpreter
+from tests.reference.native import PROGRAMS, compile_program
 from tests.reference.saved_models import image, variable, vocabulary
 
 pytestmark = pytest.mark.reference
@@ -28,6 +35,7 @@ transforms:
   - strip_unused_nodes
   - remove_nodes: {{op: [Identity, CheckNumerics]}}
   - fold_constants
+  - downgrade
 validation: {{data: test.npz, max_drop: 0}}
 targets:
   phone: {{check: false, obfuscate: true, sort: true}}
@@ -97,9 +105,9 @@ def test_a_model_with_tables_is_validated(
     (metric,) = report["accuracy"]["metrics"]
     assert metric["before"] == metric["after"] == 1
     assert {line["name"] for line in report["engines"]} == {engine}
-    assert (folder / "assets").is_dir()
+    assert not (folder / "assets").exists()
 
-    # The app's folder is all that is needed, wherever it is run from.
+    # The model file is all that is needed, in any working directory.
     np.save(tmp_path / "feed.npy", np.array([b"no", b"never"]))
     monkeypatch.chdir(tmp_path.anchor)
     capsys.readouterr()
@@ -123,3 +131,124 @@ def test_a_file_for_litert_has_the_words_in_it(tf: ModuleType, tmp_path: Path) -
         told = session.run(["scores:0", "code:0"], {"text:0": words})
     np.testing.assert_allclose(scores, told[0], rtol=1e-6)
     np.testing.assert_array_equal(code, told[1])
+
+
+APP_RECIPE = """
+version: 1
+name: words
+source: {saved_model: saved}
+inputs: {text: {dtype: string, shape: [-1]}}
+outputs: [scores, ids, code, city]
+transforms: [strip_unused_nodes, fold_constants]
+integration: {languages: [cpp], threads: 2}
+targets:
+  frozen: {}
+  obfuscated: {protect: {obfuscate: true, encrypt: {key: env:WORDS_KEY}}}
+  memmapped: {artifact: memmapped}
+  text: {artifact: text}
+"""
+KEY = Key(bytes(range(32)))
+CITIES = ["Oslo", "Bern", "Rom", "nowhere", "Paris", "Bern"]
+
+
+def save_city_tables(tf: ModuleType, folder: Path) -> list[np.ndarray]:
+    """A SavedModel whose tables read three files, two of them of one base name; its outputs."""
+    v1 = tf.compat.v1
+    files = {
+        "first/words.txt": "Oslo\r\nBern\r\nRom\r\nParis\r\n",
+        "second/words.txt": "Rom,3,x\nBern,1,y\nOslo,7,z",
+        "cities.tsv": "".join(f"{i}\tcity {i}\n" for i in range(5000)),
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, newline="")
+    lines = tf.lookup.TextFileIndex
+    paths = [str(folder / name) for name in files]
+    with tf.Graph().as_default():
+        text = v1.placeholder(tf.string, [None], name="text")
+        numbers = tf.lookup.TextFileInitializer(
+            *(paths[0], tf.string, lines.WHOLE_LINE, tf.int64, lines.LINE_NUMBER, 3)
+        )
+        with_unknown = tf.lookup.StaticVocabularyTable(numbers, 2)
+        columns = tf.lookup.TextFileInitializer(
+            *(paths[1], tf.string, 0, tf.int64, 1), delimiter=","
+        )
+        codes = tf.lookup.StaticHashTable(columns, -1)
+        names = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(paths[2], tf.int64, 0, tf.string, 1), "none"
+        )
+        for path in paths:
+            v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, tf.constant(path))
+        ids = tf.identity(with_unknown.lookup(text), name="ids")
+        code = tf.identity(codes.lookup(text), name="code")
+        city = tf.identity(names.lookup(code * 600), name="city")
+        weights = variable(tf, "weights", [5], resource=True)
+        scores = tf.identity(tf.gather(weights, ids), name="scores")
+        outputs = {"scores": scores, "ids": ids, "code": code, "city": city}
+        with v1.Session() as session:
+            session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+            expected = session.run([scores, ids, code, city], {text: CITIES})
+            builder = v1.saved_model.Builder(str(folder / "saved"))
+            signature = v1.saved_model.predict_signature_def({"text": text}, outputs)
+            builder.add_meta_graph_and_variables(
+                session,
+                ["serve"],
+                {"serving_default": signature},
+                assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+                main_op=v1.tables_initializer(),
+            )
+            builder.save()
+    for path in paths:
+        Path(path).unlink()
+    return expected
+
+
+@pytest.mark.parametrize("target", ["frozen", "obfuscated", "memmapped", "text"])
+def test_the_cpp_code_looks_words_up(
+    target: str, original: Path, tf: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed")
+    monkeypatch.setenv("WORDS_KEY", KEY.secret.hex())
+    expected = save_city_tables(tf, tmp_path)
+    (tmp_path / "key").write_bytes(KEY.secret)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(APP_RECIPE)
+    build([recipe], out=tmp_path / "out", targets=[target], warn=lambda _: None)
+    folder = tmp_path / "out/words" / target
+    code = folder / "integration/cpp"
+    options = [f"-I{code}"]
+    if target == "obfuscated":
+        options += ["-DENCRYPTED", "-l:libcrypto.so"]
+    sources = [*sorted(code.glob("*.cc")), PROGRAMS / "run_words.cc"]
+    compile_program(compiler, sources, tmp_path / "app", original / "tensorflow_core", options)
+
+    # The app has the model file and nothing else, and starts in a directory of its own.
+    app = tmp_path / "device/app"
+    app.mkdir(parents=True)
+    (model,) = folder.glob("words.pb*")
+    shipped = shutil.move(model, tmp_path / "device" / model.name)
+    shutil.rmtree(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "out")
+    command = [tmp_path / "app", shipped, tmp_path / "key", *CITIES]
+    done = subprocess.run(
+        command, cwd=app, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    scores, ids, codes, city = done.stdout.splitlines()
+    np.testing.assert_array_equal(np.float32(scores.split()), expected[0])
+    assert [int(i) for i in ids.split()] == expected[1].tolist()
+    assert [int(i) for i in codes.split()] == expected[2].tolist()
+    assert city.encode().rstrip() == b" ".join(expected[3])
+    if target == "frozen":
+        graph = read_graph(Path(shipped))
+        fillers = [n.name for n in graph if n.op.startswith("InitializeTable")]
+        assert len(fillers) == 3
+        runner = Interpreter(graph)
+        runner.run(fillers, {})
+        given = {"text": np.array([c.encode() for c in CITIES], dtype=object)}
+        for found, wanted in zip(
+            runner.run(["scores", "ids", "code", "city"], given), expected, strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted)

@@ -74,7 +74,7 @@ def test_in_float_it_gives_what_the_source_gives(
                 "name": "source",
                 "source": source,
                 "outputs": ["probabilities"],
-                "targets": {"source": None},
+                "targets": {"source": {"registration": {"tensorflow": "2.21"}}},
             }
         )
     )

@@ -7,12 +7,15 @@ import json
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
+from mobileprep.api.chains import transform
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2
@@ -22,7 +25,7 @@ from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import AttrDef, OpDef
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.opdefs.definitions import op_def, op_names
 from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.packaging.build_files import COMPILER_FLAGS
@@ -35,8 +38,11 @@ from tests.reference.header_tools import (
     header_of_2,
     without_comment,
 )
+from tests.reference.native import ops_run_in_115
 from tests.reference.networks import network
 from tests.reference.real_graphs import GRAPHS
+from tests.reference.saved_models import v1_control_flow
+from tests.reference.shipped import ops_run_in_221
 
 pytestmark = pytest.mark.reference
 
@@ -307,3 +313,50 @@ def _registration_header(request: pytest.FixtureRequest, release: str) -> tuple[
     tf: ModuleType = request.getfixturevalue("tf")
     include = Path(tf.sysconfig.get_include())
     return include, "tensorflow/core/framework/registration/registration.h"
+
+
+def _branch(tf: ModuleType, x: Any) -> Any:
+    return tf.compat.v1.cond(x[0] > 0, lambda: x * 2, lambda: x - 1)
+
+
+def _loop(tf: ModuleType, x: Any) -> Any:
+    return tf.compat.v1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * x), [0, x])[1]
+
+
+def _branch_in_loop(tf: ModuleType, x: Any) -> Any:
+    body = lambda i, y: (i + 1, _branch(tf, y))  # noqa: E731
+    return tf.compat.v1.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+
+REPLACED: dict[str, Callable[[ModuleType, Any], Any]] = {
+    "branch": _branch,
+    "loop": _loop,
+    "branch in a loop": _branch_in_loop,
+    "function": lambda tf, x: tf.function(lambda y: tf.exp(y))(x),
+    "sum": lambda tf, x: tf.raw_ops.AccumulateNV2(inputs=[x, x * 2], shape=[3]),
+    "stack": lambda tf, x: tf.raw_ops.ParallelConcat(values=[x[None], x[None]], shape=[2, 3]),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize("fetched", ["out", "itself"])
+def test_the_ops_that_run_are_registered(
+    fetched: str, name: str, release: str, original: Path, tf: ModuleType, tmp_path: Path
+) -> None:
+    """The runtime replaces nodes of some ops by others, which the file does not name."""
+    with tf.Graph().as_default() as built, v1_control_flow(tf, functional=True):
+        x = tf.compat.v1.placeholder(tf.float32, [3], "x")
+        output = REPLACED[name](tf, x)
+        fetch = tf.identity(output, "out").op.name if fetched == "out" else output.op.name
+    built_graph = graph_from_bytes(built.as_graph_def().SerializeToString(), name)
+    graph = transform(built_graph, "downgrade", inputs=["x"], outputs=[fetch]).graph
+    write_graph(tmp_path / "graph.pb", graph)
+    feeds = {"x": np.ones(3, np.float32)}
+    if release == "1.15":
+        ran = ops_run_in_115(original, tmp_path / "graph.pb", feeds, fetch, tmp_path)
+    else:
+        ran = ops_run_in_221(tf, tmp_path / "graph.pb", feeds, fetch)
+    registered = ops_and_kernels([graph], release, functions=True)
+    # Those of arguments are registered in every build.
+    assert ran - {"_Arg", "_Retval"} <= {pair.op for pair in registered}

@@ -149,6 +149,23 @@ def test_metrics_outputs_ranges_and_warnings_are_told() -> None:
     assert (found.warnings, found.solved) == (("beware",), ("no sample reached 2 tensors",))
 
 
+def test_numbers_of_a_graph_are_not_compared_with_those_of_its_file() -> None:
+    graph, file = (
+        report(settings(), validation={**VALIDATION, "basis": f"measured on {subject}"})
+        for subject in ("the graph before conversion", "digits.tflite")
+    )
+    found = compared(graph, file)
+    top1, share, basis = 446 / 450, 0.0083, "measured on the graph before conversion"
+    assert found.accuracies == (
+        Figure("top-1", None, top1),
+        Figure(f"top-1 ({basis})", top1, None),
+    )
+    assert found.outputs == (
+        Figure("probabilities", None, share),
+        Figure(f"probabilities ({basis})", share, None),
+    )
+
+
 def test_what_is_no_number_on_both_sides_is_no_difference() -> None:
     record = {**VALIDATION, "outputs": [{**VALIDATION["outputs"][0], "share_of_peak": math.nan}]}
     broken = report(settings(), validation=record)

@@ -30,6 +30,7 @@ def test_it_tells_all_there_is() -> None:
         "calibrations",
         "check",
         "compressed",
+        "cost",
         "damage",
         "engines",
         "files",

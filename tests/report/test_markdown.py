@@ -7,6 +7,7 @@ import dataclasses
 from mobileprep.plan.records import (
     BudgetLine,
     CompressRecord,
+    DeviceCost,
     FreezeRecord,
     KernelsRecord,
     ModelFacts,
@@ -14,6 +15,7 @@ from mobileprep.plan.records import (
 from mobileprep.plan.running_records import MetricRecord, OutputRecord
 from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
 from mobileprep.report.markdown import reports_markdown
+from mobileprep.report.text import report_text
 from tests.report.reports import MEASURED
 
 SOURCE = FreezeRecord(
@@ -50,7 +52,7 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
     within = (BudgetLine("model_bytes", 48_000, 50_000), BudgetLine("latency_ms", 2.5, 4.0, "a"))
     limited = dataclasses.replace(REPORT, budget=within)
     text = reports_markdown([limited, other])
-    assert "| latency&#95;ms | 2.5 | 4 | 1.5 |\n" in text
+    assert "| latency&#95;ms (a) | 2.5 | 4 | 1.5 |\n" in text
     lines = text.splitlines()
     assert lines[:6] == [
         "## mobileprep",
@@ -116,3 +118,14 @@ def test_what_is_registered_stands_with_the_target() -> None:
     kernels = (KernelsRecord("1.15", 12, 534_120),)
     text = reports_markdown([dataclasses.replace(REPORT, kernels=kernels)])
     assert "\n12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code.\n" in text
+
+
+def test_the_cost_on_a_device_has_a_line_with_and_without_a_budget() -> None:
+    cost = DeviceCost("a board", 99_356, 49.678, "2 GFLOP/s, what its profile says")
+    expected = (
+        "99,356 FLOPs a sample, at best 49.68 ms on a board (2 GFLOP/s, what its profile says)"
+    )
+    report = dataclasses.replace(REPORT, cost=cost)
+    assert f"\nCost: {expected}.\n" in reports_markdown([report])
+    assert f"\ncost     {expected}\n" in report_text(report)
+    assert "cost " not in report_text(REPORT)

@@ -11,7 +11,7 @@ from mobileprep.migration.records import Advice, Lack, Migration, Route, RouteSi
 from mobileprep.plan.records import MigrationRecord
 from mobileprep.report.json import report_json
 from mobileprep.report.markdown import reports_markdown
-from mobileprep.report.migration import migration_lines, migration_markdown
+from mobileprep.report.migration import migration_lines, migration_markdown, way_lines
 from mobileprep.report.reading import report_from
 from mobileprep.report.text import report_text
 from tests.report.reports import made
@@ -81,6 +81,22 @@ def test_markdown_has_a_table_and_a_list() -> None:
         "- LiteRT after: --inputs=sound, remove&#95;dropout",
         f"- {named}: read sounds in the app (sound)",
     ]
+
+
+def test_findings_with_one_fix_are_grouped() -> None:
+    lacks = tuple(Lack(f"Op{i}", f"n{i}", i, f"no kernel {i}", "build it in") for i in range(1, 6))
+    other = Lack("Odd", "n", 1, "it is odd", "cut it off")
+    route = dataclasses.replace(NONE, lacks=(other, *lacks), left=(other, *lacks))
+    found = dataclasses.replace(FOUND, routes=(route,), advice=())
+    head = ["  lacks Odd ('n'): it is odd; cut it off", "  lacks 15 nodes of 5 ops; build it in:"]
+    examples = [
+        "    Op1 ('n1'): no kernel 1",
+        "    Op2 ('n2' and 1 more): no kernel 2",
+        "    Op3 ('n3' and 2 more): no kernel 3",
+    ]
+    assert list(way_lines(found))[1:] == [*head, *examples, "    ... and 2 more (-v shows all)"]
+    rest = ["    Op4 ('n4' and 3 more): no kernel 4", "    Op5 ('n5' and 4 more): no kernel 5"]
+    assert list(way_lines(found, verbose=True))[1:] == [*head, *examples, *rest]
 
 
 def test_what_was_not_tried_says_why() -> None:

@@ -37,7 +37,7 @@ def step(name: str, **options: object) -> dict[str, object]:
     ],
 )
 def test_how_a_chain_quantizes(steps, text: str) -> None:
-    assert quantization_text(steps) == text
+    assert quantization_text({"transforms": steps}) == text
 
 
 def test_the_worst_activations_and_the_worst_weights() -> None:
@@ -64,3 +64,8 @@ def test_a_narrow_terminal_has_the_numbers_below_the_names() -> None:
 def test_what_was_not_measured_says_why() -> None:
     damage = DamageRecord("data/test.npz", 0, unmeasured="no kernel of Foo")
     assert list(damage_lines(damage, 80)) == ["tensors  not compared with float: no kernel of Foo"]
+
+
+def test_a_tflite_target_is_quantized_by_its_package() -> None:
+    assert quantization_text({"transforms": [], "quantize": {"mode": "int8"}}) == "int8"
+    assert quantization_text({"transforms": [], "quantize": {"mode": "none"}}) == ""

@@ -255,6 +255,51 @@ def test_random_numbers_need_a_seed() -> None:
     assert "node 'r' (RandomUniform) draws random numbers and has no seed" in error.message
 
 
+def dropout(version: int, *, keep: bool) -> Graph:
+    """Dropout as TensorFlow 1.x writes it, with its keep probability or rate as an input."""
+    mask = {
+        1: [n("sum", "AddV2", "rate", "random"), n("mask", "Floor", "sum")],
+        2: [
+            n("chosen", "Less" if keep else "GreaterEqual", "random", "rate"),
+            n("mask", "Cast", "chosen", SrcT=np.bool_, DstT=np.float32),
+        ],
+    }
+    return Graph(
+        [
+            n("x", "Placeholder", dtype=np.float32),
+            n("rate", "Placeholder", dtype=np.float32),
+            c("shape", [3]),
+            n("drawn", "RandomUniform", "shape", dtype=np.float32),
+            c("width", np.float32(1)),
+            c("least", np.float32(0)),
+            n("wide", "Mul", "drawn", "width"),
+            n("random", "Add", "wide", "least"),
+            *mask[version],
+            n("y", "Mul", "x", "mask"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("version", "keep"), [(1, True), (2, False), (2, True)])
+def test_dropout_that_keeps_everything_needs_no_seed(version: int, *, keep: bool) -> None:
+    runner = Interpreter(dropout(version, keep=keep))
+    feeds = {"x": np.float32([1, 2, 3]), "rate": np.float32(1 if keep else 0)}
+    assert runner.run(["y"], feeds)[0].tolist() == [1, 2, 3]
+    with pytest.raises(UnsupportedError, match="has no seed"):
+        runner.run(["y"], {**feeds, "rate": np.float32(0.5)})
+    with pytest.raises(UnsupportedError, match="has no seed"):
+        runner.run(["y", "drawn"], feeds)
+
+
+def test_numbers_that_something_else_reads_need_a_seed() -> None:
+    graph = dropout(1, keep=True)
+    graph = graph.with_nodes([*graph, n("z", "Neg", "random")])
+    feeds = {"x": np.float32([1]), "rate": np.float32(1)}
+    assert Interpreter(graph).run(["y"], feeds)[0].tolist() == [1, 1, 1]
+    with pytest.raises(UnsupportedError, match="has no seed"):
+        Interpreter(graph).run(["y", "z"], feeds)
+
+
 def test_seeded_random_numbers_are_the_same_in_every_run() -> None:
     for runner in (Interpreter(random_graph(), seed=4), Interpreter(random_graph(seed=1, seed2=2))):
         first, second = (runner.run(["r"], {})[0] for _ in range(2))

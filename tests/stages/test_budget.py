@@ -124,7 +124,7 @@ def test_ops_are_allowed_or_forbidden(tmp_path: Path, ops: OpLimits, told: list[
     done = limited(tmp_path, Budget(ops=ops))
     if not told:
         run(done)
-        assert left(done, "budget.json") == {"lines": []}
+        assert left(done, "budget.json")["lines"] == []
         return
     with pytest.raises(AccuracyError) as caught:
         run(done)
@@ -172,3 +172,26 @@ def test_ops_that_neither_the_model_nor_tensorflow_has_are_told(tmp_path: Path) 
     assert len(said) == 2
     assert "no TensorFlow has an op 'Cosnt'" in said[0]
     assert "'Custom'" in said[1]
+
+
+def test_a_device_without_limits_gives_the_cost(tmp_path: Path) -> None:
+    done = limited(tmp_path, Budget())
+    run(done)
+    found = left(done, "budget.json")
+    assert found["lines"] == []
+    assert found["cost"] == {
+        "device": "a slow device",
+        "flops": FLOPS,
+        "latency_ms": FLOPS,
+        "basis": "1e-06 GFLOP/s, nobody",
+    }
+
+
+def test_without_limits_an_unknown_size_is_a_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    graph = Graph([placeholder((-1, -1)), op("y", "Softmax", "x")])
+    done = limited(tmp_path, Budget(), graph)
+    run(replace(done, warn=said.append))
+    assert left(done, "budget.json")["cost"] is None
+    assert len(said) == 1
+    assert "recipe.yaml:4:1: no cost on a slow device is reported" in said[0]

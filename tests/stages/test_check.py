@@ -75,9 +75,21 @@ def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None
 
 
 def test_a_step_that_breaks_the_numbers_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AccuracyError, match=r"after some_step .* not numbers .*'y'") as caught:
+    message = "after some_step the output 'y' is NaN or infinite where the source's is not"
+    with pytest.raises(AccuracyError, match=message) as caught:
         run(checked(tmp_path, classifier(shift=np.nan)))
     assert caught.value.where == "recipe.yaml:7:1"
+
+
+def test_samples_on_which_the_source_gives_no_numbers_are_unusable(tmp_path: Path) -> None:
+    lost = np.where(FED == 3, np.nan, FED).astype(np.float32)
+    with pytest.raises(AccuracyError) as caught:
+        run(checked(tmp_path, classifier(), expected=lost))
+    assert caught.value.message == (
+        "the samples are unusable: for the output 'y' the source gives NaN or infinity where the "
+        "graph after some_step gives numbers; fed: x [1, 3] from -10 to 5"
+    )
+    assert "check: {data: FILE.npz}" in caught.value.hint
 
 
 def test_a_step_that_changes_a_shape_is_named(tmp_path: Path) -> None:

@@ -50,5 +50,5 @@ def test_another_key_than_the_plan_had_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_KEY", KEY.secret[::-1].hex())
-    with pytest.raises(RecipeError, match="another key than when the build began"):
+    with pytest.raises(RecipeError, match="the key in MODEL_KEY changed during the build"):
         run(encrypting(tmp_path, classifier(), "frozen"))

@@ -121,7 +121,7 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
     assert left(done, "evaluation.json") == {
         "outputs": ["y"],
         "samples": 200,
-        "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75}],
+        "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75, "classes": 3}],
         "warnings": [],
         "engine": {
             "name": "numpy",
@@ -131,6 +131,7 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
             "tolerance": 1e-4,
             "unlike": "",
         },
+        "basis": "",
     }
     kept = list(KeptOutputs(done.folder / "outputs.npz", 1).each_batch())
     assert [(count, len(batch)) for count, (batch,) in kept] == [(64, 64)] * 3 + [(8, 8)]

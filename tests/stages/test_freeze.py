@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import saved_model_pb2 as pb
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph, Versions
+from mobileprep.ir.node import constant
+from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.ir.tensor import Tensor
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.spec import Files, StageFile
 from mobileprep.plan.stages import FreezeStage
@@ -28,7 +36,12 @@ CHECKPOINT = "model.ckpt-1000"
 
 
 def frozen(
-    folder: Path, graph: Graph, *, outputs: tuple[str, ...] = ("y",), inputs: Any = ()
+    folder: Path,
+    graph: Graph,
+    *,
+    outputs: tuple[str, ...] = ("y",),
+    inputs: Any = (),
+    assets: Files | None = None,
 ) -> Job[FreezeStage]:
     """The stage's job for a graph that is frozen already."""
     write_graph(folder / "model.pb", graph)
@@ -38,6 +51,7 @@ def frozen(
         freeze=Freeze(),
         inputs=tuple(InputSpec(**{"name": "x", **declared}) for declared in inputs),
         outputs=outputs,
+        assets=assets,
     )
     return job(folder, asked)
 
@@ -170,3 +184,105 @@ def test_a_checkpoint_whose_changes_no_build_would_see_is_refused(tmp_path: Path
     with pytest.raises(CorruptFileError, match="does not lie beside it") as caught:
         run(digits(tmp_path, state=str(DIGITS / CHECKPOINT), members=[]))
     assert caught.value.where == str(tmp_path / "checkpoint")
+
+
+def test_files_that_the_source_names_become_constants(tmp_path: Path) -> None:
+    path = Tensor.of(np.array(b"/home/trainer/words.txt", dtype=object))
+    words = files(tmp_path / "words.txt")
+    words.root.write_text("yes\n")
+    done = frozen(
+        tmp_path, Graph([constant("path", path), op("y", "ReadFile", "path")]), assets=words
+    )
+    run(done)
+    assert read_graph(done.folder / "graph.pb")["y"].op == "Const"
+    assert not left(done, "freeze.json")["warnings"]
+
+
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_file_whose_path_the_app_has_to_feed_is_named(tmp_path: Path, *, fed: bool) -> None:
+    text = Tensor.of(np.array(b"/home/trainer/words.txt", dtype=object))
+    graph = Graph([constant("path", text), op("y", "MyTokenizer", "path")])
+    meta = pb.MetaGraphDef()
+    meta.meta_info_def.tags.append("serve")
+    meta.graph_def.ParseFromString(graph_to_bytes(graph))
+    meta.asset_file_def.add(filename="words.txt").tensor_info.name = "path:0"
+    (tmp_path / "model.meta").write_bytes(meta.SerializeToString())
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets/words.txt").write_text("yes\n")
+    done = job(
+        tmp_path,
+        FreezeStage(
+            kind="meta_graph",
+            graph=files(tmp_path / "model.meta"),
+            freeze=Freeze(),
+            inputs=(InputSpec("path"),) if fed else (),
+            outputs=("y",),
+        ),
+    )
+    run(done)
+    assert (done.folder / "files/assets/words.txt").read_text() == "yes\n"
+    warnings = left(done, "freeze.json")["warnings"]
+    assert len(warnings) == (not fed)
+    for warning in warnings:
+        assert warning.startswith("'y' (MyTokenizer) reads the file 'words.txt'")
+        assert "add 'path' to 'inputs'" in warning
+
+
+def bottleneck() -> Graph:
+    """``y`` of a bottleneck that defaults to features with many weights of an image."""
+    weights = constant("w", Tensor.of(np.eye(64, dtype=np.float32)))
+    made = op("bottleneck", "PlaceholderWithDefault", "features")
+    attrs = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((-1, 64))}
+    last = constant("v", Tensor.of(np.ones((64, 2), np.float32)))
+    return Graph(
+        [
+            placeholder((-1, 64), name="image"),
+            weights,
+            op("features", "MatMul", "image", "w"),
+            dataclasses.replace(made, attrs=attrs),
+            last,
+            op("y", "MatMul", "bottleneck", "v"),
+        ]
+    )
+
+
+def test_an_input_that_another_one_replaces_is_refused(tmp_path: Path) -> None:
+    done = frozen(tmp_path, bottleneck(), inputs=[{"name": "image"}, {"name": "bottleneck"}])
+    with pytest.raises(InvalidGraphError) as caught:
+        run(done)
+    assert caught.value.message == (
+        "the input 'image' has no effect: the input 'bottleneck' is computed from it, and feeding "
+        "that replaces it"
+    )
+    assert "remove 'bottleneck' from inputs to ship the whole model" in caught.value.hint
+    assert caught.value.where == "recipe.yaml:4:1"
+
+
+def test_inputs_that_cut_off_most_of_the_model_are_warned_of(tmp_path: Path) -> None:
+    messages: list[str] = []
+    done = frozen(tmp_path, bottleneck(), inputs=[{"name": "bottleneck"}])
+    object.__setattr__(done, "warn", messages.append)
+    run(done)
+    (warning,) = left(done, "freeze.json")["warnings"]
+    assert warning == (
+        "the inputs cut off 4,096 of the 4,224 parameters that the outputs depend on; to ship the "
+        "whole model, name its first tensors as inputs: image (float32 [-1, 64])"
+    )
+    assert messages == [f"recipe.yaml:4:1: {warning}"]
+
+
+@pytest.mark.parametrize("name", ["image", "features"])
+def test_inputs_that_cut_off_little_are_not_warned_of(tmp_path: Path, name: str) -> None:
+    weights = constant("w", Tensor.of(np.eye(2, dtype=np.float32)))
+    nodes = [weights if n.name == "w" else n for n in bottleneck()]
+    done = frozen(tmp_path, Graph(nodes), inputs=[{"name": name}])
+    run(done)
+    assert left(done, "freeze.json")["warnings"] == []
+
+
+def test_an_input_that_no_output_needs_is_named(tmp_path: Path) -> None:
+    graph = Graph([*classifier(), placeholder((3,), name="z"), op("other", "Neg", "z")])
+    with pytest.raises(InvalidGraphError, match="no output needs the input 'z'") as caught:
+        run(frozen(tmp_path, graph, inputs=[{}, {"name": "z"}]))
+    assert caught.value.where == "recipe.yaml:4:1"
+    assert "remove it from inputs" in caught.value.hint

@@ -54,10 +54,10 @@ def test_each_metric_has_its_own_output_and_labels(tmp_path: Path) -> None:
     )
     run(done)
     top1, error, agreement, own = left(done, "evaluation.json")["metrics"]
-    assert top1 == {"metric": "top1", "outputs": ["y"], "value": 1.0}
+    assert top1 == {"metric": "top1", "outputs": ["y"], "value": 1.0, "classes": 3}
     assert (error["outputs"], error["value"]) == (["z"], pytest.approx(1, abs=1e-6))
-    assert agreement == {"metric": "agreement", "outputs": [], "value": None}
-    assert own == {"metric": "score", "outputs": ["y"], "value": 300.0}
+    assert agreement == {"metric": "agreement", "outputs": [], "value": None, "classes": None}
+    assert own == {"metric": "score", "outputs": ["y"], "value": 300.0, "classes": None}
 
 
 @pytest.mark.parametrize(

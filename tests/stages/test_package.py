@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.reader import read_model
@@ -28,10 +28,15 @@ from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
 from tests.ops.lookup.test_tables import from_file
-from tests.stages.jobs import assets, classifier, interface, job, left, op, slots
+from tests.stages.jobs import assets, classifier, interface, job, left, op, placeholder, slots
 
 
-def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[PackageStage]:
+def package(
+    folder: Path,
+    graph: Graph | None = None,
+    declared: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Job[PackageStage]:
     parameters = {
         "file": "m.pb",
         "artifact": "frozen",
@@ -40,7 +45,10 @@ def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[Pac
         "registration": (),
         **changes,
     }
-    inputs: dict[str, Any] = {"graph": graph or classifier(), "interface": interface("y")}
+    inputs: dict[str, Any] = {
+        "graph": graph or classifier(),
+        "interface": declared or interface("y"),
+    }
     if parameters["artifact"] == "tflite":
         inputs["assets"] = assets(folder)
     return job(folder, PackageStage(**parameters, **slots(*inputs)), **inputs)
@@ -64,6 +72,7 @@ def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
         "nodes": 5,
         "parameters": 12,
         "constants": 2,
+        "basis": "",
     }
 
 
@@ -218,16 +227,101 @@ def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
     assert told == [f"{done.place('artifact')}: {text}"]
 
 
-def test_what_the_release_lacks_is_told(tmp_path: Path) -> None:
+def with_pool() -> Graph:
+    """A graph with an attribute that 1.15 does not know."""
     idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}
     pool = op("pool", "MaxPool", "x", padding=attr.string("SAME"), **idle)
-    graph = classifier().with_nodes([*classifier(), pool])
-    done = package(tmp_path, graph, registration=("1.15", "2.21"))
+    return classifier().with_nodes([*classifier(), pool])
+
+
+def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
+    done = package(tmp_path, with_pool(), registration=("1.15", "2.21"))
+    with pytest.raises(UnsupportedError) as caught:
+        run(done)
+    assert caught.value.where == done.place("registration")
+    assert caught.value.message == (
+        "TensorFlow 1.15 does not know the attribute `explicit_paddings` of `MaxPool` (node `pool`)"
+    )
+    assert caught.value.hint.startswith("add `- downgrade` to the end of `transforms:`; ")
+
+
+def test_what_is_allowed_ships_with_a_warning(tmp_path: Path) -> None:
+    done = package(tmp_path, with_pool(), registration=("1.15", "2.21"), allow=("MaxPool",))
     told: list[str] = []
     run(dataclasses.replace(done, warn=told.append))
-    text = (
-        "TensorFlow 1.15 has no attribute explicit_paddings of MaxPool: the transform downgrade "
-        "drops what is at its default"
-    )
-    assert left(done, "package.json")["warnings"] == [text]
+    (text,) = left(done, "package.json")["warnings"]
+    assert "`allow` lists `MaxPool`, so the model ships, but TensorFlow 1.15 cannot load it" in text
     assert told == [f"{done.place('registration')}: {text}"]
+
+
+def scaled(*inputs: str) -> dict[str, Any]:
+    """A graph with a second placeholder, and an interface with these inputs."""
+    nodes = [placeholder((-1, 3)), placeholder((3,), name="scale"), op("y", "Mul", "x", "scale")]
+    return {"graph": Graph(nodes), "declared": interface("y", inputs=inputs)}
+
+
+def test_an_output_that_needs_a_placeholder_beside_the_inputs_is_refused(tmp_path: Path) -> None:
+    run(package(tmp_path, **scaled("x", "scale")))
+    with pytest.raises(InvalidGraphError) as caught:
+        run(package(tmp_path, **scaled("x")))
+    assert caught.value.message == (
+        "the output 'y' needs the placeholder 'scale' (float32), which is not one of the inputs"
+    )
+    assert caught.value.hint.startswith("add 'scale' to inputs, as the app has to feed it")
+    assert caught.value.where == "recipe.yaml:4:1"
+    run(package(tmp_path, **scaled()))  # nothing is declared
+
+
+def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -> None:
+    nodes = [
+        placeholder((-1, 3)),
+        placeholder((-1, 3), name="z"),
+        placeholder((), name="keep_prob"),
+        placeholder((), DType.BOOL, name="is_training"),
+        op("y", "Neg", "x"),
+    ]
+    declared = interface("y", inputs=("x", "z", "keep_prob", "is_training"))
+    done = package(tmp_path, Graph(nodes), declared=declared)
+    run(done)
+    assert left(done, "package.json")["warnings"] == [
+        "the prepared model does not use the input 'z'; if the app feeds it, the model ignores it"
+    ]
+
+
+def test_an_op_of_the_app_is_registered_and_its_source_compiled(tmp_path: Path) -> None:
+    source = tmp_path / "fancy.cc"
+    source.write_text("// the op\n")
+    named = Files("src/fancy.cc", source, (StageFile("src/fancy.cc", source),))
+    graph = classifier().with_nodes([*classifier(), op("z", "FancyOp", "y")])
+    done = package(
+        tmp_path,
+        graph,
+        registration=("1.15",),
+        ops={"FancyOp": ("FancyOp<float>", "FancyOp<int32>")},
+        op_sources={"op source fancy.cc": named},
+    )
+    run(done)
+    texts = {name: (done.folder / "files" / name).read_text() for name in files(done) - {"m.pb"}}
+    assert texts["custom_ops/fancy.cc"] == "// the op\n"
+    assert '"FancyOp<float>",\n"FancyOp<int32>",' in texts["ops_to_register.h"]
+    assert 'isequal(op, "FancyOp")' in texts["ops_to_register.h"]
+    assert "tensorflow/core/kernels/fancy.cc\n" in texts["tf_op_files.txt"]
+    assert 'CUSTOM_OP_SRCS = [\n    "fancy.cc",\n]' in texts["selective_registration.bzl"]
+    copy = "# Copy fancy.cc from custom_ops/ to tensorflow/core/kernels/\n"
+    assert copy in texts["selective_registration.mk"]
+    assert "GradleException" in texts["app.gradle"]
+    assert "tensorflow-android:1.13.1')" not in texts["app.gradle"]
+    assert "FancyOp" not in texts["selective_registration.mk"]
+    (registers, not_run) = left(done, "package.json")["warnings"]
+    assert registers.startswith("the app has to register FancyOp")
+    assert not_run.startswith("the model was not run: mobileprep has no kernel for FancyOp")
+
+
+def test_a_source_that_would_replace_one_of_tensorflow_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "relu_op.cc"
+    source.touch()
+    named = Files("relu_op.cc", source, (StageFile("relu_op.cc", source),))
+    parameters = {"ops": {"FancyOp": ("FancyOp",)}, "op_sources": {"op source relu_op.cc": named}}
+    done = package(tmp_path, registration=("1.15",), **parameters)
+    with pytest.raises(UnsupportedError, match=r"TensorFlow has a file `relu_op\.cc` too"):
+        run(done)

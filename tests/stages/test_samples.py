@@ -178,7 +178,8 @@ def test_outputs_without_a_number_are_warned_of(tmp_path: Path) -> None:
     run(done)
     (warning,) = left(done, "samples.json")["warnings"]
     assert warning.startswith(
-        "outputs are NaN or infinite throughout: 'y'; the check proves nothing"
+        "the source gives nothing but NaN or infinity for 'y': the samples are unusable; "
+        "fed: x float32 ["
     )
 
 

@@ -34,6 +34,9 @@ def compared(
     samples: int = 0,
     metric: str = "top1",
     output: str = "probabilities",
+    classes: int | None = None,
+    data: dict[str, Any] | None = None,
+    calibrated: dict[str, Any] | None = None,
     **limits: Any,
 ) -> Job[ValidateStage]:
     inputs: dict[str, Any] = {}
@@ -45,12 +48,26 @@ def compared(
         inputs[slot] = {
             "outputs": ["probabilities"],
             "samples": samples,
-            "metrics": [{"metric": metric, "outputs": [output] * bool(output), "value": value}],
+            "metrics": [
+                {
+                    "metric": metric,
+                    "outputs": [output] * bool(output),
+                    "value": value,
+                    "classes": classes,
+                }
+            ],
             "warnings": [],
             "engine": engine(f"the engine {slot}"),
         }
     judged = JudgedMetric(**{"max_drop": 0.01, "place": "recipe.yaml:9:1", **limits})
-    return job(folder, ValidateStage(metrics=(judged,), **slots(*inputs)), **inputs)
+    named: dict[str, Any] = slots(*inputs)
+    if data is not None:
+        inputs["data"] = data
+        named |= slots("data")
+    if calibrated is not None:
+        inputs["calibrations 1"] = calibrated
+        named["calibrations"] = tuple(slots("calibrated").values())
+    return job(folder, ValidateStage(metrics=(judged,), **named), **inputs)
 
 
 def difference(folder: Path, before: Any, after: Any) -> float:
@@ -84,6 +101,7 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
         "largest_difference": 0.25,
         "warnings": [],
         "engines": {"source": engine("the engine before"), "model": engine("the engine after")},
+        "basis": "",
     }
 
 
@@ -196,11 +214,96 @@ def test_texts_and_detections_may_have_other_shapes(tmp_path: Path) -> None:
 
 def test_a_source_that_is_never_right_is_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
-    done = compared(tmp_path, [1.0], [1.0], values=(0.0, 0.0), samples=100)
+    done = compared(tmp_path, [1.0], [1.0], values=(0.0, 0.0), samples=100, classes=10)
     object.__setattr__(done, "warn", told.append)
     run(done)
     assert left(done, "validation.json")["warnings"] == told
-    assert "the source gets none of the 100 samples right" in told[0]
+    assert "the source's top-1 accuracy is 0.0000 on 100 samples, near chance: 0.1" in told[0]
+
+
+def warnings_of(folder: Path, value: float = 0.9, **given: Any) -> list[str]:
+    """What the stage warns of, which its record has too."""
+    warnings: list[str] = []
+    done = compared(folder, [1.0], [1.0], values=(value, value), **given)
+    object.__setattr__(done, "warn", warnings.append)
+    run(done)
+    assert left(done, "validation.json")["warnings"] == warnings
+    return warnings
+
+
+@pytest.mark.parametrize(
+    ("value", "samples", "classes", "is_near"),
+    [
+        (0.1, 450, 10, True),
+        (0.12, 450, 10, True),
+        (0.2, 450, 10, False),
+        (0.002, 1000, 1001, True),
+        (0.02, 50, 1001, False),
+        (0.55, 100, 2, True),
+        (0.7, 100, 2, False),
+        # So few samples say nothing.
+        (0.25, 8, 10, False),
+        (0.5, 4, 2, False),
+    ],
+)
+def test_an_accuracy_that_guessing_reaches_is_warned_of(
+    tmp_path: Path, value: float, samples: int, classes: int, is_near: bool
+) -> None:
+    found = warnings_of(tmp_path, value, samples=samples, classes=classes)
+    assert len(found) == is_near
+    if is_near:
+        chance = f"near chance: {1 / classes:.4f} for {classes} classes"
+        assert f"accuracy is {value:.4f} on {samples} samples, {chance}" in found[0]
+
+
+def test_chance_is_larger_for_several_guesses(tmp_path: Path) -> None:
+    (found,) = warnings_of(tmp_path, 0.5, samples=400, classes=10, metric="top5")
+    assert "the source's top-5 accuracy is 0.5000" in found
+    assert "near chance: 0.5000 for 10 classes" in found
+
+
+def record(name: str, digests: str, high: float = 1.0) -> dict[str, Any]:
+    return {"name": name, "ends": {"x": [0.0, high]}, "digests": list(digests)}
+
+
+def test_the_range_that_was_fed_is_named_beside_an_accuracy(tmp_path: Path) -> None:
+    (found,) = warnings_of(
+        tmp_path, 0.1, samples=450, classes=10, data=record("test.npz", "abc", 255)
+    )
+    assert found.endswith("how samples are scaled ('x' is fed 0 to 255)")
+
+
+@pytest.mark.parametrize(
+    ("calibration", "validation", "count"),
+    [
+        ("abcd", "abcd", "4 of 4 calibration samples of c.npz"),
+        ("abcx", "abcdefgh", "3 of 4 calibration samples of c.npz"),
+        ("abcdefgh", "abx", "2 of 3 validation samples of v.npz"),
+        ("abcd", "aefg", None),
+        ("abcd", "efgh", None),
+        ("", "efgh", None),
+    ],
+)
+def test_a_calibration_on_the_validation_s_samples_is_warned_of(
+    tmp_path: Path, calibration: str, validation: str, count: str | None
+) -> None:
+    found = warnings_of(
+        tmp_path,
+        data=record("v.npz", validation),
+        calibrated=record("c.npz", calibration),
+    )
+    assert [text.partition(" are in ")[0] for text in found] == ([count] if count else [])
+
+
+@pytest.mark.parametrize(("high", "differs"), [(255, True), (1 / 255, True), (2, False)])
+def test_data_of_two_scales_is_warned_of(tmp_path: Path, high: float, differs: bool) -> None:
+    found = warnings_of(
+        tmp_path, data=record("v.npz", "ab"), calibrated=record("c.npz", "cd", high)
+    )
+    assert len(found) == differs
+    if differs:
+        assert f"the input 'x' is fed 0 to {high:.4g} by c.npz in the calibration" in found[0]
+        assert "and 0 to 1 by v.npz in the validation" in found[0]
 
 
 @pytest.mark.parametrize(

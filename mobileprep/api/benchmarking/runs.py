@@ -24,12 +24,21 @@ _DAY = 24 * 60 * 60
 
 @dataclass(frozen=True)
 class TimedGraph:
-    """What is benchmarked: a graph, where it comes from, what it is fed and what is fetched."""
+    """What is benchmarked.
+
+    Args:
+        graph: the graph.
+        path: the file that it comes from.
+        feeds: arrays by tensor name.
+        fetches: the tensors to compute.
+        seed: for random numbers that the graph draws.
+    """
 
     graph: Graph
     path: Path
     feeds: dict[str, Array]
     fetches: tuple[str, ...]
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,9 @@ def time_graph(
         threads: how many to use; 0 or less for all processors.
         tell: told what is done.
     """
-    runner = open_engine(engine, subject.graph, subject.path, tell=tell, threads=threads)
+    runner = open_engine(
+        engine, subject.graph, subject.path, seed=subject.seed, tell=tell, threads=threads
+    )
 
     def once() -> object:
         return runner.run(subject.fetches, subject.feeds)
@@ -135,7 +146,8 @@ def measured_costs(subject: TimedGraph) -> GraphCosts:
     """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
     graph = with_found_assets(subject.graph, folders_near(subject.path))
     try:
-        return run_costs(graph, subject.feeds, subject.fetches, str(subject.path))
+        where = str(subject.path)
+        return run_costs(graph, subject.feeds, subject.fetches, where, seed=subject.seed)
     except UnsupportedError:
         shapes = {name: array.shape for name, array in subject.feeds.items()}
         return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
@@ -143,7 +155,8 @@ def measured_costs(subject: TimedGraph) -> GraphCosts:
 
 def _interpreter(subject: TimedGraph, observer: Observer, *, combine: bool) -> NumpyEngine:
     graph = with_found_assets(subject.graph, folders_near(subject.path))
-    return NumpyEngine(graph, str(subject.path), combine=combine, observer=observer)
+    where = str(subject.path)
+    return NumpyEngine(graph, where, combine=combine, observer=observer, seed=subject.seed)
 
 
 def _limits(pace: Pace) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from mobileprep.cli.verb import comma_list
+from mobileprep.cli.verb import comma_list, flag
 from mobileprep.errors import UsageError
 from mobileprep.processors import cores
 
@@ -49,6 +49,25 @@ def settings_of(args: argparse.Namespace) -> dict[str, str]:
         UsageError: a --set without ``=``.
     """
     return dict(_setting(text) for text in args.settings)
+
+
+def tensorflow_argument(parser: argparse.ArgumentParser, first: str = "") -> None:
+    """Add ``--tensorflow``, the TensorFlow release that the app is built with.
+
+    Args:
+        parser: where to.
+        first: what is tried before the default; then the flag is None without a value.
+    """
+    from mobileprep.opdefs.definitions import DEFAULT_RELEASE, RELEASES
+
+    flag(
+        parser,
+        "tensorflow",
+        default=None if first else DEFAULT_RELEASE,
+        metavar="RELEASE",
+        help=f"the TensorFlow release of the app, {' or '.join(RELEASES)} "
+        f"[default: {first}{DEFAULT_RELEASE}]",
+    )
 
 
 def target_argument(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,10 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
         *quiet, "--quiet", action="store_true", help="tell of warnings and errors alone"
     )
     group.add_argument(
-        *verbose, "--verbose", action="store_true", help="name what has taken longest"
+        *verbose,
+        "--verbose",
+        action="store_true",
+        help="list all findings, every trial, and the slowest stages",
     )
     group.add_argument(
         "--log-file", metavar="FILE", help="write all that is told to a file too, with the time"

@@ -55,6 +55,11 @@ class FormatFacts:
         """The name of a number; the number as text where the format has none for it."""
         return _names(enum).get(number, str(number))
 
+    def name_of_table(self, number: int) -> str:
+        """The table of a number of the union ``BuiltinOptions``."""
+        tables = self.unions["BuiltinOptions"].items()
+        return next(name for name, known in tables if known == number)
+
     def field(self, table: str, name: str) -> Field:
         """A field of a table.
 

@@ -18,6 +18,8 @@ from mobileprep.formats.tflite.records import (
     ModelRecord,
     OperatorCode,
     OperatorRecord,
+    Options,
+    OptionValue,
     Quantization,
     SignatureRecord,
     SubGraphRecord,
@@ -167,7 +169,26 @@ class _Reader:
         outputs = self._indices(operator.OutputsAsNumpy(), tensors, 0)
         code = _code(self._model.OperatorCodes(number))
         self._check_options(operator.BuiltinOptionsType(), code.builtin)
-        return OperatorRecord(code, inputs, outputs)
+        return OperatorRecord(code, inputs, outputs, self._options(operator, code.builtin))
+
+    def _options(self, operator: Any, builtin: str) -> Options | None:  # noqa: ANN401
+        """The numbers that an operator's options store; text and lists are not read."""
+        number, options = operator.BuiltinOptionsType(), operator.BuiltinOptions()
+        if options is None or number == 0 or number != _own_options(builtin):
+            return None
+        facts = layout()
+        table = facts.name_of_table(number)
+        values: dict[str, OptionValue] = {}
+        for index, field in enumerate(facts.tables[table]):
+            offset = options.Offset(4 + 2 * index)
+            width = None if field is None else facts.width(field[1])
+            if not offset or field is None or width is None or field[1] in ("float", "double"):
+                continue
+            start = options.Pos + offset
+            value = int.from_bytes(self._data[start : start + width], "little", signed=True)
+            is_name = field[1] in facts.enums
+            values[field[0]] = facts.name(field[1], value) if is_name else value
+        return Options(table, values)
 
     def _check_options(self, given: int, builtin: str) -> None:
         own = _own_options(builtin)

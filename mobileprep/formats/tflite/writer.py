@@ -52,7 +52,8 @@ def model_bytes(model: ModelRecord, where: str = "") -> memoryview:
     weights = sum(len(b) + ALIGNMENT for b in model.buffers)
     if weights + _SLACK > MOST_BYTES:
         message = f"the model has {weights} bytes of constants; a .tflite file has less than 2 GiB"
-        raise ArtifactError(message, "store weights in 16 or 8 bits: --mode float16", where)
+        hint = "store 16-bit weights: `quantize: float16`, or `mobileprep tflite --mode=float16`"
+        raise ArtifactError(message, hint, where)
     return _Writer(model, weights).written(where)
 
 

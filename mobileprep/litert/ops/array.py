@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32, known_size, reshaped
@@ -177,7 +177,7 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     count = bounds[0].shape[0] if bounds[0].shape else -1
     if inputs[0].rank is None or count < 0:
         msg = "the rank of its input is not known"
-        raise CannotExpressError(msg, "give the input's shape")
+        raise CannotExpressError(msg, GIVE_SHAPES)
     axes = _sliced_axes(node, count, inputs[0].rank)
     places = [axis for axis in axes if not axis.is_new]
     parts = [_picked(scope, node, i, bounds[i - 1], places) for i in (1, 2, 3)]
@@ -374,7 +374,7 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     for axis in scope.integers(node, 1, "axes"):
         if axis < 0 and shape is None:
             reason = "its axis counts from the end, and the rank of its input is not known"
-            raise CannotExpressError(reason, "give the input's shape")
+            raise CannotExpressError(reason, GIVE_SHAPES)
         place = axis if shape is None else axis % max(len(shape), 1)
         values = [value, scope.integers_constant([place], "axis")]
         value = scope.emit("REVERSE_V2", values, shape, value.dtype, "ReverseV2Options")

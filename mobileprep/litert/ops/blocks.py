@@ -9,7 +9,7 @@ from typing import Final
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32, reshaped
@@ -38,7 +38,7 @@ def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     before, after = _one_behind(value.shape, count + 1), _one_behind(shape, count + 1)
     if shape is None or not (_tells(before) and _tells(after) and _tells(shape)):
         reason = "LiteRT wants one dimension behind the blocks, and sizes are not known"
-        raise CannotExpressError(reason, "give the inputs' shapes")
+        raise CannotExpressError(reason, GIVE_SHAPES)
     moved = _moved(scope, node, [reshaped(scope, value, before), *bounds], after)
     return reshaped(scope, moved, shape)
 

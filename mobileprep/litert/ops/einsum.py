@@ -10,7 +10,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.litert.ops.conv import matrix_product
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import reshaped, transposed
@@ -59,7 +59,7 @@ def _equation(node: Node, inputs: Sequence[Value]) -> tuple[list[str], str]:
         rank = inputs[index].rank
         if rank is None:
             msg = "the rank of an input is not known"
-            raise CannotExpressError(msg, "give the inputs' shapes")
+            raise CannotExpressError(msg, GIVE_SHAPES)
         if "..." in term:
             dots = "".join(spare[: rank - len(term) + 3])
             if shared and dots != shared:
@@ -141,5 +141,5 @@ def _grouped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
         return value
     if list(shape).count(-1) > 1:
         msg = "several of its sizes are open"
-        raise CannotExpressError(msg, "give the inputs' shapes")
+        raise CannotExpressError(msg, GIVE_SHAPES)
     return reshaped(scope, value, shape)

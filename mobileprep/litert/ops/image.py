@@ -12,7 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.library import flexbuffer
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_given, channels_last, last_shape, pad
@@ -168,7 +168,7 @@ def patches(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     sizes, strides, rates = (node.attr_ints(key)[1:3] for key in ("ksizes", "strides", "rates"))
     if image.shape is None or shape is None or min(*image.shape[1:], *shape[1:]) < 1:
         reason = "the size of its image is not known"
-        raise CannotExpressError(reason, "give the inputs' shapes")
+        raise CannotExpressError(reason, GIVE_SHAPES)
     if math.prod(sizes) > _MOST_PATCHES:
         reason = f"its window of {sizes[0]} by {sizes[1]} has more than {_MOST_PATCHES} elements"
         raise CannotExpressError(reason, "extract smaller patches")

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32
@@ -107,7 +107,7 @@ def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
         return value
     if shape is None or -1 in shape:
         reason = "it repeats elements to sizes that are not known"
-        raise CannotExpressError(reason, "give the inputs' shapes")
+        raise CannotExpressError(reason, GIVE_SHAPES)
     sizes = scope.integers_constant(shape, "sizes")
     options = "BroadcastToOptions"
     return scope.emit("BROADCAST_TO", [value, sizes], shape, value.dtype, options)

@@ -14,7 +14,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.litert.integers import Integers
 from mobileprep.litert.ops.math import number
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32, known_size, reshaped
@@ -193,7 +193,7 @@ def _gathered(work: Integers, value: Value, flat: Value, axes: int) -> Value:
     line = reshaped(work.scope, value, (*rest, last + 1)) if rest.count(-1) < 2 else None
     if line is None:
         message = "more than one of the sizes before its matrices is not known"
-        raise CannotExpressError(message, "give the inputs' shapes")
+        raise CannotExpressError(message, GIVE_SHAPES)
     shape = (*rest, *(places.shape or ()))
     options = {"axis": len(rest), "batch_dims": 0}
     return work.scope.emit("GATHER", [line, places], shape, value.dtype, "GatherOptions", **options)

@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need
@@ -79,7 +79,7 @@ def l2_loss(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     value = inputs[0]
     if value.rank is None:
         msg = "the rank of its input is not known"
-        raise CannotExpressError(msg, "give the inputs' shapes")
+        raise CannotExpressError(msg, GIVE_SHAPES)
     squares = scope.emit("SQUARE", [value], value.shape, value.dtype)
     axes = scope.integers_constant(range(value.rank), "axes")
     total = scope.emit("SUM", [squares, axes], (), value.dtype, "ReducerOptions", keep_dims=False)

@@ -19,7 +19,8 @@ from mobileprep.litert.quantizing.steps import IntegerSteps, Range, steps_of
 from mobileprep.litert.weights import in_int8
 
 _MIDDLE: Final = 128
-_HINT: Final = "calibrate it, or leave its type float"
+GIVE_RANGES: Final = "add `calibration:` to the recipe, or --calibration to `mobileprep tflite`"
+_HINT: Final = f"{GIVE_RANGES}, or leave its type float"
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,18 @@ def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Q
     Args:
         program: in float, without FAKE_QUANT.
         asked: how.
-        trained: ranges that training has left, by name.
+        trained: the ranges of FAKE_QUANT operators, by the name of the tensor that they clip.
 
     Raises:
         TransformError: a rule is not understood.
         UsageError: an input or output is to be in integers, and its range is not known.
     """
-    first, second = (asked.ranges, trained) if asked.is_trained else (trained, asked.ranges)
-    ranges = {**fixed_ranges(program, asked.kind), **first, **second}
+    ranges = {**fixed_ranges(program, asked.kind), **asked.ranges, **trained}
+    if not asked.is_trained:
+        ranges |= {
+            name: _within(span, trained[name]) if name in trained else span
+            for name, span in asked.ranges.items()
+        }
     choice = choose(program, asked, ranges)
 
     def is_stored(op: Op) -> bool:
@@ -66,6 +71,12 @@ def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Q
     outputs = tuple(ends.output(port) for port in program.outputs)
     ops = _needed(rewriter.ops, outputs)
     return Quantized(Program(inputs, outputs, ops, program.name), choice.notes())
+
+
+def _within(measured: Range, trained: Range) -> Range:
+    """Return the part of a measured range that fake quantization does not clip."""
+    low, high = max(measured[0], trained[0]), min(measured[1], trained[1])
+    return (low, high) if low < high else trained
 
 
 @dataclass(frozen=True)

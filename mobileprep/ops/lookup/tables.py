@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,20 @@ class Table:
             self.entries[key] = value
         self.filled = True
 
+    def contents(self) -> tuple[Array, Array]:
+        """Keys and values, ``[count]`` each.
+
+        Raises:
+            OverflowError: the type of keys or values does not have such a number.
+        """
+        return _elements(self.entries, self.key), _elements(self.entries.values(), self.value)
+
+
+def _elements(values: Collection[Any], kind: DType) -> Array:
+    if kind is DType.STRING:
+        return as_texts(values, (len(values),))
+    return np.array(list(values), dtype=kind.numpy)
+
 
 @context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
 def hash_table(context: RunContext, node: Node) -> Array:
@@ -113,18 +127,27 @@ def initialize_from_file(context: RunContext, node: Node, handle: Array, file: A
     """Fill a table from the lines of a file; the handle comes back.
 
     The attributes ``key_index`` and ``value_index`` name the columns between ``delimiter``, or
-    the whole line (-2), or its number (-1).
+    the whole line (-2), or its number (-1), to which ``offset`` is added.
     """
-    table = _table(handle)
-    path = Path(one_text(file).decode("utf-8", "surrogateescape"))
+    fill_from_file(_table(handle), node, Path(one_text(file).decode("utf-8", "surrogateescape")))
+    return handle
+
+
+def fill_from_file(table: Table, node: Node, path: Path) -> None:
+    """Enter the lines of a file, as the attributes of an ``InitializeTableFromTextFile`` say.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+        InvalidGraphError: a line does not fit the table.
+        ValueError: a key has two values.
+    """
     rows = list(_rows(node, path))
-    places = node.attr_int("key_index"), node.attr_int("value_index")
+    columns = node.attr_int("key_index"), node.attr_int("value_index")
     keys, values = (
-        [_field(node, row, place, kind, path) for row in rows]
-        for place, kind in zip(places, (table.key, table.value), strict=True)
+        [_field(node, row, column, kind, path) for row in rows]
+        for column, kind in zip(columns, (table.key, table.value), strict=True)
     )
     table.add(keys, values, fixed=True)
-    return handle
 
 
 shape_fn("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(no_outputs)
@@ -147,15 +170,21 @@ def _rows(node: Node, path: Path) -> Iterator[_Row]:
     if size > len(lines):
         message = f"has {len(lines)} lines, and {size} are needed"
         raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
-    skipped = node.attr_int("offset", 0)
-    for number, line in enumerate(lines[skipped:][: size if size > 0 else None]):
-        yield _Row(number, line.rstrip(b"\r"))
+    if not lines:
+        message = "has no lines to fill a table from"
+        raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+    for number, line in enumerate(lines[: size if size > 0 else None]):
+        text = line.rstrip(b"\r")
+        if not text:
+            message = f"line {number + 1} is empty, which TensorFlow does not accept"
+            raise InvalidGraphError(message, "remove the line", str(path))
+        yield _Row(number, text)
 
 
 def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  # noqa: ANN401
     """What one line says of a key or a value."""
     if place == _NUMBER:
-        return row.number
+        return row.number + node.attr_int("offset", 0)
     if place == _LINE:
         text = row.line
     else:

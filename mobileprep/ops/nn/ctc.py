@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +13,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.common_costs import per_input
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -18,6 +21,8 @@ from mobileprep.work import STEP, spend
 
 # Steps that an entry of a batch takes.
 _STEPS = 8
+# Steps that a beam takes for each time step: the interpreter's own work, and one numpy call.
+_BEAM_STEPS = 8
 
 
 @kernel("CTCGreedyDecoder")
@@ -48,16 +53,8 @@ def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array
         kept = found != blank
         if merged:
             kept &= np.concatenate([[True], found[1:] != found[:-1]])[:length]
-        rows.append(found[kept])
-    widest = max(map(len, rows), default=0)
-    indices = [(entry, place) for entry, row in enumerate(rows) for place in range(len(row))]
-    values = np.concatenate(rows) if rows else np.zeros(0)
-    return (
-        np.array(indices, dtype=np.int64).reshape(-1, 2),
-        values.astype(np.int64),
-        np.array([batch, widest], dtype=np.int64),
-        scores,
-    )
+        rows.append(found[kept].tolist())
+    return (*_sparse_rows(rows), scores)
 
 
 @shape_fn("CTCGreedyDecoder")
@@ -68,3 +65,193 @@ def ctc_greedy_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 flop_rule("CTCGreedyDecoder")(per_input(1))
+
+
+@kernel("CTCBeamSearchDecoder")
+def ctc_beam_search_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
+    """The likeliest sequences of labels, found by a beam search over prefixes.
+
+    Args:
+        node: with ``beam_width``, ``top_paths``, and ``merge_repeated``.
+        inputs: [time, batch, classes], logits; the last class is the blank.
+        lengths: steps of each batch entry.
+
+    Returns:
+        The indices, then the values, then the shapes of ``top_paths`` sparse matrices, and the log
+        probabilities [batch, top_paths]. Of prefixes that are equally likely, the first one found
+        comes first; TensorFlow's order of those depends on its C++ library.
+
+    TensorFlow's own scores of float64 logits are right to 1e-8.
+
+    Source: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/util/ctc/ctc_beam_search.h
+    """
+    steps, batch, classes = inputs.shape
+    width, count = node.attr_int("beam_width"), node.attr_int("top_paths")
+    merged = node.attr_bool("merge_repeated", True)
+    if lengths.shape != (batch,) or (lengths > steps).any() or not classes:
+        message = f"lengths of shape {list(lengths.shape)} for inputs {list(inputs.shape)}"
+        raise ValueError(message)
+    if not 1 <= count <= width:
+        message = f"{count} paths are requested of a beam of {width}"
+        raise ValueError(message)
+    spend(_BEAM_STEPS * STEP * width * int(np.maximum(lengths, 0).sum()))
+    scores = np.zeros((batch, count), dtype=inputs.dtype)
+    paths: list[list[list[int]]] = [[] for _ in range(count)]
+    for entry, length in enumerate(lengths.tolist()):
+        search = _BeamSearch(width, inputs.dtype)
+        for logits in inputs[:length, entry]:
+            search.step(logits)
+        best = search.leaves.by_score()[:count]
+        if len(best) < count:
+            message = f"{count} paths are requested and batch entry {entry} has {len(best)}"
+            raise ValueError(message)
+        for place, beam in enumerate(best):
+            scores[entry, place] = beam.total
+            paths[place].append(beam.labels(merged=merged))
+    sparse = [_sparse_rows(rows) for rows in paths]
+    return (*(part for parts in zip(*sparse, strict=True) for part in parts), scores)
+
+
+@shape_fn("CTCBeamSearchDecoder")
+def ctc_beam_search_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Sparse tensors of labels, and a score of each for each of the batch."""
+    batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
+    count = args.node.attr_int("top_paths")
+    return [*[(UNKNOWN, 2)] * count, *[(UNKNOWN,)] * count, *[(2,)] * count, (batch, count)]
+
+
+@flop_rule("CTCBeamSearchDecoder")
+def ctc_beam_search_decoder_flops(sizes: Sizes) -> float:
+    """A softmax of each step, and an addition and a comparison of each class for each beam."""
+    return (3 + 2 * sizes.node.attr_int("beam_width")) * sizes.taken()
+
+
+class _Beam:
+    """A prefix of labels; its log probabilities now (``new``) and one step before (``old``).
+
+    ``label`` is that of all alignments which end in the last label, ``blank`` that of those which
+    end in a blank. A beam outside the search has the total -inf.
+    """
+
+    __slots__ = ("blank", "children", "label", "last", "old_blank", "old_total", "parent", "total")
+
+    def __init__(self, parent: _Beam | None, last: int, zero: np.floating[Any]) -> None:
+        self.parent, self.last = parent, last
+        self.children: dict[int, _Beam] = {}
+        self.total = self.blank = self.label = self.old_total = self.old_blank = zero
+
+    def labels(self, *, merged: bool) -> list[int]:
+        """The labels from the first to the last; repeated ones once if they are merged."""
+        found: list[int] = []
+        beam, previous = self, -1
+        while beam.parent is not None:
+            if not merged or beam.last != previous:
+                found.append(beam.last)
+            beam, previous = beam.parent, beam.last
+        return found[::-1]
+
+
+class _Leaves:
+    """The likeliest beams, at most ``width``."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._heap: list[tuple[float, int, _Beam]] = []
+        self._pushed = 0
+
+    def push(self, beam: _Beam) -> _Beam | None:
+        """Add a beam; returns the one that it displaces."""
+        self._pushed += 1
+        item = (float(beam.total), -self._pushed, beam)
+        if len(self._heap) < self._width:
+            heapq.heappush(self._heap, item)
+            return None
+        return heapq.heapreplace(self._heap, item)[2]
+
+    def floor(self) -> float:
+        """The log probability that a new beam has to exceed."""
+        return self._heap[0][0] if len(self._heap) == self._width else -math.inf
+
+    def by_score(self) -> list[_Beam]:
+        """All beams, the likeliest first."""
+        return [beam for _, _, beam in sorted(self._heap, key=lambda i: (-i[0], -i[1]))]
+
+
+class _BeamSearch:
+    """The search over one sequence, in the precision of its logits."""
+
+    def __init__(self, width: int, dtype: np.dtype[Any]) -> None:
+        self._width = width
+        self._zero = dtype.type(-np.inf)
+        root = _Beam(None, -1, self._zero)
+        root.total = root.blank = dtype.type(0)
+        self.leaves = _Leaves(width)
+        self.leaves.push(root)
+
+    def step(self, logits: Array) -> None:
+        """Go on by one step of time."""
+        peak = logits.max()
+        log_probabilities = logits - (peak + np.log(np.exp(logits - peak).sum(dtype=logits.dtype)))
+        beams = self.leaves.by_score()
+        self.leaves = _Leaves(self._width)
+        for beam in beams:
+            beam.old_total, beam.old_blank = beam.total, beam.blank
+        for beam in beams:
+            self._stay(beam, log_probabilities)
+            self.leaves.push(beam)
+        for beam in beams:
+            if beam.old_total > self.leaves.floor():
+                self._grow(beam, log_probabilities[:-1])
+
+    def _stay(self, beam: _Beam, log_probabilities: Array) -> None:
+        """The probabilities of a prefix to which the step adds a blank or its last label."""
+        parent = beam.parent
+        if parent is not None:
+            if parent.total > -math.inf:
+                is_repeated = beam.last == parent.last
+                previous = parent.old_blank if is_repeated else parent.old_total
+                beam.label = _log_sum(beam.label, previous)
+            beam.label = beam.label + log_probabilities[beam.last]
+        beam.blank = beam.old_total + log_probabilities[-1]
+        beam.total = _log_sum(beam.blank, beam.label)
+
+    def _grow(self, beam: _Beam, log_probabilities: Array) -> None:
+        """Add the prefixes that are a label longer, where they are likely enough."""
+        scores = log_probabilities + beam.old_total
+        if beam.last >= 0:
+            scores[beam.last] = log_probabilities[beam.last] + beam.old_blank
+        # Few are likely enough; the floor only rises while they are added.
+        likely = np.flatnonzero(scores > self.leaves.floor()).tolist()
+        for label in sorted({*likely, *beam.children}):
+            child = beam.children.get(label)
+            if child is not None and child.total > -math.inf:
+                continue
+            if scores[label] > self.leaves.floor():
+                child = child or _Beam(beam, label, self._zero)
+                beam.children[label] = child
+                child.label = child.total = scores[label]
+                displaced = self.leaves.push(child)
+                if displaced is not None:
+                    displaced.total = displaced.blank = displaced.label = self._zero
+            elif child is not None:
+                # One that was displaced in this step does not grow when its turn comes.
+                child.old_total = child.old_blank = self._zero
+
+
+def _log_sum(a: np.floating[Any], b: np.floating[Any]) -> np.floating[Any]:
+    """The logarithm of the sum of two probabilities, given by their logarithms."""
+    larger, smaller = (a, b) if a > b else (b, a)
+    if smaller == -math.inf:
+        return larger
+    total: np.floating[Any] = larger + np.log1p(np.exp(smaller - larger))
+    return total
+
+
+def _sparse_rows(rows: Sequence[Sequence[int]]) -> tuple[Array, Array, Array]:
+    """Indices, values, and shape of a sparse matrix of int64."""
+    indices = [(entry, place) for entry, row in enumerate(rows) for place in range(len(row))]
+    return (
+        np.array(indices, dtype=np.int64).reshape(-1, 2),
+        np.array([label for row in rows for label in row], dtype=np.int64),
+        np.array([len(rows), max(map(len, rows), default=0)], dtype=np.int64),
+    )

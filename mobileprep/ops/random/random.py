@@ -10,6 +10,7 @@ import numpy as np
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.dropout import DROPS
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, numpy_attr
@@ -33,7 +34,11 @@ def generator(context: RunContext, node: Node) -> np.random.Generator:
     random = context.random()
     if random is None:
         message = f"node {node.name!r} ({node.op}) draws random numbers and has no seed"
-        raise UnsupportedError(message, "feed its output, or give the run a seed")
+        hint = (
+            "set a seed (--seed of `run` and `benchmark`), feed the output of the node, or, if "
+            "this is dropout, feed 1 as the keep probability"
+        )
+        raise UnsupportedError(message, hint)
     return random
 
 
@@ -52,8 +57,10 @@ def _kind(node: Node) -> np.dtype[np.generic]:
 
 
 @context_kernel("RandomUniform")
-def random_uniform(context: RunContext, node: Node, dims: Array) -> Array:
-    """Numbers from [0, 1)."""
+def random_uniform(context: RunContext, node: Node, dims: Array, *rate: Array) -> Array:
+    """Numbers from [0, 1); see ``with_known_masks`` for the rate."""
+    if rate and (rate[0] == (0 if node.attr_bool(DROPS) else 1)).all():
+        return np.full(_shape(node, dims), 0.5, _kind(node))
     drawn = generator(context, node).random(_shape(node, dims), dtype=np.float32)
     # Rounding to a narrower type must not reach 1.
     kind = _kind(node)

@@ -78,7 +78,7 @@ class AppModel:
         init_ops: nodes to run once after loading.
         pictures: how pictures become values of an input, where the recipe says so.
         labels: the name of the file that lists the classes, or None.
-        threads: for each op, and for ops beside each other; None leaves it to TensorFlow.
+        threads: the number of threads that compute an op; None leaves it to the runtime.
         package: the package or namespace, with dots.
         class_name: the class.
     """

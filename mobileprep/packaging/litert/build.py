@@ -153,7 +153,7 @@ Pod::Spec.new do |pod|
   pod.platform = :ios, '{_IOS}'
   pod.static_framework = true
   pod.swift_version = '5.0'
-  pod.resources = '{{{model.file},{model.name}_labels.txt}}'
+  pod.resources = '{{{model.file},{model.name}_labels.txt,assets}}'
   pod.source_files = 'integration/swift/*.swift'
 {linked}{forced}
 end

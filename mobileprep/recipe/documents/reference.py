@@ -13,8 +13,8 @@ _INTRODUCTION = """\
 
 A recipe says where a trained model lies, what is done to it, and what ships for each target. It is
 a YAML file. Name its schema in the first line, and an editor with the YAML language server
-completes and checks while you write; `mobileprep schema --modeline recipe.yaml` prints the line
-that is right for your recipe:
+completes and checks while you write. `mobileprep init` writes the line, and
+`mobileprep schema --modeline recipe.yaml` prints it for another recipe:
 
 ```yaml
 # yaml-language-server: $schema=../../schemas/recipe.schema.json
@@ -38,12 +38,12 @@ ones, types, shapes, inputs that no output needs, and data that does not fit, la
 packages that the recipe needs and that are not installed. With `--no-files` it looks at nothing but
 the recipe.
 
-The schema has every transform with its parameters. `mobileprep schema --path` prints where it lies
-in the installation, which is another place on every machine. For a line that is right for all who
-work on a repository, keep a copy in it: `mobileprep schema > recipe.schema.json`, beside the
-recipes or above, is what `--modeline` then names. What is printed also has the transforms that
-installed packages offer. In a recipe with `plugins` or `extends`, the editor takes unknown names of
-transforms, for it cannot see what they bring; `validate` can.
+The schema has every transform with its parameters. Keep a copy of it in the repository, next to the
+recipes or in a directory above: `mobileprep schema > recipe.schema.json`. The line names that copy,
+or `recipe.schema.json` next to the recipe as long as there is none, and so is the same on every
+machine. `mobileprep schema --path` prints the path of the installed schema. The printed schema
+also has the transforms of installed packages. In a recipe with `plugins` or `extends`, the editor
+accepts unknown names of transforms, because it cannot read the plugins; `validate` does.
 
 ## How it is read
 
@@ -125,12 +125,29 @@ warning. A last transform without `)`, which the original drops in silence, is a
 A target's chain is the shared one or its own `transforms`, then its `then`, then what `quantize`,
 `obfuscate` and `sort` add, in this order.
 
+## Inputs and outputs
+
+Each build verifies that the app has to feed the declared inputs and nothing else:
+
+| found | result |
+|---|---|
+| an output needs a placeholder without a default that is not an input | exit code 5, naming both |
+| an input has no effect, because another input is computed from it | exit code 5, naming both |
+| no output needs an input | exit code 5; `validate` reports it too |
+| the prepared model does not use an input, single values and truth values aside | a warning |
+| the inputs cut off more than half of the parameters behind the outputs | a warning |
+
+The last one is right for a recipe that ships the end of a network alone. Otherwise the inputs are
+too far inside: those of TensorFlow for Poets are the image, not the bottleneck. A recipe without
+`inputs` is not checked.
+
 ## Checks
 
-With `check: true` the model is run after each transform, on a few samples, and its outputs are
-compared with those of the source. A step after which the model does not run, gives another shape,
-or gives NaN or infinity where the source does not, fails the build and is named. With a limit, so
-is the step after which an output is too far off; what was built before stays as it is:
+With `check: true` the build runs the graph after each transform, and then the packaged file, on a
+few samples, and compares the outputs with those of the source. It fails if one of them does not
+run, has another output shape, or gives NaN or infinity where the source does not, and names the
+step or the file. With a limit it also fails if an output is too far off. A failed build keeps the
+published files of the build before:
 
 ```yaml
 check: {data: data/pictures.npz, max_difference: 0.01}
@@ -140,6 +157,11 @@ check: {data: data/pictures.npz, max_difference: 0.01}
 input's name, or data of another kind, as [quantization.md](quantization.md#data) has it. The first
 axis of an array counts the samples; an input without an axis for samples has one more in front, or
 none where its value is the same for all. Without `data`, the validation's test set is used.
+
+The packaged file is read back as [validation](validation.md#what-is-measured) reads it. A
+`.tflite` file is converted after the last transform, so that the lines of the steps are about the
+graph before conversion, and say so; LiteRT's interpreter (`pip install 'mobileprep[litert]'`)
+runs the file. With `engine: graph` the graph before conversion takes its place.
 
 The difference is told twice. `largest_difference` is the largest absolute difference of any
 element of any output, in the output's own unit. `share_of_peak` is that of the output that is
@@ -155,13 +177,16 @@ with edges, tones, or rows of features, as the shapes of the inputs suggest, in 
 graph shows: the whole of a type of 8 bits, what the first operations scale, less a mean, to about
 -1 to 1, the rows of the table that an input chooses from, the ranges of fake quantization and of
 a first batch normalisation. Where nothing shows it, the first of 0 to 1, -1 to 1 and 0 to 255 is
-taken to which the outputs answer. Open dimensions (-1) get the first sizes with which the model
-runs, one size in all inputs. Inputs of text cannot be drawn, but for sound files. The report
-tells what was fed.
+taken to which the outputs answer. The probability of a dropout gets the value with which it
+changes nothing. Open dimensions (-1) get the first sizes with which the model runs, one size in
+all inputs; sizes with which loops run more than once come first, and a warning says if only
+sequences of length one fit. Inputs of text cannot be drawn, but for sound files. The report tells
+what was fed.
 
 Networks answer to drawn samples less than to real ones. Where the outputs hardly move from sample
-to sample, or are empty or NaN, a warning says so: the check then proves little. Data of the app's
-own is always better, and a `max_difference` means most with it.
+to sample, or are empty, a warning says so: the check then proves little. If the source itself
+gives NaN or infinity, the samples are unusable: the message names the output and what was fed.
+Data of the app's own is always better, and a `max_difference` means most with it.
 
 # Keys
 """
@@ -184,6 +209,7 @@ _SECTIONS = (
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),
     ("quantize", "`targets.<name>.quantize`"),
+    ("custom_op", "`ops.<name>`"),
 )
 _TYPES = {
     "object": "mapping",

@@ -114,14 +114,20 @@ def _sizes(report: Report) -> dict[str, float | None]:
 def _accuracies(report: Report) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for metric in () if report.accuracy is None else report.accuracy.metrics:
-        found[metric_title(metric)] = metric.after
+        found[f"{metric_title(metric)}{_basis(report)}"] = metric.after
         found[f"{metric_title(metric)} of the source"] = metric.before
     return found
 
 
 def _outputs(report: Report) -> dict[str, float | None]:
     outputs = () if report.accuracy is None else report.accuracy.outputs
-    return {output.output: output.share_of_peak for output in outputs}
+    return {f"{output.output}{_basis(report)}": output.share_of_peak for output in outputs}
+
+
+def _basis(report: Report) -> str:
+    """The basis of numbers of a graph, which are not comparable with those of its file."""
+    accuracy = report.accuracy
+    return f" ({accuracy.basis})" if accuracy is not None and accuracy.is_of_graph else ""
 
 
 def _tensors(report: Report) -> dict[str, float | None]:

@@ -107,7 +107,11 @@ class GraphCosts:
 
 
 def inferred_costs(
-    graph: Graph, fetches: Iterable[str], feeds: Mapping[str, TensorShape], where: str = "graph"
+    graph: Graph,
+    fetches: Iterable[str],
+    feeds: Mapping[str, TensorShape],
+    where: str = "graph",
+    assumed: Mapping[str, TensorShape] | None = None,
 ) -> GraphCosts:
     """The costs as far as inferred shapes tell, each node executed once.
 
@@ -116,6 +120,7 @@ def inferred_costs(
         fetches: names of the tensors wanted.
         feeds: shapes of the tensors that are fed, by name.
         where: what the graph is called, for messages.
+        assumed: shapes of other tensors, where inference does not find them.
 
     Raises:
         InvalidGraphError: a missing input, or a cycle.
@@ -123,7 +128,7 @@ def inferred_costs(
     """
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [edge(known_ref(graph, name, "feed", where)) for name in feeds]
-    shapes = infer_shapes(graph, feeds)
+    shapes = infer_shapes(graph, {**(assumed or {}), **feeds})
     ran = [
         Executed(n, _specs(n, graph, shapes.get(n.name, ())))
         for n in needed_nodes(graph, wanted, set(fed), where)

@@ -60,7 +60,12 @@ def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[st
 
 
 def run_costs(
-    graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], where: str = "graph"
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    fetches: Sequence[str],
+    where: str = "graph",
+    *,
+    seed: int | None = None,
 ) -> GraphCosts:
     """The costs by the shapes that a run of the interpreter shows.
 
@@ -69,12 +74,13 @@ def run_costs(
         feeds: arrays by tensor name.
         fetches: the tensors wanted.
         where: what the graph is called, for messages.
+        seed: for random numbers that the graph draws.
 
     Raises:
         UnsupportedError, InvalidGraphError, UsageError: as the interpreter's.
     """
     recorder = Recorder()
-    NumpyEngine(graph, where, combine=False, observer=recorder).run(fetches, feeds)
+    NumpyEngine(graph, where, combine=False, observer=recorder, seed=seed).run(fetches, feeds)
     given = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}
     wanted = [parse_ref(n) for n in fetches]
     # What ran was in line, and so are the constants that it took.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -24,7 +25,10 @@ def folders_near(path: Path) -> tuple[Path, ...]:
 
 
 def with_found_assets(graph: Graph, folders: Sequence[Path]) -> Graph:
-    """The graph with each file that it names by a relative path named where it was found.
+    """Name each file that a graph reads by the path where it was found.
+
+    A file of a relative path is looked for in the directories. One of a path that does not exist,
+    such as an absolute path of the machine that trained the model, is looked for by its name alone.
 
     Args:
         graph: the graph.
@@ -68,10 +72,15 @@ def _found(node: Node, folders: Sequence[Path]) -> Path | None:
     if value.size != 1 or value.dtype != object:
         return None
     name = one_text(value).decode("utf-8", "surrogateescape")
-    if "\0" in name or PurePath(name).is_absolute():
+    base = re.split(r"[/\\]", name)[-1]
+    if "\0" in name or not base:
         return None
     try:
-        return next((f / name for f in folders if (f / name).is_file()), None)
+        if PurePath(name).is_absolute() and Path(name).is_file():
+            return None
+        # An absolute name replaces the directory.
+        paths = (folder / part for part in (name, base) for folder in folders)
+        return next((path for path in paths if path.is_file()), None)
     except OSError:  # no name of a file at all, such as a very long one
         return None
 

@@ -42,7 +42,7 @@ class LiteRtEngine:
         self._graph = graph
         self._path = path
         self._threads = threads if threads > 0 else None
-        install = "pip install ai-edge-litert"
+        install = "pip install 'mobileprep[litert]'"
         self._library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", install)
         self._interpreters: dict[bool, Any] = {}
 
@@ -96,7 +96,8 @@ class LiteRtEngine:
         if changed:
             interpreter.allocate_tensors()
         for name, array in feeds.items():
-            interpreter.set_tensor(inputs[name], np.ascontiguousarray(array))
+            # ascontiguousarray would make an array of a scalar.
+            interpreter.set_tensor(inputs[name], np.asarray(array, order="C"))
         interpreter.invoke()
         return [np.asarray(interpreter.get_tensor(number)) for number in numbers]
 

@@ -11,7 +11,7 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.runtime.engines.libraries import import_library
 
-_INSTALL: Final = "pip install ai-edge-litert"
+_INSTALL: Final = "pip install 'mobileprep[litert]'"
 _DELEGATE: Final = "DELEGATE"
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, LoopLimitError, UsageError
+from mobileprep.errors import InvalidGraphError, LoopLimitError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -23,6 +25,10 @@ from mobileprep.runtime.sampling.values import data_hint, sample
 
 _SEED: Final = 20160823
 _MOST_CHOICES: Final = 60
+# After so many choices with which loops run once, no longer sequence is expected to fit.
+_MOST_SHORT: Final = 24
+# The input that holds an array's length.
+_LENGTHS: Final = {"TensorArrayV3": 0, "TensorArrayV2": 0, "TensorListReserve": 1}
 
 Feeds = Mapping[str, Array]
 Run = Callable[[Feeds], list[Array]]
@@ -30,17 +36,20 @@ Run = Callable[[Feeds], list[Array]]
 
 @dataclass(frozen=True)
 class Samples:
-    """Feeds, one after another, and what the source gives for each.
+    """Feeds, one after another, and the outputs of the source for each.
 
     Args:
         feeds: arrays by input, for each run.
         outputs: the fetched tensors of each run.
         inputs: what is fed, in words, by input.
+        has_short_loop: whether the model's loops ran over one element alone, though an input could
+            be longer.
     """
 
     feeds: tuple[Feeds, ...]
     outputs: tuple[list[Array], ...]
     inputs: Mapping[str, str]
+    has_short_loop: bool = False
 
 
 def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run) -> Samples:
@@ -62,7 +71,7 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
     """
     drawing = _Drawing(graph, inputs)
     count = count if inputs else 1
-    sizes = _runnable_sizes(drawing, run)
+    sizes, is_short = _runnable_sizes(graph, drawing, run)
     best: Samples | None = None
     most = -1.0
     for trial in range(drawing.trials):
@@ -73,12 +82,18 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
         if most >= MOVES:
             break
     assert best is not None
-    return best
+    return replace(best, has_short_loop=is_short)
 
 
-def _runnable_sizes(drawing: _Drawing, run: Run) -> Sizes:
-    """The first sizes with which the graph runs."""
+def _runnable_sizes(graph: Graph, drawing: _Drawing, run: Run) -> tuple[Sizes, bool]:
+    """The first sizes with which the graph runs, and whether its loops then run only once.
+
+    A loop that runs once shows little of what it does: longer sequences are looked for first.
+    """
+    lengths = loop_lengths(graph)
     first: InvalidGraphError | UsageError | None = None
+    short: Sizes | None = None
+    runs_of_one = 0
     tried: list[Sizes] = []
     for sizes in islice(size_choices(drawing.inputs, drawing.ops), _MOST_CHOICES):
         feeds = drawing.feeds(sizes, 0, 0)
@@ -90,8 +105,32 @@ def _runnable_sizes(drawing: _Drawing, run: Run) -> Sizes:
             first = first or error
             tried.append(sizes)
             continue
-        return sizes
+        if all(fed.is_whole for fed in drawing.inputs) or _longest_loop(graph, lengths, feeds) != 1:
+            return sizes, False
+        short = short or sizes
+        runs_of_one += 1
+        if runs_of_one == _MOST_SHORT:
+            break
+    if short is not None:
+        return short, True
     raise _no_sizes(drawing, tried, first)
+
+
+def loop_lengths(graph: Graph) -> list[str]:
+    """The tensors that hold the lengths of the arrays over which the graph's loops run."""
+    slots = ((_LENGTHS[n.op], n) for n in graph if n.op in _LENGTHS)
+    return [str(n.data_inputs[slot]) for slot, n in slots if slot < len(n.data_inputs)]
+
+
+def _longest_loop(graph: Graph, lengths: Sequence[str], feeds: Feeds) -> int | None:
+    """The length of the longest array that a loop runs over; None where that is not known."""
+    if not lengths:
+        return None
+    try:
+        found = Interpreter(graph).run(lengths, feeds)
+    except (InvalidGraphError, UnsupportedError, UsageError):
+        return None  # such as of a loop within a loop
+    return max(int(np.max(array, initial=0)) for array in found)
 
 
 def _no_sizes(

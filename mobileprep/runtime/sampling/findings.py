@@ -43,6 +43,9 @@ class FirstOps:
         sizes: sizes that first layers ask for, by axis counted from the last one, from -1 on.
         rank: how many axes the first layer asks for.
         elements: how many elements a sample has where the input is reshaped first.
+        probability: the value that keeps a dropout from changing anything, where the input is the
+            probability of a dropout.
+        divides: whether a tensor is divided by the input.
     """
 
     layers: list[tuple[float, float]] = field(default_factory=list)
@@ -55,6 +58,8 @@ class FirstOps:
     sizes: dict[int, int] = field(default_factory=dict)
     rank: int | None = None
     elements: int | None = None
+    probability: float | None = None
+    divides: bool = False
 
 
 class Reached(NamedTuple):

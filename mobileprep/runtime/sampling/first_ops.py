@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.ir.dropout import neutral_probability
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import SWITCHES
+from mobileprep.ir.op_sets import DIVISIONS, SWITCHES
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.static_values import StaticValues
 from mobileprep.runtime.sampling.findings import (
@@ -48,7 +49,7 @@ _FEW: Final = 1 << 16
 
 def first_ops(graph: Graph, ref: Ref) -> FirstOps:
     """Follow an input through ops that move, cast and scale it, to the first layers."""
-    found = FirstOps()
+    found = FirstOps(probability=neutral_probability(graph, ref.node))
     values = StaticValues(graph.by_name, lambda _ref: None)
     waiting = deque([Reached(ref, 1.0, 0.0, same_shape=True)])
     seen = {ref}
@@ -101,6 +102,7 @@ def _moved(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
 def _computed(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
     """What arithmetic with a constant makes of the tensor."""
     node, reached = place.node, place.reached
+    found.divides = found.divides or (node.op in DIVISIONS and place.slot == 1)
     other = place.constant(1 - place.slot)
     if other is None or other.dtype.kind not in "iuf" or not 0 < other.size <= _FEW:
         note_layer(reached, found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,8 @@ from mobileprep.numerics.differences import is_counted, peak, wide_type
 MOVES: Final = 0.01
 """What an output moves at least, as a share of its largest magnitude, where it answers."""
 _DATA: Final = "samples of the app's own tell more: 'check: {data: FILE.npz}' in a recipe"
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
@@ -29,12 +32,15 @@ def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
     return [_movement(column) for column in zip(*runs, strict=True)]
 
 
-def standing_still(names: Sequence[str], runs: Sequence[Sequence[Array]]) -> list[str]:
+def standing_still(
+    names: Sequence[str], runs: Sequence[Sequence[Array]], fed: Mapping[str, str] = _NOTHING
+) -> list[str]:
     """What makes a comparison of outputs worth less than it seems, a sentence each.
 
     Args:
         names: the outputs.
         runs: their values in each run.
+        fed: what each input was fed, in words.
     """
     columns = list(zip(*runs, strict=True))
     empty = [n for n, column in zip(names, columns, strict=True) if not sum(a.size for a in column)]
@@ -54,10 +60,18 @@ def standing_still(names: Sequence[str], runs: Sequence[Sequence[Array]]) -> lis
             f"outputs hardly move from sample to sample: {', '.join(still)} of the peak; the "
             f"check proves little of them; {_DATA}"
         )
-    for group, what in ((empty, "have no elements"), (lost, "are NaN or infinite throughout")):
-        if group:
-            listed = ", ".join(map(repr, group))
-            told.append(f"outputs {what}: {listed}; the check proves nothing of them; {_DATA}")
+    if empty:
+        listed = ", ".join(map(repr, empty))
+        told.append(
+            f"outputs have no elements: {listed}; the check proves nothing of them; {_DATA}"
+        )
+    if lost:
+        shown = f"fed: {', '.join(f'{name} {text}' for name, text in fed.items())}; " if fed else ""
+        listed = ", ".join(map(repr, lost))
+        told.append(
+            f"the source gives nothing but NaN or infinity for {listed}: the samples are unusable; "
+            f"{shown}{_DATA}"
+        )
     return told
 
 

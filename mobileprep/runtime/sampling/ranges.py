@@ -35,11 +35,18 @@ class ValueRange:
         low: the least.
         high: the greatest.
         reason: in words, for the report; empty where nothing tells.
+        is_of_graph: whether constants of the graph show the range, and not a name or a type.
     """
 
     low: float
     high: float
     reason: str = ""
+    is_of_graph: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest value."""
+        return self.low, self.high
 
     def __str__(self) -> str:
         told = self.reason or "nothing in the graph tells the range"
@@ -60,10 +67,11 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
     if not fed.dtype.is_floating:
         return _whole_numbers(fed, ops)
     if ops.limits is not None:
-        return (ValueRange(*ops.limits, "the graph states it"),)
-    steered = setting(fed)
+        return (ValueRange(*ops.limits, "the graph states it", is_of_graph=True),)
+    steered = setting(fed, ops)
     if steered is not None:
-        return (ValueRange(steered, steered, "its name tells"),)
+        reason = "from its name" if ops.probability is None else "it turns the dropout off"
+        return (ValueRange(steered, steered, reason),)
     if _STATE.match(fed.ref.node):
         return (ValueRange(-0.5, 0.5, "it is named as a state"),)
     usual: Sequence[tuple[float, float]] = _USUAL
@@ -79,7 +87,7 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
         if not ops.is_picture and _unfitness((low, high), *scaled[0]) > _UNFIT:
             # Measurements of their own kind, less their mean and over their deviation.
             low, high = _undone(*scaled[0])
-        return (ValueRange(low, high, reason),)
+        return (ValueRange(low, high, reason, is_of_graph=True),)
     return tuple(ValueRange(low, high) for low, high in usual)
 
 

@@ -81,11 +81,17 @@ def known_sizes(fed: FedTensor, ops: FirstOps, rank: int = 0) -> list[int]:
     return shape
 
 
-def setting(fed: FedTensor) -> float | None:
-    """The value of an input that its name tells to steer the model, such as a rate of dropout."""
+def setting(fed: FedTensor, ops: FirstOps) -> float | None:
+    """The value of an input that only steers the model, such as the probability of a dropout.
+
+    The graph decides where it shows what the input does, and the name elsewhere.
+    """
     if not fed.dtype.is_floating or (fed.shape is not None and math.prod(fed.shape) > _FEW):
         return None
-    return next((value for name, value in _SETTINGS if name.search(fed.ref.node)), None)
+    if ops.probability is not None:
+        return ops.probability
+    value = next((value for name, value in _SETTINGS if name.search(fed.ref.node)), None)
+    return 1.0 if value == 0 and ops.divides else value
 
 
 def is_long(shape: Sequence[int]) -> bool:
@@ -135,7 +141,7 @@ def _wholes(
 def _ranked(fed: FedTensor, ops: FirstOps, untold: int) -> tuple[int, ...]:
     if fed.shape is not None:
         return fed.shape
-    if fed.dtype is DType.BOOL or setting(fed) is not None:
+    if fed.dtype is DType.BOOL or setting(fed, ops) is not None:
         return ()  # a switch, such as between training and inference
     rank = ops.rank
     if rank is None and ops.sizes:

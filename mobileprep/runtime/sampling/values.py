@@ -75,7 +75,7 @@ def sample(
         # A lone one is a switch, such as between training and inference.
         return generator.random(tuple(shape)) < 0.5 if shape else np.asarray(np.False_)
     if len(shape) <= 1:
-        told = setting(fed)
+        told = setting(fed, ops)
         if told is None and kind.kind in "iu" and _LENGTHS.search(fed.ref.node):
             told = longest
         if told is not None:

@@ -85,6 +85,8 @@ def reason_to_stay_float(node: Node) -> str:
         return "it is no float32 op"
     if "data_format" in node.attrs and layout(node) != "NHWC":
         return "there is no eight-bit form with channels first"
+    if node.op == "MaxPool" and node.attr_ints("ksize")[-1] != 1:
+        return "there is no eight-bit form along channels"
     if any(d != 1 for d in node.attr_ints("dilations", (1,))):
         return "there is no eight-bit form with dilations"
     if "padding" in node.attrs and node.attr_str("padding") not in ("SAME", "VALID"):

@@ -152,7 +152,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     told = refusal(from_file(tmp_path / "words.txt", key=STRING, value=INT64))
     assert "'table'" in told
     assert "words.txt" in told
-    assert "put the file beside the model" in told
+    assert "put 'words.txt' beside the model, or in a directory `assets` there" in told
 
 
 def test_a_key_of_two_values_is_the_graphs_fault() -> None:

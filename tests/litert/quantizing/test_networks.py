@@ -260,12 +260,21 @@ def test_trained_ranges_are_those_of_the_fake_quantization() -> None:
     np.testing.assert_allclose(found, wanted, atol=0.03)
 
 
-def test_measured_ranges_count_first_where_they_are_observed() -> None:
+@pytest.mark.parametrize(
+    ("measured", "span"),
+    [((-2.0, 3.1), 2.0), ((-0.5, 0.25), 0.75), ((-2.0, 0.5), 1.5), ((2.0, 3.0), 2.0)],
+)
+def test_observed_ranges_are_cut_to_those_of_the_fake_quantization(
+    measured: tuple[float, float], span: float
+) -> None:
     nodes = [feed("x", (1, 8)), fake_quant("xq", "x", -1.0, 1.0), op("y", "Relu", ["xq"])]
-    ranges = {"x": (-2.0, 3.1), "y": (0.0, 1.0)}
-    asked = Integers(DType.INT8, ranges, is_trained=False)
+    asked = Integers(DType.INT8, {"x": measured, "y": (0.0, 1.0)}, is_trained=False)
     record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=asked)
-    assert steps(record, "x_int8")[0] == pytest.approx(5.1 / 255)
+    assert steps(record, "x_int8")[0] == pytest.approx(span / 255)
+    if measured[1] > 1:
+        feeds = {"x": np.linspace(-3, 3, 8, dtype=np.float32)[np.newaxis]}
+        (found,) = answered(model_bytes(record), list(feeds.values()))
+        np.testing.assert_allclose(found, expected(Graph(nodes), feeds, ["y"])[0], atol=0.03)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,26 @@ def test_lines_and_their_numbers(tmp_path: Path) -> None:
     assert found.tolist() == [2, 0, -1]
 
 
+def test_an_offset_is_added_to_line_numbers_alone(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary"
+    path.write_bytes(b"cat\t7\ndog\t8\n")
+    for column, expected in ((-1, [6, 5]), (1, [8, 7])):
+        graph = from_file(path, key=STRING, value=INT64, key_index=0, value_index=column, offset=5)
+        runner = Interpreter(graph)
+        runner.run(["fill"], {})
+        assert runner.run(["find"], {"words": texts("dog", "cat")})[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("", "has no lines"), ("cat\n\ndog\n", "line 2 is empty")]
+)
+def test_files_that_tensorflow_refuses(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "vocabulary"
+    path.write_text(content)
+    with pytest.raises(InvalidGraphError, match=message):
+        Interpreter(from_file(path, key=STRING, value=INT64)).run(["fill"], {})
+
+
 def test_numbers_and_columns(tmp_path: Path) -> None:
     path = tmp_path / "columns"
     path.write_text("5,cat,x\n9,dog,y\n3,bird,z\n")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import run
 
@@ -86,6 +89,30 @@ def test_windows_may_be_given_by_tensors() -> None:
     assert found[0, :, :, 0].tolist() == [[5, 7], [9, 11]]
     found = run("MaxPoolV2", x, sizes, strides, padding="SAME")
     assert found[0, :, :, 0].tolist() == [[5, 7], [9, 11], [9, 11]]
+
+
+def test_pooling_along_channels_takes_groups_of_neighbors() -> None:
+    x = np.float32([[[[1, 5, 2, -3, 0, 4]]]])
+    deep = {"ksize": [1, 1, 1, 3], "strides": [1, 1, 1, 3], "padding": "VALID"}
+    assert run("MaxPool", x, **deep).tolist() == [[[[5, 4]]]]
+    assert run("MaxPool", x, **{**deep, "padding": "SAME"}).tolist() == [[[[5, 4]]]]
+    window = np.int32([1, 1, 1, 2])
+    assert run("MaxPoolV2", x, window, window, padding="VALID").tolist() == [[[[5, 2, 4]]]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ksize": [1, 1, 1, 4], "strides": [1, 1, 1, 4]},
+        {"strides": [1, 1, 1, 1]},
+        {"ksize": [1, 2, 1, 3]},
+        {"data_format": "NCHW", "ksize": [1, 3, 1, 1], "strides": [1, 3, 1, 1]},
+    ],
+)
+def test_other_pooling_along_channels_is_refused_as_tensorflow_does(change: dict[str, Any]) -> None:
+    deep = {"ksize": [1, 1, 1, 3], "strides": [1, 1, 1, 3], "padding": "VALID", **change}
+    with pytest.raises(InvalidGraphError, match="channels"):
+        run("MaxPool", np.zeros((1, 2, 2, 6), np.float32), **deep)
 
 
 def test_means_leave_padding_out() -> None:

@@ -26,8 +26,8 @@ def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
     text = "".join(integration_code(app_model(), language).values())
     for needed in ("digits.pb", "digits_labels.txt", '"logits/y"', "init_all_tables", "103.5f"):
         assert needed in text
-    threads = "set_intra_op_parallelism_threads(2)"
-    assert (threads in text) == (language in ("cpp", "objc"))
+    for threads in ("set_intra_op_parallelism_threads(2)", "set_inter_op_parallelism_threads(1)"):
+        assert text.count(threads) == (language in ("cpp", "objc"))
 
 
 @pytest.mark.parametrize("language", OF_TENSORFLOW)

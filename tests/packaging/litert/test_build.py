@@ -55,7 +55,7 @@ def test_gradle_takes_litert_and_keeps_the_model_as_it_is() -> None:
 
 def test_a_pod_takes_litert_and_the_model() -> None:
     text = lite_files("ios", (), PLAIN)["speech.podspec"]
-    assert "pod.resources = '{speech.tflite,speech_labels.txt}'" in text
+    assert "pod.resources = '{speech.tflite,speech_labels.txt,assets}'" in text
     assert "TensorFlowLiteSwift" in text
     assert "SelectTfOps" not in text
     assert "-force_load" in lite_files("ios", (), FLEX)["speech.podspec"]

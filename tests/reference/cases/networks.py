@@ -101,6 +101,16 @@ def transposed() -> Iterator[Case]:
     )
 
 
+def pools_along_channels() -> Iterator[Case]:
+    make = Make(24)
+    for padding, window, stride in product(("SAME", "VALID"), (2, 3, 4), (1, 2, 3)):
+        attrs = {"ksize": [1, 1, 1, window], "strides": [1, 1, 1, stride], "padding": padding}
+        yield Case("MaxPool", (make.real(2, 4, 5, 6),), attrs, note=f"{padding}{window}{stride}")
+    window_of_two = i32(1, 1, 1, 2)
+    inputs = (make.real(2, 3, 3, 6), window_of_two, window_of_two)
+    yield Case("MaxPoolV2", inputs, {"padding": "VALID"}, note="channels")
+
+
 def pools() -> Iterator[Case]:
     make = Make(23)
     for op, padding, stride, size in product(
@@ -238,6 +248,16 @@ def sequences() -> Iterator[Case]:
         )
     yield Case("CTCGreedyDecoder", (logits, i32(7, 4)), {"blank_index": 0}, note="blank")
     yield Case("CTCGreedyDecoder", (logits, i32(7, 9)), note="misfit")
+    speech = make.real(12, 3, 6) * np.float32(4)
+    for merge, width, count in product((False, True), (1, 4, 100), (1, 3)):
+        attrs = {"merge_repeated": merge, "beam_width": width, "top_paths": count}
+        yield Case("CTCBeamSearchDecoder", (speech, i32(12, 5, 9)), attrs, note=str(attrs))
+    # With few beams those that are displaced in a step matter.
+    for width in (2, 3):
+        attrs = {"merge_repeated": False, "beam_width": width, "top_paths": 2}
+        crowded = (make.real(24, 8, 5), make.whole(1, 25, 8))
+        yield Case("CTCBeamSearchDecoder", crowded, attrs, note=f"crowded{width}")
+    yield Case("CTCBeamSearchDecoder", (speech, i32(12, 5, 13)), {"beam_width": 4, "top_paths": 1})
     features = make.real(4, 5)
     labels = np.abs(make.real(4, 5))
     yield Case("SoftmaxCrossEntropyWithLogits", (features, labels / labels.sum(1, keepdims=True)))
@@ -285,6 +305,7 @@ def cases() -> Iterator[Case]:
     yield from convolutions()
     yield from transposed()
     yield from pools()
+    yield from pools_along_channels()
     yield from normalizations()
     yield from quantizations()
     yield from sequences()

@@ -48,6 +48,25 @@ def test_a_file_beside_the_graph_or_in_assets_is_read(
     assert found(reading(name, passed_on=passed_on), tmp_path / "graph.pb") == [1, -1]
 
 
+@pytest.mark.parametrize("folder", [".", "assets"])
+@pytest.mark.parametrize(
+    "name", ["/home/trainer/export/words.txt", "C:\\export\\words.txt", "export/words.txt"]
+)
+def test_a_path_of_another_machine_is_looked_for_by_its_name(
+    name: str, folder: str, tmp_path: Path
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "words.txt").write_text("yes\nno\n")
+    assert found(reading(name), tmp_path / "graph.pb") == [1, -1]
+
+
+def test_an_absolute_path_that_exists_is_read(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("yes\nno\n")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "words.txt").write_text("no\n")
+    assert found(reading(str(tmp_path / "far" / "words.txt")), tmp_path / "graph.pb") == [0, -1]
+
+
 def test_what_is_not_there_is_looked_for_by_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

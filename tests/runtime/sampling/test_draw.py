@@ -306,7 +306,7 @@ def test_scalars_that_steer_a_model_go_by_their_names(name: str, value: float) -
     nodes = [placeholder((), name=name), op("y", "Identity", name)]
     samples = drawn(nodes, name)
     assert samples.feeds[0][name] == value
-    assert "its name tells" in samples.inputs[name]
+    assert "from its name" in samples.inputs[name]
 
 
 def test_a_placeholder_s_default_is_fed() -> None:
@@ -360,3 +360,35 @@ def test_from_this_version_on_an_empty_shape_is_a_scalars(producer: int, shape: 
     graph = Graph([placeholder(())], versions=Versions(producer=producer))
     (fed,) = fed_tensors(graph, ["x"])
     assert fed.shape == shape
+
+
+def loop_over(*shape: int) -> list[Node]:
+    """``y``, the number of steps of a sequence whose first axis counts them, as an array has it."""
+    whole = attr.dtype(DType.INT32)
+    return [
+        placeholder(shape),
+        op("shape", "Shape", "x", out_type=whole),
+        *(const(f"at{i}", np.array([i], np.int32)) for i in range(2)),
+        op(
+            "steps",
+            "StridedSlice",
+            *("shape", "at0", "at1", "at1"),
+            T=whole,
+            Index=whole,
+            shrink_axis_mask=attr.integer(1),
+        ),
+        op("array", "TensorArrayV3", "steps", dtype=attr.dtype(DType.FLOAT)),
+        op("y", "Neg", "x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps", "is_short"),
+    [((-1, 1, 3), 2, False), ((1, 1, 3), 1, False), ((1, -1, 3), 1, True)],
+)
+def test_loops_run_more_than_once_where_the_inputs_allow_it(
+    shape: tuple[int, ...], steps: int, is_short: bool
+) -> None:
+    samples = drawn(loop_over(*shape))
+    assert samples.feeds[0]["x"].shape[0] == steps
+    assert samples.has_short_loop == is_short

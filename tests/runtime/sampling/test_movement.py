@@ -76,7 +76,7 @@ def test_outputs_without_elements_or_numbers_are_told_once() -> None:
     told = standing_still(["e", "l", "f"], [[empty, lost, fine], [empty, lost, fine * 2]])
     assert [line.split(";")[0] for line in told] == [
         "outputs have no elements: 'e'",
-        "outputs are NaN or infinite throughout: 'l'",
+        "the source gives nothing but NaN or infinity for 'l': the samples are unusable",
     ]
 
 

@@ -93,7 +93,7 @@ def test_the_rank_of_what_has_none_is_told(
     ],
 )
 def test_names_tell_settings(name: str, value: float | None) -> None:
-    assert setting(fed((), name)) == value
+    assert setting(fed((), name), FirstOps()) == value
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_names_tell_settings(name: str, value: float | None) -> None:
     ],
 )
 def test_settings_are_few_floats(tensor: FedTensor, value: float | None) -> None:
-    assert setting(tensor) == value
+    assert setting(tensor, FirstOps()) == value
 
 
 @pytest.mark.parametrize(

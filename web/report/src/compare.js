@@ -49,7 +49,8 @@ function compared(target, data, show) {
   ];
   for (const metric of is.accuracy ? is.accuracy.metrics : []) {
     const before = was.accuracy ? was.accuracy.metrics.find((m) => m.metric === metric.metric && m.output === metric.output) : null;
-    rows.push(row(`${metric.metric} ${short(metric.output)}`, before ? before.after : null, metric.after, real));
+    const basis = is.accuracy.basis ? `, ${is.accuracy.basis}` : "";
+    rows.push(row(`${metric.metric} ${short(metric.output)}${basis}`, before ? before.after : null, metric.after, real));
   }
   const head = ["", number("other build"), number("this build"), number("difference")];
   return [

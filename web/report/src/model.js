@@ -259,7 +259,8 @@ export class Target {
   constructor(raw) {
     this.name = raw.name;
     this.report = raw.report;
-    this.titles = { model: "model that ships", source: "frozen source", history: "What each step did" };
+    const shipped = raw.report.model?.basis ? "graph before conversion" : "model that ships";
+    this.titles = { model: shipped, source: "frozen source", history: "What each step did" };
     const nodes = raw.nodes || {};
     const empty = { left_out: "this build left none", names: [], weights: [] };
     this.compressed = nodes.compressed || [];

@@ -22,13 +22,13 @@ export function overview(target) {
   const cards = [
     card("Model", bytes(model.bytes), change(source.bytes, model.bytes, bytes)),
     card("Compressed", bytes(compressed.bytes), compressed.compressor),
-    card("Nodes", whole(model.nodes), change(source.nodes, model.nodes)),
-    card("Parameters", count(model.parameters), change(source.parameters, model.parameters, count)),
+    card("Nodes", whole(model.nodes), change(source.nodes, model.nodes), model.basis),
+    card("Parameters", count(model.parameters), change(source.parameters, model.parameters, count), model.basis),
   ];
   for (const metric of accuracy ? accuracy.metrics.slice(0, 2) : []) {
-    cards.push(card(metric.metric, real(metric.after), `${real(metric.before)} before`));
+    cards.push(card(metric.metric, real(metric.after), `${real(metric.before)} before`, accuracy.basis));
   }
-  if (accuracy) cards.push(card("Outputs off by", real(accuracy.largest_difference, 2), `${whole(accuracy.samples)} samples`));
+  if (accuracy) cards.push(card("Outputs off by", real(accuracy.largest_difference, 2), `${whole(accuracy.samples)} samples`, accuracy.basis));
   if (budget.length) {
     const tight = budget.reduce((a, b) => (b.found / b.limit > a.found / a.limit ? b : a));
     cards.push(card("Tightest budget", percent(tight.found / tight.limit), tight.name));
@@ -88,10 +88,11 @@ export function accuracy(target, show) {
     const limit = (m) => [m.max_drop !== null ? `drop at most ${real(m.max_drop)}` : "",
       m.at_least !== null ? `at least ${real(m.at_least)}` : "", m.at_most !== null ? `at most ${real(m.at_most)}` : ""]
       .filter(Boolean).join(", ") || "-";
-    parts.push(table(`Metrics on ${whole(found.samples)} samples`, ["metric", "output", number("source"), number("model"), number("worse by"), "limit"],
+    const basis = found.basis ? `, ${found.basis}` : "";
+    parts.push(table(`Metrics on ${whole(found.samples)} samples${basis}`, ["metric", "output", number("source"), number("model"), number("worse by"), "limit"],
       found.metrics.map((m) => [m.metric, short(m.output), real(m.before), real(m.after), real(m.drop), limit(m)]), { "data-chart": "metrics" }));
     const top = most(found.outputs.map((o) => o.share_of_peak));
-    parts.push(table("How far outputs are from the source's", ["output", number("largest difference"), number("share of the largest value")],
+    parts.push(table(`How far outputs are from the source's${basis}`, ["output", number("largest difference"), number("share of the largest value")],
       found.outputs.map((o) => [short(o.output), real(o.largest_difference, 3), bar(percent(o.share_of_peak), (o.share_of_peak || 0) / top)]), { "data-chart": "outputs" }));
   } else parts.push(el("p", { class: "quiet" }, "The recipe has no validation, so that accuracy is not known."));
   parts.push(...worst(damage, show));
@@ -127,8 +128,9 @@ export function ops(target) {
     bar(whole(after[name] || 0), (after[name] || 0) / top)]);
   const head = ["op", number("source"), number("model")];
   const many = names.length > 40;
+  const basis = target.report.model.basis ? `, ${target.report.model.basis}` : "";
   return section("ops", "Ops before and after",
-    table("How many nodes of each op", head, rows(names.slice(0, 40)), { "data-chart": "ops" }),
+    table(`How many nodes of each op${basis}`, head, rows(names.slice(0, 40)), { "data-chart": "ops" }),
     many ? el("details", null, el("summary", null, `${names.length - 40} more ops`), table("The other ops", head, rows(names.slice(40)))) : null);
 }
 

@@ -43,7 +43,8 @@ tensorflow::Status {{ class_name }}::Load(const std::string& path, {% if model.e
   tensorflow::SessionOptions options;
 {% if model.threads is not none %}
   options.config.set_intra_op_parallelism_threads({{ model.threads }});
-  options.config.set_inter_op_parallelism_threads({{ model.threads }});
+  // The threads work inside ops; the ops themselves run one after another.
+  options.config.set_inter_op_parallelism_threads(1);
 {% endif %}
 {% if model.artifact == "memmapped" %}
   model->env_.reset(new tensorflow::MemmappedEnv(tensorflow::Env::Default()));

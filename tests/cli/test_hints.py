@@ -1,0 +1,108 @@
+"""Every flag that a message or a help text names exists, and belongs to the verb that it names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+import mobileprep
+from mobileprep.cli.main import _parser as parser_of
+from mobileprep.cli.main import find_verb, verb_names
+
+ROOT = Path(mobileprep.__file__).parent
+_FLAG: Final = re.compile(r"(?<![\w,-])--[a-zA-Z][\w-]*")
+# Flags of other programs, in what they are given.
+_FOREIGN: Final = re.compile(r"bazel |-Wl,|--config=|--copt|--linkopt|--fat_apk_cpu")
+# Modules outside the command line whose messages are about the flags of certain verbs.
+_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "api/benchmarking/": ("benchmark",),
+    "api/doctor.py": ("doctor",),
+    "api/feeding/": ("run",),
+    "api/inspecting/differing.py": ("diff",),
+    "api/inspecting/drawing.py": ("dot",),
+    "api/inspecting/summarizing.py": ("summarize",),
+    "api/litert.py": ("tflite",),
+    "api/quantization_debugging.py": ("debug-quantization",),
+    "api/verify.py": ("verify",),
+    "freezing/proposal.py": ("init", "summarize"),
+    "ops/": ("run", "benchmark"),
+    "pipeline/": ("build",),
+    "recipe/": ("build",),
+    "report/comparison/": ("report",),
+    "runtime/engines/litert_hints.py": ("tflite",),
+    "runtime/": ("run", "benchmark"),
+}
+
+
+class Text(NamedTuple):
+    """A text of the source, f-strings with a blank for each value."""
+
+    file: str
+    line: int
+    content: str
+
+
+def texts() -> Iterator[Text]:
+    for path in sorted(ROOT.rglob("*.py")):
+        if "protos" in path.parts or "documents" in path.parts:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        # Docstrings, and the parts of f-strings, which count as a whole.
+        skipped = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        strings = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
+        skipped |= {id(part) for string in strings for part in string.values}
+        for node in ast.walk(tree):
+            content = "" if id(node) in skipped else content_of(node)
+            if _FLAG.search(content) and " " in content.strip() and not _FOREIGN.search(content):
+                yield Text(path.relative_to(ROOT).as_posix(), getattr(node, "lineno", 0), content)
+
+
+def content_of(node: ast.AST) -> str:
+    """The text of a string, with a blank for each value of an f-string."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(p.value if isinstance(p, ast.Constant) else "_" for p in node.values)
+    return ""
+
+
+def flags() -> dict[str, frozenset[str]]:
+    """The flags of every verb."""
+    parsers = {name: parser_of(find_verb(name)) for name in verb_names()}
+    return {
+        name: frozenset(flag for action in parser._actions for flag in action.option_strings)
+        for name, parser in parsers.items()
+    }
+
+
+FLAGS = flags()
+_VERB: Final = re.compile(
+    rf"(?:mobileprep |'|`|\b)({'|'.join(sorted(map(re.escape, FLAGS), key=len, reverse=True))})\b"
+)
+
+
+def verbs_meant(text: Text) -> tuple[str, ...]:
+    """The verbs of which a text may name flags: those that it names, or its module's own."""
+    named = tuple(dict.fromkeys(_VERB.findall(text.content)))
+    own = Path(text.file).stem.replace("_", "-")
+    if text.file.startswith("cli/") and own in FLAGS:
+        return (*named, own)
+    if text.file.startswith("cli/_shared/"):
+        return tuple(FLAGS)
+    of = next((of for start, of in _OF.items() if text.file.startswith(start)), ())
+    return (*named, *of)
+
+
+@pytest.mark.parametrize("text", list(texts()), ids=lambda t: f"{t.file}:{t.line}")
+def test_a_flag_that_a_text_names_exists(text: Text) -> None:
+    meant = verbs_meant(text)
+    for flag in _FLAG.findall(text.content):
+        if flag in ("--json", "--help"):
+            continue  # of many verbs, and meant for any
+        assert meant, f"{flag} belongs to no verb that {text.content!r} names"
+        assert any(flag in FLAGS[verb] for verb in meant), f"{flag} is no flag of {meant}"

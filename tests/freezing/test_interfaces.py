@@ -1,0 +1,428 @@
+"""Inputs and outputs of graphs in the form of known public ones, as training leaves them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.proposal import propose
+from mobileprep.ir import attrs as attr
+from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable, source
+
+INT = DType.INT32
+LONG = DType.INT64
+BOOL = DType.BOOL
+STRING = DType.STRING
+
+
+def reduced(name, op, tensor, axes="axes"):
+    return node(name, op, tensor, axes, T=FLOAT, Tidx=INT, keep_dims=False)
+
+
+def argmax(name, tensor):
+    return node(name, "ArgMax", tensor, "axis", T=FLOAT, Tidx=INT, output_type=LONG)
+
+
+def numbers():
+    return [const("axis", np.int32(1)), const("axes", np.arange(2, dtype=np.int32))]
+
+
+def dense(name, tensor, rows, columns):
+    """A layer with weights: ``NAME``."""
+    variable = ref_variable(f"{name}/w", rows, columns)
+    return [*variable, node(name, "MatMul", tensor, f"{name}/w/read", T=FLOAT)]
+
+
+def network(tensor="image", name="final_result"):
+    """Features of an image, and a dense layer with a softmax after them."""
+    return [
+        const("filters", np.ones((3, 3, 3, 8), np.float32)),
+        node("conv", "Conv2D", tensor, "filters", T=FLOAT, strides=[1, 1, 1, 1], padding="SAME"),
+        const("places", np.array([1, 2], np.int32)),
+        reduced("features", "Mean", "conv", "places"),
+        *dense("logits", "bottleneck", 8, 5),
+        node(name, "Softmax", "logits", T=FLOAT),
+    ]
+
+
+def bottleneck(default="features"):
+    made = node("bottleneck", "PlaceholderWithDefault", default, dtype=FLOAT)
+    return made.with_attrs(shape=attr.shape((-1, 8)))
+
+
+def retraining(*, trains):
+    """TensorFlow for Poets: a bottleneck that defaults to the features of the image."""
+    image = placeholder("image", -1, 32, 32, 3)
+    nodes = [image, *numbers(), *network(), bottleneck()]
+    if not trains:
+        return nodes
+    return [
+        *nodes,
+        placeholder("input/GroundTruthInput", -1, dtype=LONG),
+        node(
+            "loss/xent", "SparseSoftmaxCrossEntropyWithLogits", "logits", "input/GroundTruthInput",
+            T=FLOAT, Tlabels=LONG,
+        ),
+        node("train", "ApplyGradientDescent", "logits/w", "axis", "loss/xent:1", T=FLOAT),
+        argmax("accuracy/ArgMax", "final_result"),
+        node("accuracy/Equal", "Equal", "accuracy/ArgMax", "input/GroundTruthInput", T=LONG),
+    ]  # fmt: skip
+
+
+def decoding(contents):
+    """Inception's preprocessing: ``Mul`` is what the network gets."""
+    return [
+        contents,
+        node("DecodeJpeg", "DecodeJpeg", contents.name, channels=3),
+        node("Cast", "Cast", "DecodeJpeg", SrcT=DType.UINT8, DstT=FLOAT),
+        const("dim", np.int32(0)),
+        node("ExpandDims", "ExpandDims", "Cast", "dim", T=FLOAT, Tdim=INT),
+        const("size", np.array([299, 299], np.int32)),
+        node("ResizeBilinear", "ResizeBilinear", "ExpandDims", "size", T=FLOAT),
+        const("Sub/y", np.float32(128)),
+        node("Sub", "Sub", "ResizeBilinear", "Sub/y", T=FLOAT),
+        const("Mul/y", np.float32(1 / 128)),
+        node("Mul", "Mul", "Sub", "Mul/y", T=FLOAT),
+    ]
+
+
+def constant_jpeg():
+    return const("DecodeJpeg/contents", np.array(b"jpeg", dtype=object))
+
+
+def classifier(label, *scores):
+    """A softmax, and scores that a label is needed for."""
+    return [
+        placeholder("x", -1, 8),
+        *numbers(),
+        *dense("logits", "x", 8, 4),
+        node("pred", "Softmax", "logits", T=FLOAT),
+        label,
+        *scores,
+    ]
+
+
+def cross_entropy():
+    """Written out, with an accuracy beside it."""
+    return classifier(
+        placeholder("y", -1, 4),
+        const("eps", np.float32(1e-7)),
+        node("add", "AddV2", "pred", "eps", T=FLOAT),
+        node("Log", "Log", "add", T=FLOAT),
+        node("mul", "Mul", "y", "Log", T=FLOAT),
+        reduced("Sum", "Sum", "mul", "axis"),
+        argmax("ArgMax", "pred"),
+        argmax("ArgMax_1", "y"),
+        node("Equal", "Equal", "ArgMax", "ArgMax_1", T=LONG),
+    )
+
+
+def squared_error():
+    """A regression that nothing trains, with an error for each sample."""
+    return classifier(
+        placeholder("Y", -1, 4),
+        node("gap", "Sub", "pred", "Y", T=FLOAT),
+        node("cost", "Square", "gap", T=FLOAT),
+    )
+
+
+def labels_as_rows():
+    """Labels that choose the rows of a constant matrix, which holds no weights."""
+    return classifier(
+        placeholder("wanted", -1, dtype=INT),
+        const("eye", np.eye(4, dtype=np.float32)),
+        node("onehot", "GatherV2", "eye", "wanted", "axis", Tparams=FLOAT, Tindices=INT),
+        node("Log", "Log", "pred", T=FLOAT),
+        node("mul", "Mul", "onehot", "Log", T=FLOAT),
+        reduced("loss", "Mean", "mul"),
+    )
+
+
+def autoencoder():
+    return [
+        placeholder("X", -1, 8),
+        *numbers(),
+        *dense("encoded", "X", 8, 2),
+        *dense("linear", "encoded", 2, 8),
+        node("decoded", "Sigmoid", "linear", T=FLOAT),
+        node("sub", "Sub", "X", "decoded", T=FLOAT),
+        node("Square", "Square", "sub", T=FLOAT),
+        reduced("loss", "Mean", "Square"),
+    ]
+
+
+def regression():
+    """A line through points of unknown shape, whose error is the mean along all axes."""
+    return [
+        node("X", "Placeholder", dtype=FLOAT),
+        node("Y", "Placeholder", dtype=FLOAT),
+        *ref_variable("w", 1),
+        *numbers(),
+        node("mul", "Mul", "X", "w/read", T=FLOAT),
+        node("hypothesis", "Identity", "mul", T=FLOAT),
+        node("sub", "Sub", "hypothesis", "Y", T=FLOAT),
+        node("Square", "Square", "sub", T=FLOAT),
+        node("Rank", "Rank", "Square", T=FLOAT),
+        const("start", np.int32(0)),
+        node("range", "Range", "start", "Rank", "axis", Tidx=INT),
+        reduced("Mean", "Mean", "Square", "range"),
+    ]
+
+
+def contrastive():
+    """The label weighs what is computed from a distance."""
+    return [
+        placeholder("left", -1, 8),
+        placeholder("right", -1, 8),
+        placeholder("similar", -1),
+        *numbers(),
+        *dense("a", "left", 8, 4),
+        *dense("b", "right", 8, 4),
+        node("gap", "Sub", "a", "b", T=FLOAT),
+        reduced("distance", "Sum", "gap", "axis"),
+        node("Square", "Square", "distance", T=FLOAT),
+        node("mul", "Mul", "similar", "Square", T=FLOAT),
+        const("margin", np.float32(1)),
+        node("sub", "Sub", "margin", "distance", T=FLOAT),
+        node("Square_1", "Square", "sub", T=FLOAT),
+        node("sub_1", "Sub", "margin", "similar", T=FLOAT),
+        node("mul_1", "Mul", "sub_1", "Square_1", T=FLOAT),
+        node("add", "AddV2", "mul", "mul_1", T=FLOAT),
+        reduced("loss", "Mean", "add", "margin_axes"),
+        const("margin_axes", np.int32(0)),
+    ]
+
+
+def asserted_confusion():
+    """A confusion matrix asserts something of the predictions before it counts them."""
+    nodes = classifier(
+        placeholder("groundtruth_label", -1, dtype=LONG),
+        argmax("ArgMax", "logits"),
+        const("classes", np.int64(4)),
+        node("confusion_matrix/assert_less/Less", "Less", "ArgMax", "classes", T=LONG),
+        node(
+            "confusion_matrix/assert_less/All", "All", "confusion_matrix/assert_less/Less", "axis"
+        ),
+        node("confusion_matrix/assert_less/Assert", "Assert", "confusion_matrix/assert_less/All"),
+        node("confusion_matrix/count", "Equal", "ArgMax", "groundtruth_label", T=LONG),
+    )
+    return [n for n in nodes if getattr(n, "name", "") != "pred"]
+
+
+def recurrent(*more):
+    """A loop over the steps of a sequence with a state; ``outputs`` is the stack of all steps."""
+
+    def variable(key, begins, following, dtype=FLOAT):
+        name = f"rnn/while/{key}"
+        return [
+            node(f"{name}/Enter", "Enter", begins, T=dtype, frame_name="rnn/while"),
+            node(f"{name}/Next", "NextIteration", following, T=dtype),
+            node(f"{name}/Merge", "Merge", f"{name}/Enter", f"{name}/Next", T=dtype, N=2),
+            node(f"{name}/Switch", "Switch", f"{name}/Merge", "rnn/while/cond", T=dtype),
+            node(f"{name}/Identity", "Identity", f"{name}/Switch:1", T=dtype),
+        ]
+
+    return [
+        placeholder("x", 28, 1, 8),
+        *numbers(),
+        const("zero", np.int32(0)),
+        const("steps", np.int32(28)),
+        const("state", np.zeros((1, 8), np.float32)),
+        node("array", "TensorArrayV3", "steps", dtype=FLOAT),
+        node("fed", "TensorArrayV3", "steps", dtype=FLOAT),
+        const("range", np.arange(28, dtype=np.int32)),
+        node("scatter", "TensorArrayScatterV3", "fed", "range", "x", "fed:1", T=FLOAT),
+        *variable("step", "zero", "rnn/while/add", INT),
+        *variable("array", "array:1", "rnn/while/write"),
+        *variable("state", "state", "rnn/while/tanh"),
+        node("rnn/while/enter_steps", "Enter", "steps", T=INT, frame_name="rnn/while"),
+        node("rnn/while/less", "Less", "rnn/while/step/Merge", "rnn/while/enter_steps", T=INT),
+        node("rnn/while/cond", "LoopCond", "rnn/while/less"),
+        const("rnn/while/one", np.int32(1), "^rnn/while/step/Identity"),
+        node("rnn/while/add", "AddV2", "rnn/while/step/Identity", "rnn/while/one", T=INT),
+        node("rnn/while/enter_fed", "Enter", "fed", T=DType.RESOURCE, frame_name="rnn/while"),
+        node("rnn/while/enter_flow", "Enter", "scatter", T=FLOAT, frame_name="rnn/while"),
+        node(
+            "rnn/while/read", "TensorArrayReadV3", "rnn/while/enter_fed",
+            "rnn/while/step/Identity", "rnn/while/enter_flow", dtype=FLOAT,
+        ),
+        node("rnn/while/sum", "AddV2", "rnn/while/read", "rnn/while/state/Identity", T=FLOAT),
+        node("rnn/while/tanh", "Tanh", "rnn/while/sum", T=FLOAT),
+        node("rnn/while/enter_array", "Enter", "array", T=DType.RESOURCE, frame_name="rnn/while"),
+        node(
+            "rnn/while/write", "TensorArrayWriteV3", "rnn/while/enter_array",
+            "rnn/while/step/Identity", "rnn/while/tanh", "rnn/while/array/Identity", T=FLOAT,
+        ),
+        node("rnn/while/Exit_1", "Exit", "rnn/while/array/Switch", T=FLOAT),
+        node("rnn/while/Exit_2", "Exit", "rnn/while/state/Switch", T=FLOAT),
+        node(
+            "rnn/TensorArrayStack/TensorArrayGatherV3", "TensorArrayGatherV3", "array", "range",
+            "rnn/while/Exit_1", dtype=FLOAT,
+        ),
+        *more,
+    ]  # fmt: skip
+
+
+def of_last_state():
+    """The stacked outputs of all steps are a leftover."""
+    layer = dense("logits", "rnn/while/Exit_2", 8, 4)
+    return recurrent(*layer, node("pred", "Softmax", "logits", T=FLOAT))
+
+
+def of_all_steps():
+    """The last state is a leftover; a score takes the softmax."""
+    stacked = "rnn/TensorArrayStack/TensorArrayGatherV3"
+    return recurrent(
+        reduced("mean", "Mean", stacked, "zero"),
+        *dense("logits", "mean", 8, 4),
+        node("pred", "Softmax", "logits", T=FLOAT),
+        placeholder("labels", -1, 4),
+        node("Log", "Log", "pred", T=FLOAT),
+        node("mul", "Mul", "labels", "Log", T=FLOAT),
+        reduced("Sum", "Sum", "mul"),
+        node("train", "ApplyGradientDescent", "logits/w", "zero", "Sum", T=FLOAT),
+    )
+
+
+def generating():
+    """What a loop writes is the result, whatever its state is."""
+    stacked = "rnn/TensorArrayStack/TensorArrayGatherV3"
+    order = const("order", np.array([1, 0, 2], np.int32))
+    w = ref_variable("w", 3)
+    train = node("train", "ApplyGradientDescent", "w", "zero", "w/read", T=FLOAT)
+    return recurrent(order, node("words", "Transpose", stacked, "order", T=FLOAT), *w, train)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "outputs"),
+    [
+        (retraining(trains=False), ["image"], ["final_result"]),
+        (retraining(trains=True), ["image"], ["final_result"]),
+        (
+            [*numbers(), *decoding(constant_jpeg()), *network("Mul"), bottleneck()],
+            ["Mul"],
+            ["final_result"],
+        ),
+        (cross_entropy(), ["x"], ["pred"]),
+        (squared_error(), ["x"], ["pred"]),
+        (labels_as_rows(), ["x"], ["pred"]),
+        (autoencoder(), ["X"], ["decoded"]),
+        (regression(), ["X"], ["hypothesis"]),
+        (contrastive(), ["left", "right"], ["distance"]),
+        (asserted_confusion(), ["x"], ["logits"]),
+        (of_last_state(), ["x"], ["pred"]),
+        (of_all_steps(), ["x"], ["pred"]),
+        (generating(), ["x"], ["words"]),
+    ],
+    ids=[
+        "poets",
+        "poets-training",
+        "poets-constant-jpeg",
+        "cross-entropy",
+        "squared-error",
+        "labels-as-rows",
+        "autoencoder",
+        "regression",
+        "contrastive",
+        "asserted-confusion",
+        "last-state",
+        "all-steps",
+        "generating",
+    ],
+)
+def test_the_interface_is_that_of_the_model(nodes, inputs, outputs):
+    found = propose(source(nodes))
+    assert [i.spec.name for i in found.inputs] == inputs
+    assert list(found.outputs) == outputs
+
+
+def test_a_default_from_constants_alone_is_an_input():
+    nodes = [const("none", np.zeros((1, 8), np.float32)), bottleneck("none"), *numbers()]
+    nodes += [*dense("logits", "bottleneck", 8, 5)]
+    assert [i.spec.name for i in propose(source(nodes)).inputs] == ["bottleneck"]
+
+
+def test_a_default_from_a_queue_is_an_input_and_the_queue_is_not():
+    nodes = [
+        node("queue", "FIFOQueueV2", component_types=[FLOAT]),
+        node("batch", "QueueDequeueV2", "queue", component_types=[FLOAT]),
+        bottleneck("batch"),
+        *dense("logits", "bottleneck", 8, 5),
+    ]
+    assert [i.spec.name for i in propose(source(nodes)).inputs] == ["bottleneck"]
+
+
+def test_a_constant_image_is_replaced_by_its_preprocessed_tensor():
+    nodes = [*numbers(), *decoding(constant_jpeg()), *network("Mul"), bottleneck()]
+    found = propose(source(nodes))
+    assert found.inputs[0].spec.shape == (1, 299, 299, 3)
+    assert found.about_inputs[-1] == (
+        "Images are decoded inside the graph, from a constant: feed Mul (float32 [1, 299, 299, 3]) "
+        "instead, as (x - 128) / 128 for pixels x from 0 to 255."
+    )
+
+
+def test_a_fed_image_file_stays_the_input_and_the_tensor_after_it_is_named():
+    contents = placeholder("contents", dtype=STRING)
+    found = propose(source([*numbers(), *decoding(contents), *network("Mul"), bottleneck()]))
+    (given,) = found.inputs
+    assert given.spec.name == "contents"
+    assert "make Mul (float32 [1, 299, 299, 3]) the input instead" in given.remark
+    assert "(x - 128) / 128" in given.remark
+
+
+def test_preprocessing_of_each_channel_is_shown_by_channel():
+    steps = decoding(constant_jpeg())[:-4]
+    steps += [
+        const("means", np.array([123.5, 116.5, 104], np.float32)),
+        node("Mul", "Sub", "ResizeBilinear", "means", T=FLOAT),
+    ]
+    found = propose(source([*numbers(), *steps, *network("Mul"), bottleneck()]))
+    assert "as x - [123.5, 116.5, 104] for pixels" in found.about_inputs[-1]
+
+
+def dropout(name, *probability):
+    """TensorFlow 1.0 to 1.12, with a probability to keep."""
+    return [
+        placeholder("x", -1, 8),
+        node(name, "Placeholder", dtype=FLOAT),
+        node("shape", "Shape", "x", T=FLOAT, out_type=INT),
+        node("random", "RandomUniform", "shape", T=INT, dtype=FLOAT),
+        *probability,
+    ]
+
+
+def test_the_graph_decides_what_a_dropout_is_fed_and_not_the_name():
+    kept = dropout(
+        "dropout",
+        node("sum", "Add", "dropout", "random", T=FLOAT),
+        node("Floor", "Floor", "sum", T=FLOAT),
+        node("div", "RealDiv", "x", "dropout", T=FLOAT),
+        node("y", "Mul", "div", "Floor", T=FLOAT),
+    )
+    dropped = dropout(
+        "keep_prob",
+        const("one", np.float32(1)),
+        node("sub", "Sub", "one", "keep_prob", T=FLOAT),
+        node("scale", "RealDiv", "one", "sub", T=FLOAT),
+        node("scaled", "Mul", "x", "scale", T=FLOAT),
+        node("above", "GreaterEqual", "random", "keep_prob", T=FLOAT),
+        node("mask", "Cast", "above", SrcT=BOOL, DstT=FLOAT),
+        node("y", "Mul", "scaled", "mask", T=FLOAT),
+    )
+    divided = dropout("drop", node("y", "RealDiv", "x", "drop", T=FLOAT))
+    told = [propose(source(nodes)).inputs[1] for nodes in (kept, dropped, divided)]
+    assert [i.spec.shape for i in told] == [(), (), ()]
+    assert [i.remark for i in told] == [
+        "The app feeds 1: the dropout keeps everything.",
+        "The app feeds 0: the dropout drops nothing.",
+        "A setting. Judging by the name, the app feeds 1.",
+    ]
+
+
+def test_the_content_of_a_file_is_a_single_value():
+    wav = node("wav", "Placeholder", dtype=STRING)
+    nodes = [wav, node("sound", "DecodeWav", "wav"), node("y", "Neg", "sound", T=FLOAT)]
+    (given,) = propose(source(nodes)).inputs
+    assert (given.spec.shape, given.remark) == ((), "")

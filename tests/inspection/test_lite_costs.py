@@ -1,0 +1,83 @@
+"""The costs of .tflite files, against those of the graphs that they are converted from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.inspection.costs import model_costs
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.tflite import read_tflite
+from tests.litert.graphs import const, feed, model, op
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(0.5, 1, shape).astype(np.float32)
+
+
+def conv(name: str, kind: str, inputs: list[str]) -> Node:
+    return op(name, kind, inputs, strides=[1, 1, 1, 1], padding="SAME", data_format="NHWC")
+
+
+IMAGE = (1, 6, 6, 3)
+WINDOW = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+NETWORKS = {
+    "convolution": [
+        const("w", random(3, 3, 3, 4)),
+        const("b", random(4)),
+        conv("product", "Conv2D", ["x", "w"]),
+        op("sum", "BiasAdd", ["product", "b"]),
+        op("y", "Relu", ["sum"]),
+    ],
+    "depthwise": [
+        const("w", random(3, 3, 3, 2)),
+        const("b", random(6)),
+        conv("product", "DepthwiseConv2dNative", ["x", "w"]),
+        op("y", "BiasAdd", ["product", "b"]),
+    ],
+    "pool": [op("pooled", "MaxPool", ["x"], **WINDOW), op("y", "AvgPool", ["pooled"], **WINDOW)],
+    "dense": [
+        const("flat", np.int32([1, 108])),
+        const("w", random(108, 10)),
+        const("b", random(10)),
+        op("rows", "Reshape", ["x", "flat"]),
+        op("product", "MatMul", ["rows", "w"]),
+        op("sum", "BiasAdd", ["product", "b"]),
+        op("y", "Softmax", ["sum"]),
+    ],
+    "elementwise": [
+        op("a", "Sigmoid", ["x"]),
+        op("b", "Tanh", ["x"]),
+        op("c", "Mul", ["a", "b"]),
+        op("y", "AddV2", ["c", "x"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_operators_count_like_the_ops_that_they_replace(name: str, tmp_path: Path) -> None:
+    graph = Graph([feed("x", IMAGE, DType.FLOAT), *NETWORKS[name]])
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model_bytes(model(graph, ["x"], ["y"])))
+    lite = read_tflite(path)
+    found = model_costs(lite.graph, lite.outputs, {})
+    wanted = model_costs(graph, ["y"], {"x": IMAGE})
+    assert (found.flops, found.uncounted) == (wanted.flops, ())
+    assert found.flops > 0
+    # The converter may add scalars, and keeps shapes.
+    assert found.parameters >= wanted.parameters
+    assert found.peak > 0
+
+
+def test_an_open_batch_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    graph = Graph([feed("x", (-1, 6, 6, 3), DType.FLOAT), *NETWORKS["convolution"]])
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model_bytes(model(graph, ["x"], ["y"])))
+    lite = read_tflite(path)
+    once, many = (model_costs(lite.graph, lite.outputs, {}, batch=n).flops for n in (1, 5))
+    assert many == 5 * once

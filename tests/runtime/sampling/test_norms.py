@@ -1,0 +1,40 @@
+"""The spread before the first batch normalization, in training and on samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.runtime.sampling.norms import first_norm_spread
+from tests.stages.jobs import op, placeholder
+
+
+def network(variance: float = 0.25, *, norm: str = "FusedBatchNorm") -> Graph:
+    names = "scale", "offset", "mean", "variance"
+    values = np.ones(2), np.zeros(2), np.zeros(2), np.full(2, variance)
+    constants = [
+        constant(name, Tensor.of(value.astype(np.float32)))
+        for name, value in zip(names, values, strict=True)
+    ]
+    training = {"is_training": attr.boolean(False), "epsilon": attr.floating(1e-3)}
+    nodes = [placeholder((-1, 4, 4, 2)), op("relu", "Relu", "x"), *constants]
+    return Graph([*nodes, op("bn", norm, "relu", *names, **training)])
+
+
+@pytest.mark.parametrize("scale", [1, 100])
+def test_the_spread_is_that_of_the_input_s_channels(scale: float) -> None:
+    x = np.abs(np.random.default_rng(0).normal(0, 1, (40, 4, 4, 2))).astype(np.float32) * scale
+    found = first_norm_spread(network(), [{"x": x[:20]}, {"x": x[20:]}])
+    assert found is not None
+    assert (found.node, found.trained) == ("bn", 0.5)
+    assert found.found == pytest.approx(float(x.reshape(-1, 2).std(axis=0).mean()), rel=0.05)
+
+
+def test_without_a_normalization_there_is_none() -> None:
+    graph = Graph([node for node in network() if node.name != "bn"])
+    assert first_norm_spread(graph, [{"x": np.ones((1, 4, 4, 2), np.float32)}]) is None
+    assert first_norm_spread(network(0.0), [{"x": np.ones((1, 4, 4, 2), np.float32)}]) is None
