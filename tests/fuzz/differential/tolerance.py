@@ -1,0 +1,197 @@
+"""How far an output may be off: noise of the size of rounding errors, run through the graph.
+
+Noise is added to each tensor that a runtime rounds, and the graph runs again in our interpreter.
+Some runs draw the sign of the noise for each element, others for each tensor, because rounding
+errors of equal elements are equal. How far the outputs move is how far rounding can move them.
+Outputs that an argument near a step function decides differ from run to run, and are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.prepare import Prepared
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from tests.litert.graphs import feed, op
+
+_RUNS = 4
+"""Runs of each of the two kinds."""
+_RELATIVE, _OF_PEAK = 4e-7, 2e-7
+"""Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
+_MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
+_COUNTS = {"int8": 255, "int16x8": 65534}
+_FIXED = {
+    "Softmax": (1 / 256, 1 / 32768),
+    "Sigmoid": (1 / 256, 1 / 32768),
+    "Tanh": (1 / 128, 1 / 32768),
+    "LogSoftmax": (16 / 256, 0.0),
+}
+_SAME = frozenset(
+    "Maximum Minimum Select SelectV2 ConcatV2 Pack PadV2 MaxPool AvgPool Max Min Reshape Squeeze "
+    "ExpandDims Transpose Unpack Split SplitV Pad MirrorPad Slice StridedSlice GatherV2 GatherNd "
+    "ResizeNearestNeighbor ResizeBilinear TopKV2 SpaceToBatchND BatchToSpaceND BroadcastTo "
+    "SpaceToDepth DepthToSpace Tile ReverseV2 Identity Roll MatrixBandPart".split()
+)
+"""Ops whose integer kernels have one scale for what they take and give."""
+
+Steps = Mapping[Edge, float]
+
+
+def tolerances(
+    source: Prepared,
+    feeds: Mapping[str, Array],
+    mode: str,
+    rounded: Sequence[Edge],
+    steps: Steps | None,
+) -> list[tuple[Array | None, Array | None]]:
+    """For each output its value, and how far each element may be off; None where anything goes.
+
+    Args:
+        source: the simplified graph.
+        feeds: a value for each of its inputs.
+        mode: the mode of conversion.
+        rounded: the tensors that are rounded.
+        steps: the scale of each tensor in integers.
+    """
+    noisy = _noisy(source.graph, rounded)
+    engine = NumpyEngine(noisy, "fuzz")
+    outputs = [str(ref) for ref in source.outputs]
+    names = [str(Ref(*t)) for t in rounded]
+    quiet = {_name(t): np.zeros((), np.float32) for t in rounded}
+    with np.errstate(all="ignore"):
+        first = engine.run([*outputs, *names], {**feeds, **quiet})
+        wanted, values = first[: len(outputs)], first[len(outputs) :]
+        sizes = [_size(t, v, steps) for t, v in zip(rounded, values, strict=True)]
+        random = np.random.default_rng(1)
+        moved: list[list[Array]] = []
+        for run in range(2 * _RUNS):
+            noise = {}
+            for t, size in zip(rounded, sizes, strict=True):
+                sign = random.choice([-1.0, 1.0], size.shape if run % 2 else ())
+                noise[_name(t)] = np.asarray(size * sign, np.float32)
+            moved.append(engine.run(outputs, {**feeds, **noise}))
+    found = []
+    for i, value in enumerate(wanted):
+        last = 0.0 if steps is None else steps.get(edge(source.outputs[i]), 0.0)
+        found.append((value, _allowed(value, [m[i] for m in moved], mode, last)))
+    return found
+
+
+def _allowed(value: Array, moved: Sequence[Array], mode: str, last: float) -> Array | None:
+    if any(m.shape != value.shape for m in moved):
+        return None
+    if value.dtype.kind != "f":
+        changed = np.zeros(value.shape, bool)
+        for m in moved:
+            changed |= m != value
+        return np.where(changed, np.inf, 0.0)
+    if not value.size:
+        return np.zeros(value.shape)
+    away = np.max([np.abs(m.astype(np.float64) - value) for m in moved], axis=0)
+    return _MARGIN[mode] * away + least(value, mode, last)
+
+
+def least(value: Array, mode: str, last: float) -> Array:
+    """The least tolerance of an output: that of rounding it."""
+    if value.dtype.kind != "f":
+        return np.zeros(value.shape)
+    peak = float(np.abs(value).max(initial=0))
+    return np.full(value.shape, (3e-6 if mode == "float" else 1e-5) * peak + 1.5 * last + 1e-30)
+
+
+def _size(t: Edge, value: Array, steps: Steps | None) -> Array:
+    if steps is not None:
+        return np.full(value.shape, steps[t])
+    if not value.size:
+        return np.zeros(value.shape)
+    size = _RELATIVE * np.abs(value) + _OF_PEAK * np.abs(value).max()
+    # What is a small multiple of a power of two was most likely computed without rounding.
+    scaled = value.astype(np.float64) * 1024
+    is_exact = (scaled == np.rint(scaled)) & (np.abs(value) < 8192)
+    return np.where(is_exact, 0.0, size)
+
+
+def _name(t: Edge) -> str:
+    return f"{t[0]}/noise{t[1]}"
+
+
+def _noisy(graph: Graph, rounded: Sequence[Edge]) -> Graph:
+    """The graph with a placeholder for the noise of each of some tensors."""
+    targets = {t: Ref(f"{t[0]}/noisy{t[1]}") for t in rounded}
+    nodes = []
+    for node in graph:
+        inputs = tuple(r if r.is_control else targets.get(edge(r), r) for r in node.inputs)
+        nodes.append(replace(node, inputs=inputs))
+    for t, ref in targets.items():
+        nodes.append(feed(_name(t), None))
+        nodes.append(op(ref.node, "AddV2", [str(Ref(*t)), _name(t)], T=DType.FLOAT))
+    return graph.with_nodes(nodes)
+
+
+def float_tensors(graph: Graph) -> list[Edge]:
+    """The float tensors that nodes of a graph compute."""
+    found: list[Edge] = []
+    for node in graph:
+        definition = signature_of(node)
+        if node.op in ("Const", "Placeholder") or definition is None:
+            continue
+        types = output_types(node, definition)
+        found += [(node.name, i) for i, kind in enumerate(types) if kind is DType.FLOAT]
+    return found
+
+
+def weights(graph: Graph) -> list[Edge]:
+    """The constants that are float."""
+    return [(n.name, 0) for n in graph if n.op == "Const" and n.attr_dtype("dtype") is DType.FLOAT]
+
+
+def own_steps(
+    graph: Graph, values: Mapping[Edge, Array], calibrated: Sequence[Edge], mode: str
+) -> dict[Edge, float]:
+    """The scale that each tensor deserves by its own range, and by what its op demands."""
+    found: dict[Edge, float] = {}
+    wanted = set(calibrated)
+    for node in graph:
+        taken = max((found.get(edge(r), 0.0) for r in node.data_inputs), default=0.0)
+        for i in range(8):
+            t = (node.name, i)
+            if t not in values:
+                continue
+            step = _own(values[t], mode)
+            if node.op == "Const":
+                found[t] = step
+                continue
+            if node.op in _FIXED:
+                step = max(step, _FIXED[node.op][mode != "int8"])
+            elif node.op in _SAME:
+                step = max(step, taken)
+            if t in wanted or node.op in _FIXED or node.op in _SAME:
+                found[t] = step
+    return found
+
+
+def _own(value: Array, mode: str) -> float:
+    low, high = min(float(value.min(initial=0)), 0.0), max(float(value.max(initial=0)), 0.0)
+    if mode != "int8":
+        low, high = -max(-low, high), max(-low, high)
+    return (high - low) / _COUNTS[mode]
+
+
+def file_steps(record: ModelRecord, own: Mapping[Edge, float]) -> dict[Edge, float]:
+    """The largest scale with which the file has each tensor."""
+    scales: dict[str, float] = {}
+    for tensor in record.subgraphs[0].tensors:
+        if tensor.quantization is None or tensor.type not in ("INT8", "INT16"):
+            continue
+        name = tensor.name.split("_int8")[0].split("_int16")[0]
+        scales[name] = max(scales.get(name, 0.0), float(tensor.quantization.scales.max()))
+    return {t: max(step, scales.get(str(Ref(*t)), 0.0)) for t, step in own.items()}
