@@ -156,7 +156,10 @@ def _litert(request: tuple[bytes, Sequence[Array], Sequence[str]]) -> Any:
                 for detail, array in zip(details, feeds, strict=True):
                     interpreter.set_tensor(detail["index"], array)
                 interpreter.invoke()
-            yield [_fetched(interpreter, d["index"]) for d in interpreter.get_output_details()], ""
+            found = [_fetched(interpreter, d["index"]) for d in interpreter.get_output_details()]
+            # If freeing its memory crashes, it is this engine that crashed.
+            del interpreter
+            yield found, ""
         except (RuntimeError, ValueError) as error:
             yield (), f"{type(error).__name__}: {error}"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import parse_function_ref, parse_ref
@@ -77,6 +77,8 @@ class Loop:
 
 Item = Node | Choice | Loop
 _INT, _BOOL = DType.INT32, DType.BOOL
+_PRODUCER = 1482
+"""Of TensorFlow 2.x: older graphs have unknown shapes where newer ones have scalars."""
 
 
 def graph_of(items: Sequence[Item], outputs: Sequence[str]) -> tuple[Graph, list[str]]:
@@ -84,7 +86,7 @@ def graph_of(items: Sequence[Item], outputs: Sequence[str]) -> tuple[Graph, list
     made = _Emission()
     names: dict[str, str] = {}
     nodes = list(made.emit(items, names, "", within=False))
-    found = Graph(nodes, Library(made.functions))
+    found = Graph(nodes, Library(made.functions), Versions(producer=_PRODUCER))
     return found, [names.get(ref, ref) for ref in outputs]
 
 

@@ -1,11 +1,61 @@
-"""Faults of LiteRT's runtime that the fuzzer finds, each with a proof."""
+"""Faults of LiteRT's runtime that the fuzzer finds, each with a proof.
+
+A proof is a small case of which the right output is easy to see. A test runs all of them: when a
+release of the runtime computes one correctly, its fault has to leave this table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
 from tests.fuzz.differential.check import Finding
 from tests.fuzz.differential.generate import Case
+from tests.fuzz.differential.items import Item, graph_of
+from tests.litert.graphs import const, feed, op
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of the runtime.
+
+    Args:
+        name: what it does.
+        explains: whether a finding may come from it.
+        proof: a case that shows it.
+    """
+
+    name: str
+    explains: Callable[[Case, Finding], bool]
+    proof: Callable[[], Case]
 
 
 def known_fault(case: Case, finding: Finding) -> str | None:
     """The name of the runtime's fault that explains a finding."""
-    return None
+    return next((f.name for f in FAULTS if f.explains(case, finding)), None)
+
+
+def _proof(items: list[Item], value: np.ndarray, mode: str) -> Case:
+    graph, names = graph_of([feed("x", value.shape), *items], ["y"])
+    return Case(graph, {"x": value}, tuple(names), mode)
+
+
+def _sum() -> Case:
+    """The sums of the columns are 5, 7, and 9; the reference kernel returns 2, 4, and 9."""
+    axis = const("axis", np.array([0], np.int32))
+    node = op("y", "Sum", ["x", "axis"], T=DType.FLOAT, Tidx=DType.INT32, keep_dims=False)
+    return _proof([axis, node], np.array([[1, 2, 3], [4, 5, 6]], np.float32), "int8")
+
+
+FAULTS = (
+    Fault("PENDING rank 6", lambda case, finding: "NumDimensions(lhs_data) <=" in finding.kind or "PadKernelMaxDimensionCount" in finding.kind, _sum),
+    Fault("PENDING coarse", lambda case, finding: finding.kind.startswith("coarse"), _sum),
+    Fault(
+        "the reference kernel of SUM in int8 loses summands",
+        lambda case, finding: finding.kind == "wrong: reference" and "SUM" in finding.codes,
+        _sum,
+    ),
+)

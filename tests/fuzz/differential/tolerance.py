@@ -28,13 +28,20 @@ _RUNS = 4
 _RELATIVE, _OF_PEAK = 4e-7, 2e-7
 """Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
 _MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
+"""How much larger than the rounding of one tensor its noise is, as few of all signs are drawn."""
 _COUNTS = {"int8": 255, "int16x8": 65534}
+_LAST = {"float": 0.0, "int8": 1.5, "int16x8": 4.0}
+"""Steps by which an operator may round its output: the tables of int16 are interpolated."""
 _FIXED = {
     "Softmax": (1 / 256, 1 / 32768),
     "Sigmoid": (1 / 256, 1 / 32768),
     "Tanh": (1 / 128, 1 / 32768),
     "LogSoftmax": (16 / 256, 0.0),
 }
+_LAYERS = frozenset(
+    "Conv2D DepthwiseConv2dNative Conv2DBackpropInput MatMul BatchMatMulV2 Einsum".split()
+)
+"""Ops whose constants are stored in int8 in all modes."""
 _SAME = frozenset(
     "Maximum Minimum Select SelectV2 ConcatV2 Pack PadV2 MaxPool AvgPool Max Min Reshape Squeeze "
     "ExpandDims Transpose Unpack Split SplitV Pad MirrorPad Slice StridedSlice GatherV2 GatherNd "
@@ -70,7 +77,7 @@ def tolerances(
     with np.errstate(all="ignore"):
         first = engine.run([*outputs, *names], {**feeds, **quiet})
         wanted, values = first[: len(outputs)], first[len(outputs) :]
-        sizes = [_size(t, v, steps) for t, v in zip(rounded, values, strict=True)]
+        sizes = [_MARGIN[mode] * _size(t, v, steps) for t, v in zip(rounded, values, strict=True)]
         random = np.random.default_rng(1)
         moved: list[list[Array]] = []
         for run in range(2 * _RUNS):
@@ -97,7 +104,7 @@ def _allowed(value: Array, moved: Sequence[Array], mode: str, last: float) -> Ar
     if not value.size:
         return np.zeros(value.shape)
     away = np.max([np.abs(m.astype(np.float64) - value) for m in moved], axis=0)
-    return _MARGIN[mode] * away + least(value, mode, last)
+    return np.where(np.isnan(away), np.inf, away) + least(value, mode, last)
 
 
 def least(value: Array, mode: str, last: float) -> Array:
@@ -105,7 +112,7 @@ def least(value: Array, mode: str, last: float) -> Array:
     if value.dtype.kind != "f":
         return np.zeros(value.shape)
     peak = float(np.abs(value).max(initial=0))
-    return np.full(value.shape, (3e-6 if mode == "float" else 1e-5) * peak + 1.5 * last + 1e-30)
+    return np.full(value.shape, (3e-6 if mode == "float" else 1e-5) * peak + _LAST[mode] * last + 1e-30)
 
 
 def _size(t: Edge, value: Array, steps: Steps | None) -> Array:
@@ -160,6 +167,7 @@ def own_steps(
     """The scale that each tensor deserves by its own range, and by what its op demands."""
     found: dict[Edge, float] = {}
     wanted = set(calibrated)
+    layers = {r.node for node in graph if node.op in _LAYERS for r in node.data_inputs}
     for node in graph:
         taken = max((found.get(edge(r), 0.0) for r in node.data_inputs), default=0.0)
         for i in range(8):
@@ -168,7 +176,7 @@ def own_steps(
                 continue
             step = _own(values[t], mode)
             if node.op == "Const":
-                found[t] = step
+                found[t] = _own(values[t], "int8") if node.name in layers else step
                 continue
             if node.op in _FIXED:
                 step = max(step, _FIXED[node.op][mode != "int8"])
