@@ -59,13 +59,16 @@ def fits(a: Sequence[int], b: Sequence[int]) -> bool:
 
 
 def positive(w: Writer, x: Tensor) -> Tensor | None:
-    """Positive values."""
-    if x.value.size and x.value.min() > 0.05:
+    """Positive values, which rounding to integers leaves positive."""
+    share = 0.0 if w.kind == "float" else 0.2
+    least = max(share * float(x.value.max(initial=0)), 0.05)
+    if x.value.size and x.value.min() > least:
         return x
     square = w.one(w.rng.choice(["Square", "Abs"]), x)
     if square is None:
         return None
-    return w.one("AddV2", square, w.constant(np.float32(0.5)))
+    more = max(2 * share * float(square.value.max(initial=0)), 0.5)
+    return w.one("AddV2", square, w.constant(np.float32(more)))
 
 
 def small(w: Writer, x: Tensor, most: float) -> Tensor | None:
@@ -572,7 +575,7 @@ def matrices(w: Writer) -> Added:
     x = w.floats(2, 5)
     draw = w.rng.random()
     if draw < 0.5:
-        bounds = [w.constant(np.int32(w.rng.randint(-1, 2))) for _ in range(2)]
+        bounds = [w.constant(np.int32(w.rng.randint(-1, min(2, d)))) for d in x.shape[-2:]]
         return w.add("MatrixBandPart", [x, *bounds])
     if draw < 0.75:
         return w.add("MatrixDiag", [w.floats(1, 4)])

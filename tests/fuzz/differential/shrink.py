@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from mobileprep.formats.dtypes import dtype_from_numpy
-from mobileprep.ir.graph import Graph
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.ir.attrs import FuncRef
+from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.generate import Case
 from tests.litert.graphs import const, feed
@@ -65,7 +67,21 @@ def pruned(case: Case) -> Case:
     kept = reachable(case.graph, [parse_ref(n).node for n in case.outputs], through_control=True)
     nodes = [n for n in case.graph if n.name in kept]
     feeds = {k: v for k, v in case.feeds.items() if k in kept}
-    return replace(case, graph=case.graph.with_nodes(nodes), feeds=feeds)
+    functions = dict(_called(nodes, case.graph.library.functions))
+    graph = Graph(nodes, Library(functions), case.graph.versions)
+    return replace(case, graph=graph, feeds=feeds)
+
+
+def _called(
+    nodes: Iterable[Node], functions: Mapping[str, Function]
+) -> Iterator[tuple[str, Function]]:
+    """The functions that some nodes run, and those that these run."""
+    for node in nodes:
+        for value in node.attrs.values():
+            if isinstance(value.value, FuncRef):
+                function = functions[value.value.name]
+                yield function.name, function
+                yield from _called(function.nodes, functions)
 
 
 def _with_inner_outputs(case: Case) -> Iterator[Case]:
@@ -108,11 +124,20 @@ def _bypassed(case: Case) -> Iterator[Case]:
         if node.op in ("Const", "Placeholder", "Merge", "Switch", "Enter", "Exit"):
             continue
         for ref in node.data_inputs:
+            if _type(case.graph, ref) is not _type(case.graph, Ref(node.name)):
+                continue
             nodes = [
                 n.with_inputs(tuple(ref if r == Ref(node.name) else r for r in n.inputs))
                 for n in case.graph
             ]
             yield pruned(replace(case, graph=case.graph.with_nodes(nodes)))
+
+
+def _type(graph: Graph, ref: Ref) -> DType | None:
+    node = graph[ref.node]
+    definition = signature_of(node)
+    types = [] if definition is None else output_types(node, definition)
+    return types[ref.index] if ref.index < len(types) else None
 
 
 def _constant(case: Case) -> Iterator[Case]:

@@ -22,18 +22,10 @@ def _lines(case: Case) -> Iterator[str]:
     for node in case.graph:
         yield _line(node, case)
     for name, function in case.graph.library.functions.items():
-        used = any(name in str(value) for n in case.graph for value in n.attrs.values())
-        nested = any(
-            name in str(value)
-            for f in case.graph.library.functions.values()
-            for n in f.nodes
-            for value in n.attrs.values()
-        )
-        if used or nested:
-            args = ", ".join(f"{a.name}: {a.dtype.short}" for a in function.signature.inputs)
-            yield f"{name}({args}):"
-            yield from (f"  {_line(node, case)}" for node in function.nodes)
-            yield f"  return {', '.join(map(str, function.ret.values()))}"
+        args = ", ".join(f"{a.name}: {a.dtype.short}" for a in function.signature.inputs)
+        yield f"{name}({args}):"
+        yield from (f"  {_line(node, case)}" for node in function.nodes)
+        yield f"  return {', '.join(map(str, function.ret.values()))}"
     yield f"outputs: {', '.join(str(parse_ref(name)) for name in case.outputs)}"
 
 

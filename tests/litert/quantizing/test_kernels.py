@@ -156,7 +156,7 @@ CASES = [
             ("LOGISTIC", "Sigmoid"),
         ]
     ),
-    case("EXP", "Exp", X, finer=3.01),
+    case("EXP", "Exp", X),
     case("TANH", "Tanh", X, finer=2.01),
     case("LEAKY_RELU", "LeakyRelu", X, alpha=0.1),
     case("LOG", "Log", POSITIVE, steps=2.01),
