@@ -13,6 +13,7 @@ import threadpoolctl
 
 from mobileprep.litert.convert import Mode
 from tests.fuzz.differential.check import Checker, Finding
+from tests.fuzz.differential.engines import SILENT
 from tests.fuzz.differential.generate import Case, case_of
 from tests.fuzz.differential.known import known_fault
 from tests.fuzz.differential.shrink import shrunk
@@ -21,6 +22,7 @@ from tests.fuzz.differential.text import shown
 _MODES: tuple[Mode, ...] = ("float", "int8", "int16x8")
 _MAX_SHRUNK = 3
 """Findings of one kind that are shrunk and printed; the others are counted."""
+_TRIES, _TRIES_OF_HANGS = 400, 10
 
 
 def main() -> int:
@@ -113,7 +115,10 @@ def report(checker: Checker, case: Case, finding: Finding, seed: int, number: in
                 return True
         return False
 
-    small = case if known_fault(case, finding) else shrunk(case, fails)
+    small = case
+    if known_fault(case, finding) is None:
+        tries = _TRIES_OF_HANGS if SILENT in finding.kind else _TRIES
+        small = shrunk(case, fails, tries)
     print(f"\n{finding.kind}\n  again: --mode {case.mode} --case {seed}:{number}")
     print("  " + shown(small).replace("\n", "\n  "))
     print("  " + last.detail.replace("\n", "\n  ")[:1000])

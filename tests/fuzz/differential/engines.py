@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import re
@@ -20,7 +21,11 @@ import numpy as np
 
 from mobileprep.ir.tensor import Array
 
-SECONDS = 30.0
+SECONDS = 20.0
+STARTING_SECONDS = 180.0
+"""Until the first answer: importing TensorFlow takes long on a busy machine."""
+SILENT = "no answer"
+_LITERT = "ai_edge_litert.interpreter"
 ENGINES = ("xnnpack", "builtin", "reference")
 """LiteRT with the delegate that it applies by default, without it, and with reference kernels."""
 
@@ -43,6 +48,7 @@ class Worker:
 
     program: str
     restarts: int = 0
+    _has_answered: bool = False
     _process: subprocess.Popen[bytes] | None = None
     _log: Any = field(default_factory=tempfile.TemporaryFile)
 
@@ -66,19 +72,22 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-W", "ignore", "-m", __name__, self.program]
-        self._process = subprocess.Popen(
+        self._process = process = subprocess.Popen(
             command,
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
-        return self._process
+        self._read(process)
+        return process
 
     def _read(self, process: subprocess.Popen[bytes]) -> Any:
         assert process.stdout is not None
-        if not select.select([process.stdout], [], [], SECONDS)[0]:
-            return f"no answer within {SECONDS:.0f} s"
+        seconds = SECONDS if self._has_answered else STARTING_SECONDS
+        if not select.select([process.stdout], [], [], seconds)[0]:
+            return f"{SILENT} within {seconds:.0f} s"
+        self._has_answered = True
         try:
             return _read(process.stdout)
         except EOFError:
@@ -104,6 +113,7 @@ class Worker:
                     assert stream is not None
                     stream.close()
         self._process = None
+        self._has_answered = False
         self._log = tempfile.TemporaryFile()
 
 
@@ -196,10 +206,11 @@ def _serve(program: str) -> None:
     import faulthandler
 
     faulthandler.disable()
-    os.nice(5)
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     answer = {"litert": _litert, "tensorflow": _tensorflow}[program]
+    importlib.import_module({"litert": _LITERT, "tensorflow": "tensorflow"}[program])
+    _write(stream, None)
     while True:
         try:
             request = _read(sys.stdin.buffer)

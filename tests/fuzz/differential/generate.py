@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,9 +67,11 @@ def case_of(mode: Mode, seed: int, number: int) -> Case:
 
 def grow(w: Writer, table: Mapping[Callable[[Writer], Added], int]) -> Added:
     """Try to add a node of a random family."""
-    count = len(w.tensors)
-    added = w.rng.choices(list(table), list(table.values()))[0](w)
-    return added if added is not None or len(w.tensors) > count else None
+    family = w.rng.choices(list(table), list(table.values()))[0]
+    # Some families cannot draw from tensors without elements.
+    with contextlib.suppress(ValueError, IndexError):
+        return family(w)
+    return None
 
 
 def control(w: Writer) -> Added:

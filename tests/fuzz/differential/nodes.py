@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from tests.fuzz.differential.writer import MAX_SIZE, Tensor, Writer
 
 FLOAT, INT, LONG, BOOL = DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL
-_MOVED = (FLOAT, FLOAT, INT, LONG, BOOL)
+_MOVED = (FLOAT, INT, LONG, BOOL, DType.INT16, DType.UINT8, DType.INT8)
 Added = list[Tensor] | None
 
 
@@ -234,6 +234,8 @@ def reshape(w: Writer) -> Added:
     if draw < 0.5 and x.rank < 6:
         axis = w.rng.randrange(-x.rank - 1, x.rank + 1)
         return w.add("ExpandDims", [x, w.constant(np.int32(axis))])
+    if not x.value.size:
+        return w.add("Reshape", [x, ints(w, w.rng.sample(x.shape, x.rank))])
     factors = [p for d in x.shape for p in _factors(d)]
     w.rng.shuffle(factors)
     sizes = [1] * w.rng.randint(0 if not factors else 1, 6)
@@ -595,12 +597,175 @@ def dead(w: Writer) -> Added:
     return w.add("AddN", [x, *(w.source(x.shape) for _ in range(w.rng.randint(0, 3)))])
 
 
+def rare(w: Writer) -> Added:
+    """An op that few models have."""
+    return w.rng.choice(_RARE)(w)
+
+
+def _two_floats(w: Writer) -> Added:
+    x = w.floats()
+    y = partner(w, x)
+    kind = w.rng.choice(["Atan2", "Xlogy", "Xlog1py", "TruncateMod"])
+    if kind in ("Xlogy", "Xlog1py", "TruncateMod"):
+        y = positive(w, y) or y
+    return w.add(kind, [x, y])
+
+
+def _one_float(w: Writer) -> Added:
+    x = w.floats()
+    kind = w.rng.choice(["Erfc", "Tan", "IsFinite", "IsNan", "IsInf", "Inv"])
+    y = small(w, x, 1.0) if kind == "Tan" else positive(w, x) if kind == "Inv" else x
+    return None if y is None else w.add(kind, [y])
+
+
+def _clipped(w: Writer) -> Added:
+    x = w.floats()
+    return w.add("ClipByValue", [x, w.constant(np.float32(-1.5)), w.constant(np.float32(2))])
+
+
+def _xor(w: Writer) -> Added:
+    x = w.of((INT,))
+    return w.add("BitwiseXor", [x, partner(w, x)])
+
+
+def _bucketized(w: Writer) -> Added:
+    return w.add("Bucketize", [w.floats()], boundaries=[-1.5, 0.25, 2.0])
+
+
+def _cumulated_products(w: Writer) -> Added:
+    x = w.floats(1)
+    flags = {n: w.rng.random() < 0.4 for n in ("exclusive", "reverse")}
+    return w.add("Cumprod", [x, w.constant(np.int32(axis_of(w, x.rank)))], **flags)
+
+
+def _norm(w: Writer) -> Added:
+    x = w.floats(1)
+    axes = w.rng.sample(range(x.rank), w.rng.randint(1, x.rank))
+    return w.add("EuclideanNorm", [x, ints(w, axes)], keep_dims=w.rng.random() < 0.5)
+
+
+def _local(w: Writer) -> Added:
+    return w.add("LRN", [image(w)], depth_radius=w.rng.randint(1, 2), bias=1.0, alpha=0.5)
+
+
+def _segments(w: Writer) -> Added:
+    x = w.floats(1)
+    count = x.shape[0]
+    ids = sorted(w.rng.randint(0, 2) for _ in range(count))
+    if w.rng.random() < 0.5:
+        ids = [0, *ids[1:]]
+        ids = [sorted(set(ids)).index(i) for i in ids]
+        return w.add("SegmentSum", [x, ints(w, ids)])
+    w.rng.shuffle(ids)
+    kind = w.rng.choice(["Max", "Min", "Prod", "Sum"])
+    return w.add(f"UnsortedSegment{kind}", [x, ints(w, ids), w.constant(np.int32(3))])
+
+
+def _sequences(w: Writer) -> Added:
+    x = w.floats(2, 5)
+    batch, seq = w.rng.sample(range(x.rank), 2)
+    lengths = [w.rng.randint(0, x.shape[seq]) for _ in range(x.shape[batch])]
+    return w.add("ReverseSequence", [x, ints(w, lengths)], batch_dim=batch, seq_dim=seq)
+
+
+def _unique(w: Writer) -> Added:
+    return w.add("Unique", [w.of((FLOAT, INT, LONG), 1, 1)], 2, out_idx=w.rng.choice([INT, LONG]))
+
+
+def _updated(w: Writer) -> Added:
+    x = w.floats(1, 4)
+    places = w.rng.sample(range(x.shape[0]), w.rng.randint(1, x.shape[0]))
+    updates = w.source((len(places), *x.shape[1:]))
+    rows = w.constant(np.array(places, np.int32)[:, None])
+    return w.add("TensorScatterUpdate", [x, rows, updates])
+
+
+def _volume(w: Writer) -> Added:
+    r = w.rng.randint
+    x = w.source((1, r(1, 3), r(1, 4), r(1, 4), r(1, 3)))
+    padding = w.rng.choice(["SAME", "VALID"])
+    if w.rng.random() < 0.5:
+        weights = w.constant(w.numbers((1, r(1, x.shape[2]), r(1, x.shape[3]), x.shape[4], r(1, 3))))
+        return w.add("Conv3D", [x, weights], strides=[1, 1, r(1, 2), 1, 1], padding=padding)
+    sizes = {"ksize": [1, 1, r(1, x.shape[2]), r(1, x.shape[3]), 1], "strides": [1, 1, r(1, 2), 1, 1]}
+    return w.add(w.rng.choice(["MaxPool3D", "AvgPool3D"]), [x], padding=padding, **sizes)
+
+
+def _channels_first(w: Writer) -> Added:
+    r = w.rng.randint
+    x = w.floats(4, 4)
+    if w.rng.random() < 0.3:
+        x = w.floats(2, 5)
+        return w.add("BiasAdd", [x, w.constant(w.numbers(x.shape[1:2]))], data_format="NCHW")
+    n, c, h, v = x.shape
+    attrs = {"strides": [1, 1, r(1, 2), r(1, 2)], "padding": "VALID", "data_format": "NCHW"}
+    if w.rng.random() < 0.5:
+        return w.add("MaxPool", [x], ksize=[1, 1, r(1, h), r(1, v)], **attrs)
+    weights = w.constant(w.numbers((r(1, min(h, 3)), r(1, min(v, 3)), c, r(1, 3))))
+    return w.add("Conv2D", [x, weights], **attrs)
+
+
+def _explicit(w: Writer) -> Added:
+    r = w.rng.randint
+    x = image(w)
+    weights = w.constant(w.numbers((r(1, 3), r(1, 3), x.shape[3], r(1, 3))))
+    pads = [0, 0, r(1, 2), r(1, 2), r(1, 2), r(0, 2), 0, 0]
+    attrs = {"strides": [1, 1, r(1, 2), 1], "padding": "EXPLICIT", "explicit_paddings": pads}
+    return w.add("Conv2D", [x, weights], **attrs)
+
+
+def _spectrum(w: Writer) -> Added:
+    x = w.floats(1, 4)
+    found = w.add("RFFT", [x, ints(w, [w.rng.choice([4, 8])])])
+    return None if found is None else w.add("ComplexAbs", found)
+
+
+def _many(w: Writer) -> Added:
+    x = w.floats()
+    return w.add("ShapeN", [x, w.source(w.shape())], 2, out_type=w.rng.choice([INT, LONG]))
+
+
+_RARE = (
+    *(_two_floats, _one_float, _clipped, _xor, _bucketized, _cumulated_products, _norm, _local),
+    *(_segments, _sequences, _unique, _updated, _volume, _channels_first, _explicit, _many),
+)
+
+
+def computed(w: Writer) -> Added:
+    """An op whose sizes or bounds the graph computes."""
+    x = moved(w, 1)
+    draw = w.rng.random()
+    sizes = w.one("Shape", x, out_type=w.rng.choice([INT, INT, LONG]))
+    if sizes is None:
+        return None
+    if draw < 0.2:
+        return w.add("BroadcastTo", [w.source((1,), x.dtype), sizes])
+    if draw < 0.35:
+        return w.add("Fill", [sizes, w.source((), w.rng.choice([FLOAT, INT]))])
+    if draw < 0.6:
+        places = np.array([w.rng.randrange(d) for d in x.shape], np.int32)
+        begin = w.constant(places) if w.depth else w.placeholder(places)
+        return w.add("Slice", [x, begin, ints(w, [1] * x.rank)])
+    bounds = [ints(w, [v]) for v in (0, 1, 1)]
+    first = w.one("StridedSlice", sizes, *bounds, shrink_axis_mask=1)
+    if first is None:
+        return None
+    if draw < 0.8:
+        rest = w.constant(np.asarray(-1, first.value.dtype))
+        packed = w.one("Pack", first, rest, axis=0)
+        return None if packed is None else w.add("Reshape", [x, packed])
+    if first.dtype is INT:
+        return w.add("Range", [w.constant(np.int32(0)), first, w.constant(np.int32(1))])
+    return w.add("Cast", [first], DstT=FLOAT)
+
+
 FLOAT_NODES: dict[Callable[[Writer], Added], int] = {
     unary: 8, limited: 4, binary: 14, compared: 4, logic: 2, selected: 4, cast: 3, reduction: 6,
     arg: 2, top_k: 1, cumulated: 2, softmax: 2, reshape: 6, transpose: 4, concat: 4, pack: 3,
     split: 4, sliced: 3, strided: 6, gathered: 4, gathered_nd: 2, scattered: 1, tiled: 2,
     broadcast: 2, sizes_of: 2, filled: 2, reversed_: 2, padded: 4, where: 1, matmul: 5, einsum: 1,
-    convolution: 4, pooled: 2, normalized: 1, resized: 2, blocks: 2, matrices: 2, dead: 1,
+    convolution: 4, pooled: 2, normalized: 1, resized: 2, blocks: 2, matrices: 2, dead: 1, rare: 7,
+    computed: 3,
 }  # fmt: skip
 INTEGER_NODES: dict[Callable[[Writer], Added], int] = {
     unary: 8, limited: 2, binary: 14, selected: 4, reduction: 5, arg: 1, softmax: 3, reshape: 5,

@@ -22,9 +22,9 @@ Fails = Callable[[Case], bool]
 _MAX_TRIES = 400
 
 
-def shrunk(case: Case, fails: Fails) -> Case:
+def shrunk(case: Case, fails: Fails, tries: int = _MAX_TRIES) -> Case:
     """The smallest case that some tries find."""
-    left = _MAX_TRIES
+    left = tries
     changed = True
     while changed and left > 0:
         changed = False

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.items import Item, dtype_of, graph_of, typed
 from tests.litert.graphs import const, feed, op
 
 MAX_SIZE = 400
+_EMPTY = 0.004
+"""Share of shapes without elements."""
 _MAX_FLOAT, _MAX_INTEGER = 3e3, 1 << 20
 
 
@@ -46,6 +50,8 @@ class Names:
     """Numbers for names, shared by a graph and the bodies in it."""
 
     count: int = 0
+    refused: list[str] = field(default_factory=list)
+    """Messages of our interpreter about random nodes that are not valid."""
 
     def next(self, prefix: str) -> str:
         self.count += 1
@@ -130,6 +136,8 @@ class Writer:
         ranks = range(low, high + 1)
         rank = self.rng.choices(ranks, weights[low : high + 1])[0]
         sizes = [self.rng.choice([1, 1, 2, 2, 3, 3, 4, 5, 7]) for _ in range(rank)]
+        if self.kind == "float" and sizes and self.rng.random() < _EMPTY:
+            sizes[self.rng.randrange(rank)] = 0
         while np.prod(sizes, dtype=int) > MAX_SIZE:
             sizes[sizes.index(max(sizes))] = 2
             if max(sizes) <= 2:
@@ -174,8 +182,12 @@ class Writer:
                 aliases[ref] = f"given{i}"
                 before.append(feed(f"given{i}", t.shape, t.dtype))
                 feeds[f"given{i}"] = t.value
-        with np.errstate(all="ignore"):
-            values = _run(item, before, aliases, feeds, outputs)
+        try:
+            with np.errstate(all="ignore"):
+                values = _run(item, before, aliases, feeds, outputs)
+        except InvalidGraphError as error:
+            self.names.refused.append(str(error))
+            return None
         if any(not _is_tame(v) for v in values):
             return None
         self.items.append(item)
@@ -189,12 +201,15 @@ class Writer:
         return None if found is None else found[0]
 
 
-def _run(item, before, aliases, feeds, outputs):
-    from dataclasses import replace
-
+def _run(
+    item: Item,
+    before: Sequence[Item],
+    aliases: Mapping[str, str],
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str],
+) -> list[Array]:
+    """The values of a part of the graph, which runs alone."""
     if isinstance(item, Node):
-        from mobileprep.ir.refs import parse_ref
-
         refs = tuple(parse_ref(aliases.get(str(r), str(r))) for r in item.inputs)
         graph, names = Graph([*before, replace(item, inputs=refs)]), list(outputs)
     else:
