@@ -82,7 +82,12 @@ def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A builtin on two tensors."""
     code, table, types = _TWO[node.op]
     need(node, inputs, types)
-    return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype, table)
+    shape = scope.output_shape(node)
+    if code == "FLOOR_DIV" and inputs[0].dtype is DType.FLOAT:
+        # FLOOR_DIV fails for a divisor of 0, where TensorFlow returns infinity or NaN.
+        quotient = scope.emit("DIV", inputs, shape, DType.FLOAT, "DivOptions")
+        return scope.emit("FLOOR", [quotient], shape, DType.FLOAT)
+    return scope.emit(code, inputs, shape, inputs[0].dtype, table)
 
 
 @lowering("Div", "TruncateDiv")

@@ -9,6 +9,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
+from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, steps_of, union
@@ -195,7 +196,7 @@ class Scales:
         values = _computed(op)
         fixed = {self._fixed.get(self._root(value)) for value in values}
         is_free = not any((op, i) in self._own for i in activations(op))
-        if len(fixed) == 1 and None not in fixed and is_free and not _widening(op):
+        if len(fixed) == 1 and None not in fixed and is_free and not self._widening(op):
             self._join([*values, *results(op)])
             return
         for index in activations(op):
@@ -203,6 +204,15 @@ class Scales:
             if value is not None and value.data is None and self.is_fixed(value):
                 self._own.add((op, index))
         self._join([*results(op), *(self.slot(op, i) for i in activations(op))])
+
+    def _widening(self, op: Op) -> bool:
+        """Whether constants widen the range of an operator's output."""
+        values = [op.inputs[i] for i in activations(op)]
+        constants = [v.data for v in values if v is not None and v.data is not None]
+        if not KERNELS[op.code].clips:
+            return bool(constants)
+        fixed = [self._fixed[self._root(v)] for v in _computed(op) if self.is_fixed(v)]
+        return any(_shows(op, data, steps) for data in constants for steps in fixed)
 
     def _hold(self, op: Op) -> None:
         """Note the least scale of an operator's output with which the runtime computes it."""
@@ -272,6 +282,14 @@ def _clips(op: Op) -> bool:
     return op.code in _CLIPPING or fused in _CLIPPING
 
 
+def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
+    """Whether elements of a constant that integers cannot represent get into the output."""
+    low, high = steps.span
+    is_above = constant.max(initial=low) > high + steps.scale
+    is_below = constant.min(initial=high) < low - steps.scale
+    return bool((is_above and op.code != "MINIMUM") or (is_below and op.code != "MAXIMUM"))
+
+
 def _computed(op: Op) -> list[Value]:
     """The different tensors that an operator takes and that are no constants."""
     found = (op.inputs[i] for i in activations(op))
@@ -280,13 +298,7 @@ def _computed(op: Op) -> list[Value]:
 
 def _is_mixed(op: Op) -> bool:
     """Whether a result may be beyond the range of one of an operator's inputs."""
-    return len(_computed(op)) > 1 or _widening(op)
-
-
-def _widening(op: Op) -> bool:
-    """Whether constants widen the range of what an operator puts out."""
-    constants = any(_is_constant(op, i) for i in activations(op))
-    return constants and not KERNELS[op.code].clips
+    return len(_computed(op)) > 1 or any(_is_constant(op, i) for i in activations(op))
 
 
 def _is_constant(op: Op, index: int) -> bool:

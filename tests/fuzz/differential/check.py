@@ -22,7 +22,10 @@ from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.engines import ENGINES, Answer, Worker
 from tests.fuzz.differential.generate import Case
 from tests.fuzz.differential.tolerance import (
+    MANY_RUNS,
+    RUNS,
     Steps,
+    accepted,
     file_steps,
     float_tensors,
     least,
@@ -177,14 +180,16 @@ class Judge:
         if not self._wrong(rest, lowest)[0]:
             return
         feeds = dict(zip(source.inputs, self.case.feeds.values(), strict=True))
-        plain = self._allowed(source, feeds, self.own)
-        wrong, texts = self._wrong(rest, plain)
-        if not wrong:
-            return
+        file = {} if self.record is None else file_steps(self.record, self.own)
+        steps = accepted(self.own, file)
+        # Few runs find suspects; many judge them.
+        for runs in (RUNS, MANY_RUNS):
+            wrong, texts = self._wrong(rest, self._allowed(source, feeds, steps, runs))
+            if not wrong:
+                return
         kind = "wrong"
-        if self.own and self.record is not None:
-            widened = self._allowed(source, feeds, file_steps(self.record, self.own))
-            still, still_texts = self._wrong(rest, widened)
+        if self.own:
+            still, still_texts = self._wrong(rest, self._allowed(source, feeds, file, MANY_RUNS))
             if still:
                 wrong, texts = still, still_texts
             else:
@@ -197,13 +202,14 @@ class Judge:
         steps = [self.own.get(edge(ref), 0.0) for ref in source.outputs]
         return [least(w, mode, s) for w, s in zip(self.wanted, steps, strict=True)]
 
-    def _allowed(self, source, feeds, steps: Steps) -> list[Array | None]:
+    def _allowed(self, source, feeds, steps: Steps, runs: int) -> list[Array | None]:
         mode = self.case.mode
         if mode in INTEGERS:
             rounded = [t for t in steps if t[0] in source.graph]
-            found = tolerances(source, feeds, mode, rounded, steps)
+            found = tolerances(source, feeds, mode, rounded, steps, runs)
         else:
-            found = tolerances(source, feeds, "float", float_tensors(source.graph), None)
+            rounded = float_tensors(source.graph)
+            found = tolerances(source, feeds, "float", rounded, None, runs)
         return [allowed for _, allowed in found]
 
     def _wrong(self, rest, allowed) -> tuple[list[str], list[str]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import pickle
-import re
 import select
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,74 +45,65 @@ class Worker:
     """
 
     program: str
-    restarts: int = 0
-    _has_answered: bool = False
+    crashes: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _log: Any = field(default_factory=tempfile.TemporaryFile)
+    _log_start: int = 0
 
     def ask(self, request: object) -> list[Answer]:
-        """The answers to a request; a crash is an answer, too."""
+        """The answers to a request; the last one may be a crash."""
         process = self._process or self._start()
-        found: list[Answer] = []
+        self._log_start = os.fstat(self._log.fileno()).st_size
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            _write(process.stdin, request)
+        _write(process.stdin, request)
+        found: list[Answer] = []
         while True:
-            message = self._read(process)
-            if isinstance(message, str):
-                self.stop()
-                self.restarts += 1
-                found.append(Answer(error=message))
-                return found
+            message = self._read(process, SECONDS)
             if message is None:
                 return found
-            found.append(Answer(*message))
+            found.append(message)
+            if message.error.startswith(SILENT):
+                self.stop()
+                return found
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is None:
+            return
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+        self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-W", "ignore", "-m", __name__, self.program]
         self._process = process = subprocess.Popen(
-            command,
+            [sys.executable, "-W", "ignore", "-m", __name__, self.program],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            start_new_session=True,
         )
-        self._read(process)
+        self._read(process, STARTING_SECONDS)
         return process
 
-    def _read(self, process: subprocess.Popen[bytes]) -> Any:
+    def _read(self, process: subprocess.Popen[bytes], seconds: float) -> Answer | None:
         assert process.stdout is not None
-        seconds = SECONDS if self._has_answered else STARTING_SECONDS
         if not select.select([process.stdout], [], [], seconds)[0]:
-            return f"{SILENT} within {seconds:.0f} s"
-        self._has_answered = True
-        try:
-            return _read(process.stdout)
-        except EOFError:
-            code = process.wait()
-            name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            return f"{name}: {self._last_words()}"
+            return Answer(error=f"{SILENT} within {seconds:.0f} s")
+        message = _read(process.stdout)
+        if isinstance(message, int):
+            self.crashes += 1
+            return Answer(error=f"{signal.Signals(message).name}: {self._last_words()}")
+        return None if message is None else Answer(*message)
 
     def _last_words(self) -> str:
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(self._log.tell() - 2000, 0))
-        lines = self._log.read().decode("utf-8", "replace").splitlines()
-        words = [x for x in lines if x.strip() and not x.startswith(("INFO", "Extension", "Fatal"))]
-        kept = [x for x in words if re.search(r"ERROR|check|failed|assert|error", x)]
-        return (kept or words or ["no message"])[-1][:300]
-
-    def stop(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for stream in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):
-                    assert stream is not None
-                    stream.close()
-        self._process = None
-        self._has_answered = False
-        self._log = tempfile.TemporaryFile()
+        """What the program printed about its crash."""
+        text = os.pread(self._log.fileno(), 1 << 16, self._log_start).decode("utf-8", "replace")
+        words = [x for x in text.splitlines() if x.strip() and not x.startswith("INFO")]
+        return (words or ["no message"])[-1][:300]
 
 
 def _write(stream: Any, message: object) -> None:
@@ -203,22 +192,37 @@ def _tensorflow(request: tuple[bytes, Mapping[str, Array], Sequence[str]]) -> An
 
 
 def _serve(program: str) -> None:
-    import faulthandler
-
-    faulthandler.disable()
-    stream = os.fdopen(os.dup(1), "wb", buffering=0)
+    """Answer requests in a fork, which is replaced if it crashes."""
+    requests = os.fdopen(os.dup(0), "rb", buffering=0)
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     answer = {"litert": _litert, "tensorflow": _tensorflow}[program]
     importlib.import_module({"litert": _LITERT, "tensorflow": "tensorflow"}[program])
-    _write(stream, None)
+    _write(answers, None)
+    if program == "tensorflow":  # which has threads, and cannot be forked
+        _answer_all(answer, requests, answers)
+        return
+    while True:
+        child = os.fork()
+        if child == 0:
+            _answer_all(answer, requests, answers)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code >= 0:
+            return
+        _write(answers, -code)
+        _write(answers, None)
+
+
+def _answer_all(answer: Callable[[Any], Any], requests: Any, answers: Any) -> None:
     while True:
         try:
-            request = _read(sys.stdin.buffer)
+            request = _read(requests)
         except EOFError:
             return
         for found in answer(request):
-            _write(stream, found)
-        _write(stream, None)
+            _write(answers, found)
+        _write(answers, None)
 
 
 if __name__ == "__main__":

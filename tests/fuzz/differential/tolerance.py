@@ -16,6 +16,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.prepare import Prepared
@@ -23,8 +24,9 @@ from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.litert.graphs import feed, op
 
-_RUNS = 16
-"""The first two runs have noise of one sign; of the others half draw signs for whole tensors."""
+RUNS, MANY_RUNS = 16, 200
+"""Runs to find suspects, and to judge them. The first two have noise of one sign; of the others half
+draw signs for whole tensors."""
 _RELATIVE, _OF_PEAK = 4e-7, 2e-7
 """Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
 _MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
@@ -59,6 +61,7 @@ def tolerances(
     mode: str,
     rounded: Sequence[Edge],
     steps: Steps | None,
+    runs: int = RUNS,
 ) -> list[tuple[Array | None, Array | None]]:
     """For each output its value, and how far each element may be off; None where anything goes.
 
@@ -68,6 +71,7 @@ def tolerances(
         mode: the mode of conversion.
         rounded: the tensors that are rounded.
         steps: the scale of each tensor in integers.
+        runs: number of runs.
     """
     noisy = _noisy(source.graph, rounded)
     engine = NumpyEngine(noisy, "fuzz")
@@ -80,7 +84,7 @@ def tolerances(
         sizes = [_MARGIN[mode] * _size(t, v, steps) for t, v in zip(rounded, values, strict=True)]
         random = np.random.default_rng(1)
         moved: list[list[Array]] = []
-        for run in range(_RUNS):
+        for run in range(runs):
             noise = {}
             for t, size in zip(rounded, sizes, strict=True):
                 sign = random.choice([-1.0, 1.0], size.shape if run % 2 else ())
@@ -131,6 +135,16 @@ def _size(t: Edge, value: Array, steps: Steps | None) -> Array:
 
 def _name(t: Edge) -> str:
     return f"{t[0]}/noise{t[1]}"
+
+
+_GROWTH = 2.0
+"""A tensor may get a scale that is larger than needed by this factor, so that it need not be
+rescaled."""
+
+
+def accepted(own: Steps, file: Steps) -> dict[Edge, float]:
+    """The scales that are good enough."""
+    return {t: max(step, min(file[t], _GROWTH * step)) for t, step in own.items()}
 
 
 def _noisy(graph: Graph, rounded: Sequence[Edge]) -> Graph:
@@ -186,7 +200,18 @@ def own_steps(
                 step = max(step, taken)
             if t in wanted or node.op in _FIXED or node.op in _SAME:
                 found[t] = step
+        if node.op in ("BiasAdd", "Add", "AddV2"):
+            _widen_bias(graph, node, found)
     return found
+
+
+def _widen_bias(graph: Graph, node: Node, steps: dict[Edge, float]) -> None:
+    """Give the bias of a layer its step: the product of those of the input and the weights."""
+    layers = [graph[r.node] for r in node.data_inputs if graph[r.node].op in _LAYERS]
+    for ref in node.data_inputs:
+        if graph[ref.node].op == "Const" and layers:
+            step = np.prod([steps.get(edge(r), 1.0) for r in layers[0].data_inputs[-2:]])
+            steps[edge(ref)] = max(steps[edge(ref)], float(step))
 
 
 def _own(value: Array, mode: str) -> float:
@@ -197,7 +222,7 @@ def _own(value: Array, mode: str) -> float:
 
 
 def file_steps(record: ModelRecord, own: Mapping[Edge, float]) -> dict[Edge, float]:
-    """The largest scale with which the file has each tensor."""
+    """The largest scale with which the file has each tensor, if it is larger than needed."""
     scales: dict[str, float] = {}
     for tensor in record.subgraphs[0].tensors:
         if tensor.quantization is None or tensor.type not in ("INT8", "INT16"):

@@ -118,3 +118,17 @@ def test_rescaled_tensors_are_reported() -> None:
     (note,) = [n for n in notes if "rescales" in n]
     assert note.startswith("CONCATENATION 'y' rescales 'small', which has a scale ")
     assert note.endswith(" times finer and other readers")
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("kind", ["Maximum", "PadV2"])
+def test_a_constant_beyond_a_fixed_range_gets_into_the_output(mode: Mode, kind: str) -> None:
+    """The runtime fixes the range of a softmax to 0 to 1."""
+    pads = [const("pads", np.array([[0, 0], [1, 2]], np.int32))] if kind == "PadV2" else []
+    inputs = ["soft", *(n.name for n in pads), "far"]
+    nodes = [feed("x", (4, 6)), op("soft", "Softmax", ["x"]), const("far", np.float32(3)), *pads]
+    graph = Graph([*nodes, op("y", kind, inputs)])
+    record = integer_model(graph, FEEDS, ["y"], mode=mode)
+    (found,) = answered(model_bytes(record), [FEEDS["x"]])
+    (wanted,) = expected(graph, FEEDS, ["y"])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.02)
