@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz.differential --cases 1000 --seed 1``: find graphs that LiteRT runs wrongly.
+"""``python -m tests.fuzz.differential --cases 1000``: find graphs that LiteRT runs wrongly.
 
 A case is the same each time for its seed and number; ``--case SEED:NUMBER`` runs one again.
 """

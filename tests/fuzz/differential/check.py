@@ -34,7 +34,6 @@ from tests.fuzz.differential.tolerance import (
     weights,
 )
 
-
 _MISSING = "Didn't find op for builtin opcode"
 
 
@@ -149,10 +148,14 @@ class Judge:
         calibration = to_calibrate(case.graph, self.specs, case.outputs)
         tensors = list(calibration.tensors)
         given = dict(zip(calibration.inputs, case.feeds.values(), strict=True))
-        rounded = list(dict.fromkeys([*float_tensors(calibration.graph), *weights(calibration.graph)]))
+        rounded = list(
+            dict.fromkeys([*float_tensors(calibration.graph), *weights(calibration.graph)])
+        )
         rounded = list(dict.fromkeys([*rounded, *tensors]))
         with np.errstate(all="ignore"):
-            found = NumpyEngine(calibration.graph, "fuzz").run([str(Ref(*t)) for t in rounded], given)
+            found = NumpyEngine(calibration.graph, "fuzz").run(
+                [str(Ref(*t)) for t in rounded], given
+            )
         values = dict(zip(rounded, found, strict=True))
         ranges = {
             str(Ref(*t)): (float(values[t].min()), float(values[t].max()))

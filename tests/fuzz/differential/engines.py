@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Worker:
     program: str
     crashes: int = 0
     _process: subprocess.Popen[bytes] | None = None
-    _log: Any = field(default_factory=tempfile.TemporaryFile)
+    _log: Any = None
     _log_start: int = 0
 
     def ask(self, request: object) -> list[Answer]:
@@ -76,8 +76,11 @@ class Worker:
             assert stream is not None
             stream.close()
         self._process = None
+        self._log.close()
+        self._log = None
 
     def _start(self) -> subprocess.Popen[bytes]:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - until the process ends
         self._process = process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", __name__, self.program],
             bufsize=0,

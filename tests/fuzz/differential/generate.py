@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -92,7 +92,9 @@ def loop(w: Writer) -> Added:
             begins.append(w.source(first.shape))
         else:
             begins.append(w.of((FLOAT, DType.INT32, BOOL), 0, 3))
-    captured = [w.of((FLOAT, FLOAT, DType.INT32), 0, 4) for _ in range(w.rng.choice([0, 0, 1, 1, 2]))]
+    captured = [
+        w.of((FLOAT, FLOAT, DType.INT32), 0, 4) for _ in range(w.rng.choice([0, 0, 1, 1, 2]))
+    ]
     turns = w.rng.choice([0, 1, 2, 2, 3, 3, 4, 5])
     name = w.names.next("loop")
     is_functional = w.is_function or w.rng.random() < 0.5
@@ -115,9 +117,7 @@ def _next(w: Writer, args: Sequence[Tensor], index: int) -> Tensor:
     like = args[index]
     alike = [t for t in args if t.shape == like.shape and t.dtype is like.dtype]
     computed = [
-        t
-        for t in w.tensors
-        if t not in args and t.shape == like.shape and t.dtype is like.dtype
+        t for t in w.tensors if t not in args and t.shape == like.shape and t.dtype is like.dtype
     ]
     draw = w.rng.random()
     if computed and draw < 0.5:

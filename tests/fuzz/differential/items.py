@@ -284,7 +284,9 @@ def typed(kind: str, types: Sequence[DType], attrs: Mapping[str, object]) -> dic
 
 def _add_outputs(names: dict[str, str], name: str, places: range, *, within: bool) -> None:
     for i, place in enumerate(places):
-        names[f"{name}.{i}"] = f"{name}:output:{place}" if within else str(parse_ref(f"{name}:{place}"))
+        names[f"{name}.{i}"] = (
+            f"{name}:output:{place}" if within else str(parse_ref(f"{name}:{place}"))
+        )
 
 
 def _func(name: str) -> AttrValue:

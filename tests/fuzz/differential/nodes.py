@@ -135,7 +135,12 @@ def binary(w: Writer) -> Added:
         x, y = positive(w, x), small(w, y, 2.0)
     if x is None or y is None or not fits(x.shape, y.shape):
         return None
-    return w.add(kind, [x, y] if w.rng.random() < 0.6 or kind == "Pow" or "iv" in kind or kind == "FloorMod" else [y, x])
+    return w.add(
+        kind,
+        [x, y]
+        if w.rng.random() < 0.6 or kind == "Pow" or "iv" in kind or kind == "FloorMod"
+        else [y, x],
+    )
 
 
 def compared(w: Writer) -> Added:
@@ -274,11 +279,15 @@ def concat(w: Writer) -> Added:
         sizes = list(x.shape)
         sizes[axis] = w.rng.randint(1, 3)
         same = w.pick(
-            lambda t: t.dtype is x.dtype
-            and t.rank == x.rank
-            and all(i == axis % x.rank or t.shape[i] == x.shape[i] for i in range(x.rank))
+            lambda t: (
+                t.dtype is x.dtype
+                and t.rank == x.rank
+                and all(i == axis % x.rank or t.shape[i] == x.shape[i] for i in range(x.rank))
+            )
         )
-        parts.append(same if same is not None and w.rng.random() < 0.6 else w.source(sizes, x.dtype))
+        parts.append(
+            same if same is not None and w.rng.random() < 0.6 else w.source(sizes, x.dtype)
+        )
     w.rng.shuffle(parts)
     return w.add("ConcatV2", [*parts, w.constant(np.int32(axis))])
 
@@ -309,7 +318,9 @@ def split(w: Writer) -> Added:
 def sliced(w: Writer) -> Added:
     x = moved(w, 1)
     begin = [w.rng.randrange(d) for d in x.shape]
-    size = [w.rng.choice([-1, w.rng.randint(1, d - b)]) for b, d in zip(begin, x.shape, strict=True)]
+    size = [
+        w.rng.choice([-1, w.rng.randint(1, d - b)]) for b, d in zip(begin, x.shape, strict=True)
+    ]
     return w.add("Slice", [x, ints(w, begin), ints(w, size)])
 
 
@@ -418,7 +429,9 @@ def sizes_of(w: Writer) -> Added:
 def filled(w: Writer) -> Added:
     draw = w.rng.random()
     if draw < 0.3:
-        return w.add("Fill", [ints(w, w.shape(0, 4)), w.source((), w.rng.choice([FLOAT, INT, BOOL]))])
+        return w.add(
+            "Fill", [ints(w, w.shape(0, 4)), w.source((), w.rng.choice([FLOAT, INT, BOOL]))]
+        )
     if draw < 0.6:
         start, count = w.rng.randint(-3, 3), w.rng.randint(1, 6)
         kind = w.rng.choice([np.int32, np.float32])
@@ -685,9 +698,14 @@ def _volume(w: Writer) -> Added:
     x = w.source((1, r(1, 3), r(1, 4), r(1, 4), r(1, 3)))
     padding = w.rng.choice(["SAME", "VALID"])
     if w.rng.random() < 0.5:
-        weights = w.constant(w.numbers((1, r(1, x.shape[2]), r(1, x.shape[3]), x.shape[4], r(1, 3))))
+        weights = w.constant(
+            w.numbers((1, r(1, x.shape[2]), r(1, x.shape[3]), x.shape[4], r(1, 3)))
+        )
         return w.add("Conv3D", [x, weights], strides=[1, 1, r(1, 2), 1, 1], padding=padding)
-    sizes = {"ksize": [1, 1, r(1, x.shape[2]), r(1, x.shape[3]), 1], "strides": [1, 1, r(1, 2), 1, 1]}
+    sizes = {
+        "ksize": [1, 1, r(1, x.shape[2]), r(1, x.shape[3]), 1],
+        "strides": [1, 1, r(1, 2), 1, 1],
+    }
     return w.add(w.rng.choice(["MaxPool3D", "AvgPool3D"]), [x], padding=padding, **sizes)
 
 
@@ -697,7 +715,7 @@ def _channels_first(w: Writer) -> Added:
     if w.rng.random() < 0.3:
         x = w.floats(2, 5)
         return w.add("BiasAdd", [x, w.constant(w.numbers(x.shape[1:2]))], data_format="NCHW")
-    n, c, h, v = x.shape
+    _n, c, h, v = x.shape
     attrs = {"strides": [1, 1, r(1, 2), r(1, 2)], "padding": "VALID", "data_format": "NCHW"}
     if w.rng.random() < 0.5:
         return w.add("MaxPool", [x], ksize=[1, 1, r(1, h), r(1, v)], **attrs)

@@ -110,9 +110,7 @@ def _cut(case: Case) -> Iterator[Case]:
 
 def _replaced(case: Case, values: dict[Ref, np.ndarray]) -> Case:
     names = {ref: Ref(f"{ref.node}_{ref.index}_fed") for ref in values}
-    added = [
-        feed(names[ref].node, v.shape, dtype_from_numpy(v.dtype)) for ref, v in values.items()
-    ]
+    added = [feed(names[ref].node, v.shape, dtype_from_numpy(v.dtype)) for ref, v in values.items()]
     nodes = [n.with_inputs(tuple(names.get(r, r) for r in n.inputs)) for n in case.graph]
     feeds = {**case.feeds, **{names[ref].node: v for ref, v in values.items()}}
     return pruned(replace(case, graph=case.graph.with_nodes([*added, *nodes]), feeds=feeds))
@@ -122,6 +120,8 @@ def _bypassed(case: Case) -> Iterator[Case]:
     """One of a node's inputs in place of its output."""
     for node in case.graph:
         if node.op in ("Const", "Placeholder", "Merge", "Switch", "Enter", "Exit"):
+            continue
+        if not any(Ref(node.name) in n.inputs for n in case.graph):
             continue
         for ref in node.data_inputs:
             if _type(case.graph, ref) is not _type(case.graph, Ref(node.name)):

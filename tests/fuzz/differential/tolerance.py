@@ -25,8 +25,8 @@ from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.litert.graphs import feed, op
 
 RUNS, MANY_RUNS = 16, 200
-"""Runs to find suspects, and to judge them. The first two have noise of one sign; of the others half
-draw signs for whole tensors."""
+"""Runs to find suspects, and to judge them. The first two have noise of one sign; of the others
+half draw signs for whole tensors."""
 _RELATIVE, _OF_PEAK = 4e-7, 2e-7
 """Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
 _MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
@@ -41,14 +41,49 @@ _FIXED = {
     "LogSoftmax": (16 / 256, 0.0),
 }
 _LAYERS = frozenset(
-    "Conv2D DepthwiseConv2dNative Conv2DBackpropInput MatMul BatchMatMulV2 Einsum".split()
+    ["Conv2D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "MatMul", "BatchMatMulV2", "Einsum"]
 )
 """Ops whose constants are stored in int8 in all modes."""
 _SAME = frozenset(
-    "Maximum Minimum Select SelectV2 ConcatV2 Pack PadV2 MaxPool AvgPool Max Min Reshape Squeeze "
-    "ExpandDims Transpose Unpack Split SplitV Pad MirrorPad Slice StridedSlice GatherV2 GatherNd "
-    "ResizeNearestNeighbor ResizeBilinear TopKV2 SpaceToBatchND BatchToSpaceND BroadcastTo "
-    "SpaceToDepth DepthToSpace Tile ReverseV2 Identity Roll MatrixBandPart".split()
+    [
+        "Maximum",
+        "Minimum",
+        "Select",
+        "SelectV2",
+        "ConcatV2",
+        "Pack",
+        "PadV2",
+        "MaxPool",
+        "AvgPool",
+        "Max",
+        "Min",
+        "Reshape",
+        "Squeeze",
+        "ExpandDims",
+        "Transpose",
+        "Unpack",
+        "Split",
+        "SplitV",
+        "Pad",
+        "MirrorPad",
+        "Slice",
+        "StridedSlice",
+        "GatherV2",
+        "GatherNd",
+        "ResizeNearestNeighbor",
+        "ResizeBilinear",
+        "TopKV2",
+        "SpaceToBatchND",
+        "BatchToSpaceND",
+        "BroadcastTo",
+        "SpaceToDepth",
+        "DepthToSpace",
+        "Tile",
+        "ReverseV2",
+        "Identity",
+        "Roll",
+        "MatrixBandPart",
+    ]
 )
 """Ops whose integer kernels have one scale for what they take and give."""
 
@@ -118,7 +153,9 @@ def least(value: Array, mode: str, last: float) -> Array:
     if value.dtype.kind != "f":
         return np.zeros(value.shape)
     peak = float(np.abs(value).max(initial=0))
-    return np.full(value.shape, (3e-6 if mode == "float" else 1e-5) * peak + _LAST[mode] * last + 1e-30)
+    return np.full(
+        value.shape, (3e-6 if mode == "float" else 1e-5) * peak + _LAST[mode] * last + 1e-30
+    )
 
 
 def _size(t: Edge, value: Array, steps: Steps | None) -> Array:
