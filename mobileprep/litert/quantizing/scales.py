@@ -149,15 +149,19 @@ class Scales:
             own, joined = alone[value][1], self.steps(result)
             return 1.0 if own is None or joined is None else joined.scale / own.scale
 
-        def is_read_elsewhere(value: Value) -> bool:
-            """Whether a reader uses the tensor's own scale, or nearly that."""
-            return any(
-                reader is None
-                or not (reader in joining and growth(value, results(reader)[0]) > _MOST_GROWTH)
-                for reader in reading[alone[value][0]]
-            )
+        def is_coarse(reader: Op, value: Value) -> bool:
+            """Whether an operator needs a coarser scale, even if no other one joins anything."""
+            own, needed = alone[value][1], operands[reader]
+            if own is None or needed is None:
+                return False
+            return needed.scale / own.scale > _MOST_GROWTH
 
-        joining = frozenset(mixed)
+        def is_read_elsewhere(value: Value, op: Op) -> bool:
+            """Whether another operator uses the tensor's own scale, or nearly that."""
+            others = (reader for reader in reading[alone[value][0]] if reader is not op)
+            return any(r is None or r not in operands or not is_coarse(r, value) for r in others)
+
+        operands = {op: self._joined_alone(op) for op in mixed}
         join()
         # From the last operator to the first: what is rescaled there no longer widens the groups
         # of operators before it.
@@ -168,11 +172,19 @@ class Scales:
                 if value is None or value.data is not None or (op, index) in self._own:
                     continue
                 more = growth(value, results(op)[0])
-                if more > _MOST_GROWTH and is_read_elsewhere(value):
+                if more > _MOST_GROWTH and is_read_elsewhere(value, op):
                     self._own.add((op, index))
                     self.rescaled.append(Rescaled(op, value, more))
             if len(self.rescaled) > done:
                 join()
+
+    def _joined_alone(self, op: Op) -> IntegerSteps | None:
+        """The steps of a group that has the operands of one operator, each with its own range."""
+        span: Range | None = None
+        for slot in (*results(op), *(self.slot(op, i) for i in activations(op))):
+            fixed = self._fixed.get(self._root(slot))
+            span = union(span, self._spans.get(self._root(slot)) if fixed is None else fixed.span)
+        return None if span is None else steps_of(span, self._kind)
 
     def _reading(
         self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]

@@ -41,6 +41,12 @@ FLAG = [
 ]
 CASES: dict[str, list[Node]] = {
     "concat": [op("y", "ConcatV2", ["small", "large", "axis"], N=2), layer("small")],
+    "two joins": [
+        const("tiny", numbers(4, 6, seed=9) * 0.01),
+        op("z", "ConcatV2", ["small", "large", "axis"], N=2),
+        op("next", "ConcatV2", ["small", "tiny", "axis"], N=2),
+        op("y", "Abs", ["z"]),
+    ],
     "concat, large first": [op("y", "ConcatV2", ["large", "small", "axis"], N=2), layer("small")],
     "pack": [op("y", "Pack", ["small", "large"], N=2, axis=1), layer("small")],
     "maximum": [op("y", "Maximum", ["small", "large"]), layer("small")],
