@@ -149,17 +149,18 @@ class Scales:
             own, joined = alone[value][1], self.steps(result)
             return 1.0 if own is None or joined is None else joined.scale / own.scale
 
-        def is_coarse(reader: Op, value: Value) -> bool:
-            """Whether an operator needs a coarser scale, even if no other one joins anything."""
-            own, needed = alone[value][1], operands[reader]
-            if own is None or needed is None:
+        def is_harmed(reader: Op | None, op: Op) -> bool:
+            """Whether a reader of a tensor needs a finer scale than another one, which joins it."""
+            if reader is None or reader not in operands:
+                return True
+            needed, joined = operands[reader], self.steps(results(op)[0])
+            if needed is None or joined is None:
                 return False
-            return needed.scale / own.scale > _MOST_GROWTH
+            return joined.scale > _MOST_GROWTH * needed.scale
 
         def is_read_elsewhere(value: Value, op: Op) -> bool:
-            """Whether another operator uses the tensor's own scale, or nearly that."""
             others = (reader for reader in reading[alone[value][0]] if reader is not op)
-            return any(r is None or r not in operands or not is_coarse(r, value) for r in others)
+            return any(is_harmed(reader, op) for reader in others)
 
         operands = {op: self._joined_alone(op) for op in mixed}
         join()

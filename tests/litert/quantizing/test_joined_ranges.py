@@ -47,6 +47,12 @@ CASES: dict[str, list[Node]] = {
         op("next", "ConcatV2", ["small", "tiny", "axis"], N=2),
         op("y", "Abs", ["z"]),
     ],
+    "two joins of three ranges": [
+        const("tenth", np.float32(0.1)),
+        op("fine", "Mul", ["small", "tenth"]),
+        op("next", "Maximum", ["fine", "small"]),
+        op("y", "ConcatV2", ["fine", "large", "axis"], N=2),
+    ],
     "concat, large first": [op("y", "ConcatV2", ["large", "small", "axis"], N=2), layer("small")],
     "pack": [op("y", "Pack", ["small", "large"], N=2, axis=1), layer("small")],
     "maximum": [op("y", "Maximum", ["small", "large"]), layer("small")],
