@@ -250,7 +250,12 @@ class _Emission:
         yield from self.emit(body.items, inner, f"^{p}/count", within=False)
         for i, ref in enumerate(body.results):
             kind = body.types[i]
-            yield op(f"{p}/back{i}", "NextIteration", [inner.get(ref, ref)], T=kind)
+            result = inner.get(ref, ref)
+            if ref in body.args[count:]:
+                # Without this dependency TensorFlow never stops to pass on the captured tensor.
+                result = f"{p}/kept{i}"
+                yield op(result, "Identity", [inner[ref], f"^{p}/count"], T=kind)
+            yield op(f"{p}/back{i}", "NextIteration", [result], T=kind)
             yield op(f"{p}/out{i}", "Exit", [f"{p}/gate{i}"], T=kind)
             names[f"{p}.{i}"] = f"{p}/out{i}"
 
