@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -149,20 +150,15 @@ class Scales:
             own, joined = alone[value][1], self.steps(result)
             return 1.0 if own is None or joined is None else joined.scale / own.scale
 
-        def is_harmed(reader: Op | None, op: Op) -> bool:
-            """Whether a reader of a tensor needs a finer scale than another one, which joins it."""
-            if reader is None or reader not in operands:
-                return True
-            needed, joined = operands[reader], self.steps(results(op)[0])
-            if needed is None or joined is None:
-                return False
-            return joined.scale > _MOST_GROWTH * needed.scale
+        needed: dict[Op | None, float] = {op: self._scale_alone(op) for op in mixed}
 
         def is_read_elsewhere(value: Value, op: Op) -> bool:
-            others = (reader for reader in reading[alone[value][0]] if reader is not op)
-            return any(is_harmed(reader, op) for reader in others)
+            """Whether another reader needs a finer scale than the operator, which joins it."""
+            joined = self.steps(results(op)[0])
+            limit = 0.0 if joined is None else joined.scale / _MOST_GROWTH
+            readers = reading[alone[value][0]]
+            return any(needed.get(reader, 0.0) < limit for reader in readers if reader is not op)
 
-        operands = {op: self._joined_alone(op) for op in mixed}
         join()
         # From the last operator to the first: what is rescaled there no longer widens the groups
         # of operators before it.
@@ -179,13 +175,13 @@ class Scales:
             if len(self.rescaled) > done:
                 join()
 
-    def _joined_alone(self, op: Op) -> IntegerSteps | None:
-        """The steps of a group that has the operands of one operator, each with its own range."""
+    def _scale_alone(self, op: Op) -> float:
+        """The scale of a group that has only the operands of one operator."""
         span: Range | None = None
         for slot in (*results(op), *(self.slot(op, i) for i in activations(op))):
             fixed = self._fixed.get(self._root(slot))
             span = union(span, self._spans.get(self._root(slot)) if fixed is None else fixed.span)
-        return None if span is None else steps_of(span, self._kind)
+        return math.inf if span is None else steps_of(span, self._kind).scale
 
     def _reading(
         self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]
