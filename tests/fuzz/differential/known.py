@@ -21,7 +21,7 @@ from tests.fuzz.differential.items import Item, graph_of
 from tests.fuzz.differential.tolerance import float_tensors
 from tests.litert.graphs import const, feed, op
 
-
+_SIX_DIMENSIONS = ("NumDimensions(lhs_data) <=", "PadKernelMaxDimensionCount")
 _REFERENCE = ("wrong: reference", "coarse: reference")
 
 
@@ -69,9 +69,16 @@ def _empty_softmax() -> Case:
     return _proof([op("y", "Softmax", ["x"], T=DType.FLOAT)], np.zeros((2, 0), np.float32), "float")
 
 
+def _six_dimensions() -> Case:
+    """Not a fault of the runtime: the converter is to reshape such inputs, and does not yet."""
+    node = op("y", "BatchMatMulV2", ["x", "x"], T=DType.FLOAT, adj_x=False, adj_y=True)
+    return _proof([node], np.ones((2, 1, 2, 1, 2, 3), np.float32), "float")
+
+
 def _has_empty(case: Case) -> bool:
     """Whether an input or output has no elements, as far as it is easy to see."""
     found = list(case.feeds.values())
+    found += [n.attr_tensor("value").array() for n in case.graph if n.op == "Const"]
     with contextlib.suppress(Exception):
         names = [str(Ref(*t)) for t in float_tensors(case.graph)]
         found += NumpyEngine(case.graph, "fuzz").run(names, case.feeds)
@@ -90,12 +97,9 @@ FAULTS = (
         _empty,
     ),
     Fault(
-        "PENDING rank 6",
-        lambda case, finding: (
-            "NumDimensions(lhs_data) <=" in finding.kind
-            or "PadKernelMaxDimensionCount" in finding.kind
-        ),
-        _sum,
+        "six dimensions are not prepared",
+        lambda case, finding: any(check in finding.kind for check in _SIX_DIMENSIONS),
+        _six_dimensions,
     ),
     Fault(
         "the reference kernel of SUM in int8 loses summands",

@@ -40,50 +40,29 @@ _FIXED = {
     "Tanh": (1 / 128, 1 / 32768),
     "LogSoftmax": (16 / 256, 0.0),
 }
+_APPROXIMATE = frozenset(
+    (
+        *("ResizeBilinear", "Mean", "AvgPool", "AvgPool3D", "Exp", "Expm1", "Log", "Log1p", "Sqrt"),
+        *("Rsqrt", "Reciprocal", "Inv", "Sin", "Cos", "Tan", "Tanh", "Sigmoid", "Softmax", "Erf"),
+        *("LogSoftmax", "Softplus", "Softsign", "Elu", "Selu", "Erfc", "Atan2", "Pow", "LRN"),
+        *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Xdivy", "Xlogy", "Xlog1py"),
+        "EuclideanNorm",
+    )
+)
+"""Ops whose results depend on the order or the method of the computation."""
 _LAYERS = frozenset(
     ["Conv2D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "MatMul", "BatchMatMulV2", "Einsum"]
 )
 """Ops whose constants are stored in int8 in all modes."""
 _SAME = frozenset(
-    [
-        "Maximum",
-        "Minimum",
-        "Select",
-        "SelectV2",
-        "ConcatV2",
-        "Pack",
-        "PadV2",
-        "MaxPool",
-        "AvgPool",
-        "Max",
-        "Min",
-        "Reshape",
-        "Squeeze",
-        "ExpandDims",
-        "Transpose",
-        "Unpack",
-        "Split",
-        "SplitV",
-        "Pad",
-        "MirrorPad",
-        "Slice",
-        "StridedSlice",
-        "GatherV2",
-        "GatherNd",
-        "ResizeNearestNeighbor",
-        "ResizeBilinear",
-        "TopKV2",
-        "SpaceToBatchND",
-        "BatchToSpaceND",
-        "BroadcastTo",
-        "SpaceToDepth",
-        "DepthToSpace",
-        "Tile",
-        "ReverseV2",
-        "Identity",
-        "Roll",
+    (
+        *("Maximum", "Minimum", "Select", "SelectV2", "ConcatV2", "Pack", "PadV2", "Pad", "TopKV2"),
+        *("MaxPool", "AvgPool", "Max", "Min", "Reshape", "Squeeze", "ExpandDims", "Transpose"),
+        *("Unpack", "Split", "SplitV", "MirrorPad", "Slice", "StridedSlice", "GatherV2", "Tile"),
+        *("GatherNd", "ResizeNearestNeighbor", "ResizeBilinear", "SpaceToBatchND", "ReverseV2"),
+        *("BatchToSpaceND", "BroadcastTo", "SpaceToDepth", "DepthToSpace", "Identity", "Roll"),
         "MatrixBandPart",
-    ]
+    )
 )
 """Ops whose integer kernels have one scale for what they take and give."""
 
@@ -116,7 +95,11 @@ def tolerances(
     with np.errstate(all="ignore"):
         first = engine.run([*outputs, *names], {**feeds, **quiet})
         wanted, values = first[: len(outputs)], first[len(outputs) :]
-        sizes = [_MARGIN[mode] * _size(t, v, steps) for t, v in zip(rounded, values, strict=True)]
+        ops = [source.graph[t[0]].op for t in rounded]
+        sizes = [
+            _MARGIN[mode] * (_float_size(o, v) if steps is None else np.full(v.shape, steps[t]))
+            for t, o, v in zip(rounded, ops, values, strict=True)
+        ]
         random = np.random.default_rng(1)
         moved: list[list[Array]] = []
         for run in range(runs):
@@ -158,13 +141,14 @@ def least(value: Array, mode: str, last: float) -> Array:
     )
 
 
-def _size(t: Edge, value: Array, steps: Steps | None) -> Array:
-    if steps is not None:
-        return np.full(value.shape, steps[t])
+def _float_size(kind: str, value: Array) -> Array:
+    """The size of rounding errors of an op in float32."""
     if not value.size:
         return np.zeros(value.shape)
     size = _RELATIVE * np.abs(value) + _OF_PEAK * np.abs(value).max()
-    # What is a small multiple of a power of two was most likely computed without rounding.
+    if kind in _APPROXIMATE:
+        return size
+    # Small multiples of a power of two are computed without rounding.
     scaled = value.astype(np.float64) * 1024
     is_exact = (scaled == np.rint(scaled)) & (np.abs(value) < 8192)
     return np.where(is_exact, 0.0, size)
@@ -252,6 +236,7 @@ def _widen_bias(graph: Graph, node: Node, steps: dict[Edge, float]) -> None:
 
 
 def _own(value: Array, mode: str) -> float:
+    """The scale that a tensor needs by its range, 0 where it is 0 throughout."""
     low, high = min(float(value.min(initial=0)), 0.0), max(float(value.max(initial=0)), 0.0)
     if mode != "int8":
         low, high = -max(-low, high), max(-low, high)

@@ -422,3 +422,10 @@ def test_a_constant_of_one_element_and_more_dimensions(kind: str, shape: tuple[i
     (wanted,) = expected(graph, feeds, ["y"])
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=0, atol=0.02 * float(np.abs(wanted).max()))
+
+
+def test_an_input_that_is_zero_leaves_the_other_one_its_scale() -> None:
+    graph = Graph([feed("x", (3,)), const("c", numbers(3) / 1000), op("y", "Sub", ["c", "x"])])
+    feeds = {"x": np.zeros(3, np.float32)}
+    (found,) = answered(model_bytes(integer_model(graph, feeds, ["y"])), [feeds["x"]])
+    np.testing.assert_allclose(found, numbers(3) / 1000, rtol=0, atol=2e-5)
