@@ -69,6 +69,18 @@ def _empty_softmax() -> Case:
     return _proof([op("y", "Softmax", ["x"], T=DType.FLOAT)], np.zeros((2, 0), np.float32), "float")
 
 
+def _select() -> Case:
+    """A condition of shape (1,) gives an output of that shape; the kernel returns a scalar."""
+    nodes = [
+        feed("x", None),
+        const("c", np.array([True])),
+        const("other", np.array([2], np.float32)),
+        op("y", "SelectV2", ["c", "x", "other"], T=DType.FLOAT),
+    ]
+    graph, names = graph_of(nodes, ["y"])
+    return Case(graph, {"x": np.array(1, np.float32)}, tuple(names), "float")
+
+
 def _six_dimensions() -> Case:
     """Not a fault of the runtime: the converter is to reshape such inputs, and does not yet."""
     node = op("y", "BatchMatMulV2", ["x", "x"], T=DType.FLOAT, adj_x=False, adj_y=True)
@@ -90,6 +102,11 @@ FAULTS = (
         "kernels crash on tensors without elements",
         lambda case, finding: ": SIG" in finding.kind and _has_empty(case),
         _empty_softmax,
+    ),
+    Fault(
+        "SELECT_V2 loses dimensions of size 1 if an input has no known shape",
+        lambda case, finding: "SELECT_V2" in finding.codes and "shape () instead" in finding.detail,
+        _select,
     ),
     Fault(
         "XNNPACK does not prepare a product of empty matrices",

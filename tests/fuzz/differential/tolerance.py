@@ -34,6 +34,8 @@ _MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
 _COUNTS = {"int8": 255, "int16x8": 65534}
 _LAST = {"float": 0.0, "int8": 1.5, "int16x8": 4.0}
 """Steps by which an operator may round its output: the tables of int16 are interpolated."""
+_LEAST_SCALE = 1e-10
+"""Smaller values are zeros in integers."""
 _FIXED = {
     "Softmax": (1 / 256, 1 / 32768),
     "Sigmoid": (1 / 256, 1 / 32768),
@@ -240,7 +242,8 @@ def _own(value: Array, mode: str) -> float:
     low, high = min(float(value.min(initial=0)), 0.0), max(float(value.max(initial=0)), 0.0)
     if mode != "int8":
         low, high = -max(-low, high), max(-low, high)
-    return (high - low) / _COUNTS[mode]
+    step = (high - low) / _COUNTS[mode]
+    return max(step, _LEAST_SCALE) if step else 0.0
 
 
 def file_steps(record: ModelRecord, own: Mapping[Edge, float]) -> dict[Edge, float]:
