@@ -211,12 +211,13 @@ class Judge:
 
     def _allowed(self, source, feeds, steps: Steps, runs: int) -> list[Array | None]:
         mode = self.case.mode
+        floats = float_tensors(source.graph)
         if mode in INTEGERS:
             rounded = [t for t in steps if t[0] in source.graph]
+            rounded = list(dict.fromkeys([*rounded, *floats]))
             found = tolerances(source, feeds, mode, rounded, steps, runs)
         else:
-            rounded = float_tensors(source.graph)
-            found = tolerances(source, feeds, "float", rounded, None, runs)
+            found = tolerances(source, feeds, "float", floats, None, runs)
         return [allowed for _, allowed in found]
 
     def _wrong(self, rest, allowed) -> tuple[list[str], list[str]]:
