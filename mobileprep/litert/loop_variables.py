@@ -21,8 +21,40 @@ from mobileprep.litert.types import NAMES
 
 
 def with_safe_loops(program: Program) -> Program:
-    """The program with the variables of each WHILE in a safe order, and copies for cycles."""
-    return program.with_ops([_safe(op) if op.code == "WHILE" else op for op in program.ops])
+    """The program with the variables of each WHILE in a safe order, and copies for cycles.
+
+    Branches of an IF get copies, too, where they return a tensor twice.
+    """
+    safe = {"WHILE": _safe, "IF": _with_distinct_results}
+    return program.with_ops([safe[op.code](op) if op.code in safe else op for op in program.ops])
+
+
+def _with_distinct_results(op: Op) -> Op:
+    """An IF whose branches compute each result separately.
+
+    The runtime moves the memory of a result to the output, so the second output finds nothing.
+    """
+    return replace(op, subgraphs=tuple(map(_distinct, op.subgraphs)))
+
+
+def _distinct(branch: Program) -> Program:
+    """The branch with a copy for each further return of a tensor that it computes."""
+    computed = {value for op in branch.ops for value in op.outputs}
+    seen: dict[Value, int] = {}
+    ports: list[Port] = []
+    copies: list[Op] = []
+    for port in branch.outputs:
+        value = port.value
+        number = seen[value] = seen.get(value, 0) + 1
+        if number > 1 and value in computed:
+            copy = _copy(value, f"_{number}")
+            copies += copy
+            value = copy[-1].outputs[0]
+        elif number > 1 and value.data is not None:
+            # The runtime keeps the RESHAPE of a constant in memory that an IF cannot move.
+            value = replace(value, name=f"{value.name}_copy_{number}")
+        ports.append(Port(port.name, value))
+    return replace(branch, outputs=tuple(ports), ops=(*branch.ops, *copies))
 
 
 def _safe(op: Op) -> Op:
@@ -91,9 +123,9 @@ def _ordered(sources: Mapping[int, int], count: int) -> tuple[list[int], list[in
     return order, cut
 
 
-def _copy(value: Value) -> list[Op]:
+def _copy(value: Value, suffix: str = "") -> list[Op]:
     """Operators that copy a tensor: a RESHAPE to its own shape."""
-    name = f"{value.name}_copy"
+    name = f"{value.name}_copy{suffix}"
     target = replace(value, name=name, data=None)
     if value.shape is not None and min(value.shape, default=0) >= 0:
         sizes = np.array(value.shape, np.int32)

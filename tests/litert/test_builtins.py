@@ -85,7 +85,7 @@ CASES: Final[Mapping[str, Case]] = {
     "SUB": two("Sub"),
     "MUL": two("Mul"),
     "DIV": two("RealDiv"),
-    "FLOOR_DIV": two("FloorDiv"),
+    "FLOOR_DIV": two("FloorDiv", np.int32([7, -7]), np.int32([2, 2])),
     "FLOOR_MOD": case("FloorMod", _WHOLE, integers(2, 3, 4, low=1)),
     "ADD_N": case("AddN", _X, _X, _X, N=3),
     "SQUARED_DIFFERENCE": two("SquaredDifference"),

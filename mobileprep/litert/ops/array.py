@@ -108,8 +108,8 @@ def old_concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _concatenated(scope: Scope, node: Node, values: Sequence[Value], axis: int) -> Value:
-    # Empty parts add nothing, and kernels refuse some of them.
-    full = [v for v in values if v.data is None or v.data.size]
+    # Parts of length 0 add nothing, and kernels refuse some of them.
+    full = [v for v in values if v.data is None or v.data.size or v.data.shape[axis]]
     if len(full) == 1:
         return full[0]
     shape = scope.output_shape(node)

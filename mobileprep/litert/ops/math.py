@@ -14,7 +14,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_int32
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need, need_float
 from mobileprep.ops.dims import broadcast
 
@@ -82,7 +82,31 @@ def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A builtin on two tensors."""
     code, table, types = _TWO[node.op]
     need(node, inputs, types)
-    return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype, table)
+    shape, inputs = scope.output_shape(node), _with_rank_of_numbers(scope, inputs)
+    if code == "FLOOR_DIV" and inputs[0].dtype is DType.FLOAT:
+        # FLOOR_DIV fails for a divisor of 0, where TensorFlow returns infinity or NaN.
+        quotient = scope.emit("DIV", inputs, shape, DType.FLOAT, "DivOptions")
+        return scope.emit("FLOOR", [quotient], shape, DType.FLOAT)
+    return scope.emit(code, inputs, shape, inputs[0].dtype, table)
+
+
+def _with_rank_of_numbers(scope: Scope, inputs: Sequence[Value]) -> Sequence[Value]:
+    """Two inputs, of which a constant of one element has no more dimensions than the other one.
+
+    XNNPACK takes such a constant for a scalar in int8, and loses its dimensions.
+    """
+    left, right = inputs
+    if left.data is not None:
+        return [left, _with_rank_of(scope, left, right)]
+    return [_with_rank_of(scope, right, left), right]
+
+
+def _with_rank_of(scope: Scope, constant: Value, value: Value) -> Value:
+    sizes = value.shape
+    if constant.data is None or constant.data.size != 1 or sizes is None or sizes.count(-1) > 1:
+        return value
+    missing = constant.data.ndim - len(sizes)
+    return reshaped(scope, value, (*(1,) * missing, *sizes)) if missing > 0 else value
 
 
 @lowering("Div", "TruncateDiv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
+from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, steps_of, union
@@ -148,15 +150,15 @@ class Scales:
             own, joined = alone[value][1], self.steps(result)
             return 1.0 if own is None or joined is None else joined.scale / own.scale
 
-        def is_read_elsewhere(value: Value) -> bool:
-            """Whether a reader uses the tensor's own scale, or nearly that."""
-            return any(
-                reader is None
-                or not (reader in joining and growth(value, results(reader)[0]) > _MOST_GROWTH)
-                for reader in reading[alone[value][0]]
-            )
+        needed: dict[Op | None, float] = {op: self._scale_alone(op) for op in mixed}
 
-        joining = frozenset(mixed)
+        def is_read_elsewhere(value: Value, op: Op) -> bool:
+            """Whether another reader needs a finer scale than the operator, which joins it."""
+            joined = self.steps(results(op)[0])
+            limit = 0.0 if joined is None else joined.scale / _MOST_GROWTH
+            readers = reading[alone[value][0]]
+            return any(needed.get(reader, 0.0) < limit for reader in readers if reader is not op)
+
         join()
         # From the last operator to the first: what is rescaled there no longer widens the groups
         # of operators before it.
@@ -167,11 +169,19 @@ class Scales:
                 if value is None or value.data is not None or (op, index) in self._own:
                     continue
                 more = growth(value, results(op)[0])
-                if more > _MOST_GROWTH and is_read_elsewhere(value):
+                if more > _MOST_GROWTH and is_read_elsewhere(value, op):
                     self._own.add((op, index))
                     self.rescaled.append(Rescaled(op, value, more))
             if len(self.rescaled) > done:
                 join()
+
+    def _scale_alone(self, op: Op) -> float:
+        """The scale of a group that has only the operands of one operator."""
+        span: Range | None = None
+        for slot in (*results(op), *(self.slot(op, i) for i in activations(op))):
+            fixed = self._fixed.get(self._root(slot))
+            span = union(span, self._spans.get(self._root(slot)) if fixed is None else fixed.span)
+        return math.inf if span is None else steps_of(span, self._kind).scale
 
     def _reading(
         self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]
@@ -195,7 +205,7 @@ class Scales:
         values = _computed(op)
         fixed = {self._fixed.get(self._root(value)) for value in values}
         is_free = not any((op, i) in self._own for i in activations(op))
-        if len(fixed) == 1 and None not in fixed and is_free and not _widening(op):
+        if len(fixed) == 1 and None not in fixed and is_free and not self._widening(op):
             self._join([*values, *results(op)])
             return
         for index in activations(op):
@@ -203,6 +213,15 @@ class Scales:
             if value is not None and value.data is None and self.is_fixed(value):
                 self._own.add((op, index))
         self._join([*results(op), *(self.slot(op, i) for i in activations(op))])
+
+    def _widening(self, op: Op) -> bool:
+        """Whether constants widen the range of an operator's output."""
+        values = [op.inputs[i] for i in activations(op)]
+        constants = [v.data for v in values if v is not None and v.data is not None]
+        if not KERNELS[op.code].clips:
+            return bool(constants)
+        fixed = [self._fixed[self._root(v)] for v in _computed(op) if self.is_fixed(v)]
+        return any(_shows(op, data, steps) for data in constants for steps in fixed)
 
     def _hold(self, op: Op) -> None:
         """Note the least scale of an operator's output with which the runtime computes it."""
@@ -272,6 +291,14 @@ def _clips(op: Op) -> bool:
     return op.code in _CLIPPING or fused in _CLIPPING
 
 
+def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
+    """Whether elements of a constant that integers cannot represent get into the output."""
+    low, high = steps.span
+    is_above = constant.max(initial=low) > high + steps.scale
+    is_below = constant.min(initial=high) < low - steps.scale
+    return bool((is_above and op.code != "MINIMUM") or (is_below and op.code != "MAXIMUM"))
+
+
 def _computed(op: Op) -> list[Value]:
     """The different tensors that an operator takes and that are no constants."""
     found = (op.inputs[i] for i in activations(op))
@@ -280,13 +307,7 @@ def _computed(op: Op) -> list[Value]:
 
 def _is_mixed(op: Op) -> bool:
     """Whether a result may be beyond the range of one of an operator's inputs."""
-    return len(_computed(op)) > 1 or _widening(op)
-
-
-def _widening(op: Op) -> bool:
-    """Whether constants widen the range of what an operator puts out."""
-    constants = any(_is_constant(op, i) for i in activations(op))
-    return constants and not KERNELS[op.code].clips
+    return len(_computed(op)) > 1 or any(_is_constant(op, i) for i in activations(op))
 
 
 def _is_constant(op: Op, index: int) -> bool:

@@ -377,3 +377,10 @@ def test_a_tensor_of_one_order_is_not_transposed(x: Any) -> None:
     """The runtime's kernel gives whatever lies in memory for a scalar."""
     order = np.arange(np.ndim(x), dtype=np.int32)
     assert "TRANSPOSE" not in check("Transpose", [x, order], constant=[1])
+
+
+def test_a_concatenation_without_elements_has_its_length() -> None:
+    nodes = [feed("x", (1, 0)), const("c", np.zeros((2, 0), np.float32)), const("axis", 0)]
+    graph = Graph([*nodes, op("y", "ConcatV2", ["x", "c", "axis"], N=2)])
+    (main,) = model(graph, ["x"], ["y"]).subgraphs
+    assert [main.tensors[i].shape for i in main.outputs] == [(3, 0)]

@@ -102,6 +102,38 @@ def test_a_branch_that_gives_what_it_is_given(flag: bool) -> None:
     check(nodes, ["out"], {"x": X, "flag": flag})
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_branch_that_returns_a_tensor_twice(flag: bool) -> None:
+    nodes = [
+        placeholder(),
+        FLAG,
+        node("s", "Switch", "x flag"),
+        node("no", "Neg", "s"),
+        node("yes", "Square", "s:1"),
+        node("first", "Merge", "no yes", N=2),
+        node("second", "Merge", "no yes", N=2),
+        node("less", "Sub", "s s"),
+        node("third", "Merge", "less yes", N=2),
+    ]
+    check(nodes, ["first", "second", "third"], {"x": X, "flag": flag})
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_branch_that_returns_a_constant_twice(flag: bool) -> None:
+    nodes = [
+        placeholder(),
+        FLAG,
+        node("s", "Switch", "x flag"),
+        node("yes", "Identity", "s:1"),
+        node("no", "Identity", "s"),
+        const("five", [5, 6, 7], inputs="^yes"),
+        const("one", [1, 2, 3], inputs="^no"),
+        node("first", "Merge", "no five", N=2),
+        node("second", "Merge", "one five", N=2),
+    ]
+    check(nodes, ["first", "second"], {"x": X, "flag": flag})
+
+
 def test_an_array_that_a_loop_fills_is_a_tensor() -> None:
     record = check([shaped(3), *writing()], ["out"])
     assert "DYNAMIC_UPDATE_SLICE" in codes(record, 2)

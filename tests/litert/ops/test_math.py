@@ -37,13 +37,19 @@ def test_two_tensors(
         left, right = numbers(*shapes[0]), numbers(*shapes[1], seed=5)
     else:
         left, right = integers(*shapes[0]), integers(*shapes[1], low=1)
-    assert check(kind, [left, right]) == [BINARY[kind]]
+    is_floor = kind == "FloorDiv" and dtype == "float32"
+    assert check(kind, [left, right]) == (["DIV", "FLOOR"] if is_floor else [BINARY[kind]])
 
 
 @pytest.mark.parametrize("kind", LONG)
 def test_two_tensors_of_int64(kind: str) -> None:
     left, right = integers(2, 3, dtype=np.int64), integers(3, low=1, dtype=np.int64)
     assert check(kind, [left, right]) == [BINARY[kind]]
+
+
+def test_a_rounded_quotient_of_zero() -> None:
+    """FLOOR_DIV ends the run."""
+    assert check("FloorDiv", [numbers(2, 3), np.zeros(3, np.float32)]) == ["DIV", "FLOOR"]
 
 
 def test_division() -> None:

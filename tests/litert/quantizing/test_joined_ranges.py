@@ -41,6 +41,18 @@ FLAG = [
 ]
 CASES: dict[str, list[Node]] = {
     "concat": [op("y", "ConcatV2", ["small", "large", "axis"], N=2), layer("small")],
+    "two joins": [
+        const("tiny", numbers(4, 6, seed=9) * 0.01),
+        op("z", "ConcatV2", ["small", "large", "axis"], N=2),
+        op("next", "ConcatV2", ["small", "tiny", "axis"], N=2),
+        op("y", "Abs", ["z"]),
+    ],
+    "two joins of three ranges": [
+        const("tenth", np.float32(0.1)),
+        op("fine", "Mul", ["small", "tenth"]),
+        op("next", "Maximum", ["fine", "small"]),
+        op("y", "ConcatV2", ["fine", "large", "axis"], N=2),
+    ],
     "concat, large first": [op("y", "ConcatV2", ["large", "small", "axis"], N=2), layer("small")],
     "pack": [op("y", "Pack", ["small", "large"], N=2, axis=1), layer("small")],
     "maximum": [op("y", "Maximum", ["small", "large"]), layer("small")],
@@ -118,3 +130,17 @@ def test_rescaled_tensors_are_reported() -> None:
     (note,) = [n for n in notes if "rescales" in n]
     assert note.startswith("CONCATENATION 'y' rescales 'small', which has a scale ")
     assert note.endswith(" times finer and other readers")
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("kind", ["Maximum", "PadV2"])
+def test_a_constant_beyond_a_fixed_range_gets_into_the_output(mode: Mode, kind: str) -> None:
+    """The runtime fixes the range of a softmax to 0 to 1."""
+    pads = [const("pads", np.array([[0, 0], [1, 2]], np.int32))] if kind == "PadV2" else []
+    inputs = ["soft", *(n.name for n in pads), "far"]
+    nodes = [feed("x", (4, 6)), op("soft", "Softmax", ["x"]), const("far", np.float32(3)), *pads]
+    graph = Graph([*nodes, op("y", kind, inputs)])
+    record = integer_model(graph, FEEDS, ["y"], mode=mode)
+    (found,) = answered(model_bytes(record), [FEEDS["x"]])
+    (wanted,) = expected(graph, FEEDS, ["y"])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.02)
