@@ -34,6 +34,8 @@ _CONTROL_FLOW = frozenset(("While", "StatelessWhile", "If", "StatelessIf"))
 _WITHIN = 2e-5
 """Rounding in loops and branches, to whose inner tensors no noise is added. The reference kernel of
 LOGISTIC alone is off by 1e-5."""
+_AROUND_ONE = frozenset(("Softplus", "Log1p", "Expm1", "Xlog1py", "Erf", "Erfc"))
+"""Ops that the converter composes of others with 1 as an inner result, to the precision of that."""
 _SUMMANDS = {
     **dict.fromkeys(("Mean", "Sum", "AvgPool", "Cumsum", "EuclideanNorm"), 1),
     **dict.fromkeys(("MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "DepthwiseConv2dNative"), 2),
@@ -178,6 +180,8 @@ def _float_size(kind: str, value: Array, summand: float) -> Array:
     """
     if not value.size:
         return np.zeros(value.shape)
+    if kind in _AROUND_ONE:
+        summand = max(summand, 1.0)
     relative = _WITHIN if kind in _CONTROL_FLOW else _RELATIVE
     size = relative * np.abs(value) + _OF_PEAK * max(float(np.abs(value).max()), summand)
     if kind in _APPROXIMATE:
