@@ -104,9 +104,7 @@ def tolerances(
     """
     noisy = _noisy(source.graph, rounded)
     engine = NumpyEngine(noisy, "fuzz")
-    noised = {t: _noised(t) for t in rounded if steps is None or t not in steps}
-    # The rounding of an output to its own scale is not noise: it is allowed for at the end.
-    outputs = [str(noised.get(edge(ref), ref)) for ref in source.outputs]
+    outputs = [str(ref) for ref in source.outputs]
     names = [str(Ref(*t)) for t in rounded]
     quiet = {_name(t): np.zeros((), np.float32) for t in rounded}
     with np.errstate(all="ignore"):
@@ -115,15 +113,14 @@ def tolerances(
         fetched = [*outputs, *names, *more]
         known = dict(zip(fetched, engine.run(fetched, {**feeds, **quiet}), strict=True))
         wanted = [known[name] for name in outputs]
-        sizes = []
+        floats = {}
         for t in rounded:
-            value, node = known[str(Ref(*t))], source.graph[t[0]]
-            if steps is not None and t in steps:
-                size = np.full(value.shape, steps[t])
-            else:
-                peaks = [float(np.abs(known[name]).max(initial=0)) for name in summands[t]]
-                size = _float_size(node.op, value, math.prod(peaks) if peaks else 0.0)
-            sizes.append(_MARGIN[mode] * size)
+            peaks = [float(np.abs(known[name]).max(initial=0)) for name in summands[t]]
+            summand = math.prod(peaks) if peaks else 0.0
+            size = _float_size(source.graph[t[0]].op, known[str(Ref(*t))], summand)
+            floats[t] = _MARGIN[mode] * size
+        step_of = steps or {}
+        sizes = [np.maximum(floats[t], _MARGIN[mode] * step_of.get(t, 0.0)) for t in rounded]
         random = np.random.default_rng(1)
         moved: list[list[Array]] = []
         for run in range(runs):
@@ -136,8 +133,10 @@ def tolerances(
             moved.append(engine.run(outputs, {**feeds, **noise}))
     found = []
     for i, value in enumerate(wanted):
-        last = 0.0 if steps is None else steps.get(edge(source.outputs[i]), 0.0)
-        found.append((value, _allowed(value, [m[i] for m in moved], mode, last)))
+        # An output is not moved by its own noise.
+        t = edge(source.outputs[i])
+        allowed = _allowed(value, [m[i] for m in moved], mode, step_of.get(t, 0.0))
+        found.append((value, None if allowed is None else allowed + floats.get(t, 0.0)))
     return found
 
 
