@@ -153,7 +153,7 @@ def _litert(request: tuple[bytes, Sequence[Array], Sequence[str]]) -> Any:
                 if tuple(detail["shape"]) != array.shape:
                     interpreter.resize_tensor_input(detail["index"], array.shape)
             interpreter.allocate_tensors()
-            # Twice, as an app does: the second run may find what the first has left.
+            # Twice, as an app does: the second run may find memory that the first has changed.
             for _ in range(2):
                 for detail, array in zip(details, feeds, strict=True):
                     interpreter.set_tensor(detail["index"], array)

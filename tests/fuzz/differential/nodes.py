@@ -715,7 +715,9 @@ def _channels_first(w: Writer) -> Added:
     if w.rng.random() < 0.3:
         x = w.floats(2, 5)
         return w.add("BiasAdd", [x, w.constant(w.numbers(x.shape[1:2]))], data_format="NCHW")
-    _n, c, h, v = x.shape
+    _, c, h, v = x.shape
+    if not x.value.size:  # no window fits
+        return None
     attrs = {"strides": [1, 1, r(1, 2), r(1, 2)], "padding": "VALID", "data_format": "NCHW"}
     if w.rng.random() < 0.5:
         return w.add("MaxPool", [x], ksize=[1, 1, r(1, h), r(1, v)], **attrs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -20,6 +21,8 @@ from tests.litert.graphs import const, feed
 
 Fails = Callable[[Case], bool]
 _MAX_TRIES = 400
+_MAX_SECONDS = 5.0
+"""A change may make a loop endless."""
 
 
 def shrunk(case: Case, fails: Fails, tries: int = _MAX_TRIES) -> Case:
@@ -39,11 +42,19 @@ def shrunk(case: Case, fails: Fails, tries: int = _MAX_TRIES) -> Case:
 
 
 def _is_valid(case: Case) -> bool:
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, _MAX_SECONDS)
     try:
         with np.errstate(all="ignore"):
             values = NumpyEngine(case.graph, "fuzz").run(case.outputs, case.feeds)
     except Exception:  # noqa: BLE001 - a change may make the graph invalid
         return False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     return all(np.isfinite(v).all() for v in values if v.dtype.kind == "f")
 
 
