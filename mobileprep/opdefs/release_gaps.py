@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.opdef import AttrDef, OpDef
 from mobileprep.opdefs.definitions import NEWEST, TF115, op_def
 from mobileprep.opdefs.kernel_classes import kernel_class
@@ -26,7 +27,6 @@ _ONLY_CHANNELS_LAST: Final = frozenset(
         *("DepthToSpace", "SpaceToDepth"),
     }
 )
-_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _DEPTHWISE: Final = frozenset({"DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput"})
 _UNDILATED: Final = _DEPTHWISE | {"Conv2DBackpropInput", "Conv3D", "Conv3DBackpropInputV2"}
 
@@ -118,7 +118,7 @@ def _refused(node: Node, release: str) -> Iterator[str]:
     """Yield the attributes with which a CPU kernel does not run, or runs wrongly."""
     layout = node.attr_str("data_format", "NHWC")
     if layout not in _CHANNELS_LAST and (
-        node.op in _ONLY_CHANNELS_LAST or (node.op in _NORMS and release == TF115)
+        node.op in _ONLY_CHANNELS_LAST or (node.op in FUSED_BATCH_NORMS and release == TF115)
     ):
         yield f"data_format={layout}"
     if node.op in _UNDILATED and set(node.attr_ints("dilations", ())) - {1}:

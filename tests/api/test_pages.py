@@ -269,7 +269,8 @@ def half_written(page: Path) -> Path:
 
 @pytest.mark.parametrize("force", [True, False])
 def test_what_a_killed_build_left_of_it_is_removed(half_written: Path, *, force: bool) -> None:
-    assert again(half_written.with_name("report.html"), force=force) == []
+    warnings = again(half_written.with_name("report.html"), force=force)
+    assert not any("report.html" in warning for warning in warnings)
     assert not half_written.exists()
 
 

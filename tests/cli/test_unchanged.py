@@ -317,7 +317,7 @@ def test_every_file_that_a_build_opens_is_in_its_note(
 
     sys.addaudithook(hear)  # which stays, and hears no more at the end
     shutil.rmtree("store/v2/seen")
-    assert "0 of 24 stages ran" in run(*BUILD).err
+    assert "0 of 25 stages ran" in run(*BUILD).err
     listening.clear()
     (note,) = Path("store/v2/unchanged").iterdir()
     noted = json.loads(note.read_bytes().partition(b"\n")[2])["data"]

@@ -85,7 +85,7 @@ def test_a_comparison_with_what_is_not_random_is_no_mask() -> None:
 
 
 def kept(*nodes: Node, dropped: bool) -> KeepRate:
-    return KeepRate(Graph(nodes), parse_ref("share"), dropped)
+    return KeepRate(Graph(nodes), parse_ref("share"), dropped, "random")
 
 
 @pytest.mark.parametrize(
