@@ -33,7 +33,7 @@ def litert_ranges(
             file with an array for each input, on which the ranges are measured as a recipe's
             calibration does by default.
         model: returns the graph to run on samples.
-        warn: receives a sentence for samples that are skipped, and for a range file without digests.
+        warn: receives a sentence on skipped samples, or on a range file without digests.
 
     Raises:
         CorruptFileError: the file does not exist or cannot be read.
@@ -49,7 +49,7 @@ def litert_ranges(
         digests = tensor_digests(graph.graph, graph.tensors, fed)
         check_tensors(ranges, {str(Ref(*t)): d for t, d in digests.items()}, str(calibration))
     else:
-        warn(f"{calibration}: the ranges have no digests, so they are not checked against the model")
+        warn(f"{calibration}: the ranges have no digests, so they may be of another model")
     return {name: (found.low, found.high) for name, found in ranges.tensors.items()}
 
 
