@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mobileprep.api.building import build
 from mobileprep.formats.dtypes import DType
 from mobileprep.packaging.encryption import encrypt
 from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Pictures
+from tests.cli.conftest import RECIPES
 from tests.packaging.app_models import hostile_model, lite_model
 from tests.reference.native import PROGRAMS
 from tests.reference.test_integration_code import (
@@ -180,6 +183,38 @@ def test_the_java_code_decrypts_to_the_buffer_that_the_interpreter_reads(
     assert bytes.fromhex(printed) == content
 
 
+def test_the_java_code_of_a_build_decrypts_the_file_of_that_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
+    shutil.copytree(RECIPES / "digits", tmp_path / "digits")
+    recipe = tmp_path / "digits/recipe.yaml"
+    recipe.write_text(recipe.read_text("utf-8").partition("\nvalidation:")[0] + TARGETS, "utf-8")
+    build([recipe], out=tmp_path / "out", warn=lambda _: None)
+    folder = tmp_path / "out/digits"
+    code = folder / "phone/integration"
+    (code / "java/org/example/app/Main.java").write_text(
+        ENCRYPTED_MAIN.replace("feedX(new float[] {1, 2})", "feedImage(new float[64])")
+    )
+    sources = [*sorted(STUBS.rglob("*.java")), *sorted(code.rglob("*.java"))]
+    run(tool("javac"), "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *sources)
+    monkeypatch.chdir(folder / "phone")
+    printed = run(tool("java"), "-cp", tmp_path / "classes", "org.example.app.Main")
+    assert bytes.fromhex(printed) == (folder / "plain/digits.tflite").read_bytes()
+
+
+TARGETS = """
+calibration: {data: data/calibration.npz}
+targets:
+  plain:
+    artifact: tflite
+    quantize: {mode: int8, inference_input_type: uint8, inference_output_type: int8}
+  phone:
+    artifact: tflite
+    quantize: {mode: int8, inference_input_type: uint8, inference_output_type: int8}
+    protect: {encrypt: {key: env:DIGITS_KEY}}
+    integration: {languages: [java], package: org.example.app, class_name: Classifier}
+"""
 ONE = (AppTensor("x", DType.FLOAT, (2,)),)
 ENCRYPTED_MAIN = """\
 package org.example.app;
