@@ -125,7 +125,12 @@ def read_tflite(path: Path) -> TfliteGraph:
         CorruptFileError: the file is missing or damaged.
         UnsupportedError: flatbuffers is not installed.
     """
-    return _Reading(read_model(map_file(path), str(path)), str(path)).read()
+    return parse_tflite(map_file(path), str(path))
+
+
+def parse_tflite(data: bytes | memoryview, file: str) -> TfliteGraph:
+    """The first subgraph of a .tflite file, from its bytes; see ``read_tflite``."""
+    return _Reading(read_model(data, file), file).read()
 
 
 class _Reading:

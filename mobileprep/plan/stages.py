@@ -165,7 +165,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 15
+    stage_version: ClassVar[int] = 16
     RECORD: ClassVar[str] = "package.json"
 
     file: str
