@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,15 +14,23 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.op_sets import ENTERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.base import (
+    Context,
+    Result,
+    Transform,
+    make_transform,
+    refuse,
+    transform,
+)
+from mobileprep.transforms.replace_detection_postprocess.box_coder import RAW_OUTPUTS
+from mobileprep.transforms.replace_detection_postprocess.images import Images
 from mobileprep.transforms.replace_detection_postprocess.recognition import (
-    RAW_OUTPUTS,
     Detector,
-    Images,
     recognized,
 )
 
@@ -30,6 +39,7 @@ PREFIX: Final = "detection_postprocess"
 _OP: Final = "TFLite_Detection_PostProcess"
 # Rounding may swap or drop a box whose overlap is at the threshold.
 _LEAST_EQUAL: Final = 0.95
+_FLOWS: Final = frozenset({"TensorArrayScatterV3", "Enter", "Exit"})
 _SMALLEST: Final = 1e-20
 
 
@@ -55,7 +65,7 @@ class ReplaceDetectionPostprocess(Transform):
             TransformError: naming the part of the post-processor that was not recognized.
         """
         images = Images(graph, context)
-        found = recognized(graph, context, images, self.transform_name)
+        found = recognized(graph, images, self.transform_name)
         if found is None:
             return Result(graph)
         nodes = _Builder(graph, found).nodes()
@@ -65,7 +75,7 @@ class ReplaceDetectionPostprocess(Transform):
         needed = reachable(whole, ends) | {ref.node for ref in images.inputs}
         before = reachable(graph, ends)
         kept = [n for n in whole if n.name in needed or n.name not in before]
-        done = graph.with_nodes(kept)
+        done = _without_loops(graph.with_nodes(kept), context, images)
         self._check(done, found, images)
         return Result(done, 1)
 
@@ -78,6 +88,52 @@ class ReplaceDetectionPostprocess(Transform):
         if equal < _LEAST_EQUAL:
             message = f"the replacement finds {equal:.0%} of the detections in a random image"
             raise refuse(self.transform_name, message, RAW_OUTPUTS)
+
+
+def _without_loops(graph: Graph, context: Context, images: Images) -> Graph:
+    """A graph without the loops that run once for one image, such as the preprocessor's."""
+    entering = {n.data_inputs[0] for n in graph if n.op in ENTERS}
+    numbers = {}
+    for ref in entering:
+        node = graph[ref.node]
+        if node.op not in {"Const", "TensorArrayV3", *_FLOWS} and ref.index == 0:
+            value = images.constant(ref)
+            if value is not None and value.shape == () and value.dtype == np.int32:
+                numbers[node.name] = constant(node.name, Tensor.of(value))
+    counted = graph.with_nodes(numbers.get(n.name, n) for n in graph)
+    outputs = tuple(map(str, images.outputs))
+    inputs = tuple(map(str, images.inputs))
+    raising = make_transform("raise_control_flow", {"unroll": 1})
+    unrolled = raising.apply(counted, replace(context, inputs=inputs, outputs=outputs)).graph
+    if any(node.op == "While" for node in unrolled):
+        return graph
+    return _without_single_rows(unrolled, Images(unrolled, context))
+
+
+def _without_single_rows(graph: Graph, images: Images) -> Graph:
+    """A graph that does not write and read the only row of tensors; these were TensorArrays."""
+
+    def simplified(node: Node) -> Node:
+        if node.op not in ("TensorScatterUpdate", "GatherV2"):
+            return node
+        inputs = node.data_inputs
+        tensor, index, third = (images.values([str(ref)])[0] for ref in inputs)
+        if tensor.ndim == 0 or len(tensor) != 1 or index.size != 1:
+            return node
+        is_read = node.op == "GatherV2"
+        source = inputs[0] if is_read else inputs[2]
+        if is_read and third.any():
+            return node
+        attrs = {"T": node.attrs["Tparams" if is_read else "T"]}
+        if is_read and index.ndim == 0:
+            attrs["squeeze_dims"] = attr.integers(0)
+            return Node(node.name, "Squeeze", (source,), node.device, attrs)
+        return Node(node.name, "Identity", (source,), node.device, attrs)
+
+    done = graph.with_nodes(map(simplified, graph))
+    ends_at = [ref.node for ref in (*images.inputs, *images.outputs)]
+    needed, before = reachable(done, ends_at), reachable(graph, ends_at)
+    return done.with_nodes(n for n in done if n.name in needed or n.name not in before)
 
 
 def _share_of_equal(expected: list[Array], values: list[Array]) -> float:
@@ -131,9 +187,21 @@ class _Builder:
         scores = self._node("Mul", "scores_inside", scores, factor)
         if found.clips_first:
             encodings = self._encoded(low, high, extent, scale)
-        last = self._raw(_OP, _OP, [encodings, scores, self._constant("anchors", anchors)], **{
-            **found.options, **dict(zip((f"{s}_scale" for s in "yxhw"), map(attr.floating, found.scales), strict=True))
-        })
+        last = self._raw(
+            _OP,
+            _OP,
+            [encodings, scores, self._constant("anchors", anchors)],
+            **{
+                **found.options,
+                **dict(
+                    zip(
+                        (f"{s}_scale" for s in "yxhw"),
+                        map(attr.floating, found.scales),
+                        strict=True,
+                    )
+                ),
+            },
+        )
         classes = Ref(last.node, 1)
         if found.first_class:
             offset = self._constant("first_class", np.array(found.first_class, np.float32))
@@ -182,7 +250,9 @@ class _Builder:
         return self._node("Slice", "columns", value, begin, size, Index=DType.INT32)
 
     def _clipped(self, name: str, value: Ref) -> Ref:
-        one, zero = (self._constant(n, np.array(v, np.float32)) for n, v in (("one", 1), ("zero", 0)))
+        one, zero = (
+            self._constant(n, np.array(v, np.float32)) for n, v in (("one", 1), ("zero", 0))
+        )
         most = self._node("Minimum", f"{name}_below_one", value, one)
         return self._node("Maximum", f"{name}_clipped", most, zero)
 
@@ -193,7 +263,9 @@ class _Builder:
         return self._node("Add", name, value, other)
 
     def _constant(self, name: str, value: Array) -> Ref:
-        node = constant(self._fresh.name(f"{PREFIX}/{name}"), Tensor.of(np.ascontiguousarray(value)))
+        node = constant(
+            self._fresh.name(f"{PREFIX}/{name}"), Tensor.of(np.ascontiguousarray(value))
+        )
         self._nodes.append(node)
         return Ref(node.name)
 

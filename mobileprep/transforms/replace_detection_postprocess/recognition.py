@@ -13,22 +13,20 @@ from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.ends import ends, placeholders
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ENTERS, SUMS
 from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.base import Context, refuse
+from mobileprep.transforms.base import refuse
+from mobileprep.transforms.replace_detection_postprocess.box_coder import RAW_OUTPUTS, box_coder
+from mobileprep.transforms.replace_detection_postprocess.images import Images
 
-RAW_OUTPUTS: Final = (
-    "name the raw box encodings and the scores as outputs of the model, such as `concat` and "
-    "`concat_1`, and post-process them in the app"
+_SUPPRESSIONS: Final = frozenset(
+    f"NonMaxSuppression{version}" for version in ("", "V2", "V3", "V4", "V5")
 )
-_SUPPRESSIONS: Final = frozenset(f"NonMaxSuppression{version}" for version in ("", "V2", "V3", "V4", "V5"))
 # Ops that pass their first input on, cut, gathered, or in another shape.
 _MOVES: Final = IDENTITIES | {
     *("Reshape", "Squeeze", "ExpandDims", "Slice", "StridedSlice", "Unpack", "Split"),
@@ -37,7 +35,6 @@ _MOVES: Final = IDENTITIES | {
 _READS: Final = frozenset({"TensorArrayReadV3", "TensorArrayReadV2", "TensorArrayRead"})
 _SCATTERS: Final = frozenset({"TensorArrayScatterV3", "TensorArrayScatterV2", "TensorArrayScatter"})
 _CLIPS: Final = frozenset({"Minimum", "Maximum"})
-_SIZES: Final = (64, 97)
 _JOINS: Final = frozenset({"ConcatV2", "Pack"})
 _OP: Final = "TFLite_Detection_PostProcess"
 
@@ -71,47 +68,7 @@ class Detector:
     count_type: DType = DType.FLOAT
 
 
-class Images:
-    """Values of a graph's tensors for random images, of two sizes where the size is open."""
-
-    def __init__(self, graph: Graph, context: Context) -> None:
-        names = context.inputs or tuple(placeholders(graph))
-        self.inputs = [parse_ref(name) for name in names]
-        self.outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
-        self._graph = graph
-        self._interpreter = Interpreter(graph)
-        self._values: dict[tuple[str, int], Array] = {}
-
-    def feeds(self, number: int) -> dict[str, Array]:
-        """The inputs: an image."""
-        random = np.random.default_rng(number)
-        feeds = {}
-        for ref in self.inputs:
-            node = self._graph[ref.node]
-            shape = (node.attr_shape("shape") or (1, -1, -1, 3)) if "shape" in node.attrs else (1, -1, -1, 3)
-            kind = node.attr_dtype("dtype", DType.UINT8)
-            sizes = [s if s > 0 else _SIZES[number] if i else 1 for i, s in enumerate(shape)]
-            if len(sizes) == 4 and shape[3] < 1:
-                sizes[3] = 3
-            values = random.integers(0, 256, sizes)
-            feeds[str(ref)] = values.astype(kind.numpy)
-        return feeds
-
-    def values(self, names: Sequence[str], number: int = 0) -> list[Array]:
-        """The values of tensors outside of loops."""
-        missing = [n for n in dict.fromkeys(names) if (n, number) not in self._values]
-        if missing:
-            found = self._interpreter.run(missing, self.feeds(number))
-            self._values.update(zip(((n, number) for n in missing), found, strict=True))
-        return [self._values[name, number] for name in names]
-
-    def constant(self, ref: Ref) -> Array | None:
-        """The value of a tensor if it does not depend on the image."""
-        first, second = (self.values([str(ref)], number)[0] for number in (0, 1))
-        return first if np.array_equal(first, second) else None
-
-
-def recognized(graph: Graph, context: Context, images: Images, where: str) -> Detector | None:
+def recognized(graph: Graph, images: Images, where: str) -> Detector | None:
     """What the post-processor of a graph does; None if the outputs need no suppression of boxes.
 
     Raises:
@@ -141,7 +98,7 @@ class _Recognition:
         score_path = list(self._path(first.data_inputs[1]))
         scores, columns = self._scores(score_path, len(suppressions))
         box_path = list(self._path(first.data_inputs[0]))
-        encodings, anchors, scales = self._decoder(box_path)
+        encodings, anchors, scales = box_coder(self._graph, self._images, box_path[-1], self._where)
         clips_first = any(n.op in _CLIPS for ref in box_path if (n := self._graph[ref.node]))
         options = {
             "max_detections": attr.integer(self._images.values([outputs["scores"]])[0].shape[1]),
@@ -150,7 +107,11 @@ class _Recognition:
             "use_regular_nms": attr.boolean(True),
             **self._limits(suppressions, score_path),
         }
-        count = self._images.values([outputs["count"]])[0].dtype if "count" in outputs else np.dtype(np.float32)
+        count = (
+            self._images.values([outputs["count"]])[0].dtype
+            if "count" in outputs
+            else np.dtype(np.float32)
+        )
         return Detector(
             encodings,
             scores,
@@ -236,107 +197,12 @@ class _Recognition:
             matrix = value.reshape(-1, value.shape[-1])
             if matrix.shape[1] == classes and found is None:
                 found, values = ref, matrix
-            elif values is not None and matrix.shape == (len(values), classes + 1):
-                if np.array_equal(matrix[:, 1:], values):
-                    return ref, classes + 1
+            elif values is not None and np.array_equal(matrix[:, 1:], values):
+                return ref, classes + 1
         if found is None:
             message = f"no tensor has the scores of the {classes} classes that are suppressed"
             raise refuse(self._where, message, RAW_OUTPUTS)
         return found, classes
-
-    def _decoder(self, path: Sequence[Ref]) -> tuple[Ref, Array, tuple[float, ...]]:
-        """The raw encodings, the anchors, and the scales of the box coder."""
-        last = path[-1].node
-        above = reachable(self._graph, [last], through_control=False)
-        sizes = [
-            size
-            for node in self._graph
-            if node.name in above and node.op == "Exp" and (size := self._scaled(node.data_inputs[0]))
-        ]
-        bases = {base for _, base, _ in sizes}
-        if len(sizes) != 2 or len(bases) != 1:
-            message = "no box decoder with two Exp was found before the suppression of boxes"
-            raise refuse(self._where, message, RAW_OUTPUTS)
-        return self._coded(bases.pop(), above, path)
-
-    def _scaled(self, ref: Ref) -> tuple[int, str, float] | None:
-        """The column, its node, and the scale of a column that may be divided by a scale."""
-        node, scale = self._graph[ref.node], 1.0
-        if node.op in ("RealDiv", "Div", "Mul"):
-            factor = self._images.constant(node.data_inputs[1])
-            if factor is None or factor.size != 1:
-                return None
-            scale = float(factor.reshape(())) if node.op != "Mul" else 1 / float(factor.reshape(()))
-            ref = node.data_inputs[0]
-            node = self._graph[ref.node]
-        column = self._graph[ref.node]
-        return (ref.index, ref.node, scale) if column.op in ("Unpack", "Split") else None
-
-    def _coded(
-        self, base: str, above: set[str], path: Sequence[Ref]
-    ) -> tuple[Ref, Array, tuple[float, ...]]:
-        """The encodings, anchors, and scales of a decoder, whose columns a node has."""
-        scales: dict[int, float] = {}
-        products: dict[int, tuple[Node, Ref]] = {}
-        for node in self._graph:
-            if node.name not in above or node.op != "Mul":
-                continue
-            for index in (0, 1):
-                source = node.data_inputs[index]
-                if self._graph[source.node].op == "Exp":
-                    source = self._graph[source.node].data_inputs[0]
-                column = self._scaled(source)
-                other = node.data_inputs[1 - index]
-                if column is not None and column[1] == base and self._images.constant(other) is not None:
-                    if self._images.constant(other).size > 1:
-                        scales[column[0]] = column[2]
-                        products[column[0]] = node, other
-        centers: dict[int, Ref] = {}
-        for column in (0, 1):
-            product = products.get(column)
-            for node in self._graph.consumers.get(product[0].name, ()) if product else ():
-                if node.op in SUMS and node.name in above:
-                    pair = [r for r in node.data_inputs if r.node != product[0].name]
-                    centers[column] = pair[0]
-        if len(products) != 4 or len(centers) != 2:
-            message = "the boxes are not decoded as centers and sizes relative to anchors"
-            raise refuse(self._where, message, RAW_OUTPUTS)
-        refs = [centers[0], centers[1], products[2][1], products[3][1]]
-        values = [self._images.constant(ref) for ref in refs]
-        if any(value is None for value in values):
-            message = "the anchors depend on the image"
-            hint = "export the model with a fixed_shape_resizer, or give its input a fixed shape"
-            raise refuse(self._where, message, hint)
-        anchors = np.stack([v.reshape(-1) for v in values if v is not None], axis=1)
-        coder = tuple(scales[i] for i in range(4))
-        return self._encodings(base, anchors, coder, path), anchors.astype(np.float32), coder
-
-    def _encodings(
-        self, base: str, anchors: Array, scales: tuple[float, ...], path: Sequence[Ref]
-    ) -> Ref:
-        """The raw encodings: what decodes to the boxes that are suppressed."""
-        node = self._graph[base]
-        ref = node.data_inputs[1 if node.op == "Split" else 0]
-        if self._graph[ref.node].op == "Transpose":
-            ref = self._graph[ref.node].data_inputs[0]
-        while self._graph[ref.node].op in (*IDENTITIES, "Reshape", "Squeeze", "ExpandDims"):
-            ref = self._graph[ref.node].data_inputs[0]
-        value = self._images.values([str(ref)])[0]
-        if value.size != anchors.size:
-            message = f"{value.size // 4} boxes are decoded with {len(anchors)} anchors"
-            raise refuse(self._where, message, RAW_OUTPUTS)
-        code = value.reshape(-1, 4) / np.array(scales, np.float32)
-        centers = code[:, :2] * anchors[:, 2:] + anchors[:, :2]
-        halves = np.exp(code[:, 2:]) * anchors[:, 2:] / 2
-        boxes = np.concatenate([centers - halves, centers + halves], axis=1)
-        decoded = self._images.values([str(path[-1])])[0]
-        if decoded.size != boxes.size or not np.allclose(
-            decoded.reshape(-1, 4) if decoded.shape[-1] == 4 else decoded.reshape(4, -1).T,
-            boxes, rtol=1e-3, atol=1e-4
-        ):
-            message = "the boxes are not corners in the order y, x, y, x"
-            raise refuse(self._where, message, RAW_OUTPUTS)
-        return ref
 
     def _limits(
         self, suppressions: Sequence[Node], score_path: Sequence[Ref]
