@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -75,7 +76,7 @@ class ReplaceDetectionPostprocess(Transform):
         needed = reachable(whole, ends) | {ref.node for ref in images.inputs}
         before = reachable(graph, ends)
         kept = [n for n in whole if n.name in needed or n.name not in before]
-        done = _without_loops(graph.with_nodes(kept), context, images)
+        done = _without_loops(graph.with_nodes(kept), context, images, found.outputs.values())
         self._check(done, found, images)
         return Result(done, 1)
 
@@ -90,9 +91,14 @@ class ReplaceDetectionPostprocess(Transform):
             raise refuse(self.transform_name, message, RAW_OUTPUTS)
 
 
-def _without_loops(graph: Graph, context: Context, images: Images) -> Graph:
+def _without_loops(
+    graph: Graph, context: Context, images: Images, detections: Collection[str]
+) -> Graph:
     """A graph without the loops that run once for one image, such as the preprocessor's."""
-    entering = {n.data_inputs[0] for n in graph if n.op in ENTERS}
+    needed = reachable(graph, detections, through_control=False)
+    entering = {n.data_inputs[0] for n in graph if n.op in ENTERS and n.name in needed}
+    if not entering:
+        return graph
     numbers = {}
     for ref in entering:
         node = graph[ref.node]

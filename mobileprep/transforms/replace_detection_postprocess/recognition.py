@@ -271,7 +271,7 @@ class _Recognition:
     def _first_class(self, name: str) -> int:
         """The number that is added to the classes of the suppression."""
         node = self._graph[name]
-        while node.op in {*IDENTITIES, "Cast"}:
+        while node.op in {*IDENTITIES, "Cast", "ExpandDims", "Reshape", "Pack"}:
             node = self._graph[node.data_inputs[0].node]
         numbers = [self._number(ref) for ref in node.data_inputs] if node.op in SUMS else []
         return int(next((n for n in numbers if n is not None), 0))
