@@ -37,6 +37,8 @@ from mobileprep.transforms.replace_detection_postprocess.recognition import (
 
 PREFIX: Final = "detection_postprocess"
 """What the names of new nodes begin with."""
+KEEP_FLOAT: Final = "_keep_float"
+"""The attribute of nodes that are not quantized for LiteRT."""
 _OP: Final = "TFLite_Detection_PostProcess"
 # Rounding may swap or drop a box whose overlap is at the threshold.
 _LEAST_EQUAL: Final = 0.95
@@ -280,6 +282,7 @@ class _Builder:
 
     def _raw(self, op: str, name: str, inputs: list[Ref], **attrs: AttrValue | DType) -> Ref:
         values = {k: attr.dtype(v) if isinstance(v, DType) else v for k, v in attrs.items()}
+        values[KEEP_FLOAT] = attr.boolean(True)
         node = Node(self._fresh.name(f"{PREFIX}/{name}"), op, tuple(inputs), "", values)
         self._nodes.append(node)
         return Ref(node.name)
