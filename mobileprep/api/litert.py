@@ -106,7 +106,7 @@ def convert_to_tflite(
     specs = [CutInput(name, known.get(name)) for name in fed]
     where = str(source)
     if detection_postprocess == "auto":
-        graph = _with_detections(graph, known, Context(fed, fetched), where)
+        graph = _with_detections(graph, known, Context(fed, fetched))
     integers = None
     if mode in INTEGERS:
         ranges = {}
@@ -134,26 +134,16 @@ def convert_to_tflite(
     return Converted(target, len(content), operators, fed, fetched, flex_of(record))
 
 
-def _with_detections(
-    graph: Graph, shapes: Mapping[str, TensorShape], context: Context, where: str
-) -> Graph:
+def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:
     """A graph with TFLite_Detection_PostProcess for its post-processor.
 
     Raises:
         TransformError: a part of the post-processor was not recognized.
-        UsageError: the outputs do not depend on one.
     """
-    sizes = {parse_ref(name).node: shape for name, shape in shapes.items()}
+    sizes = {parse_ref(name).node: attr.shape(shape) for name, shape in shapes.items()}
     shaped = [
-        n.with_attrs(shape=attr.shape(sizes[n.name]))
-        if n.name in sizes and "shape" in n.attrs
-        else n
+        n.with_attrs(shape=sizes[n.name]) if n.name in sizes and "shape" in n.attrs else n
         for n in graph
     ]
-    done = make_transform("replace_detection_postprocess", {}).apply(
-        graph.with_nodes(shaped), context
-    )
-    if not done.matched:
-        message = "the outputs do not depend on a NonMaxSuppression"
-        raise UsageError(message, "remove --detection_postprocess", where)
-    return done.graph
+    replacing = make_transform("replace_detection_postprocess", {"required": True})
+    return replacing.apply(graph.with_nodes(shaped), context).graph

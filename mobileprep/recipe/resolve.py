@@ -279,7 +279,8 @@ def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) ->
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
     if plain(sections.section("litert")).get("detection_postprocess") == "auto":
-        steps.append(_asked_by(sections, "litert", "replace_detection_postprocess"))
+        required = ("required", True)
+        steps.append(_asked_by(sections, "litert", "replace_detection_postprocess", required))
     steps += _quantizing(sections, quantize, chains)
     protected = protection_of(sections.mapping("protect")).obfuscate
     if protected or _plain(sections, "obfuscate"):

@@ -127,11 +127,11 @@ def _in_scope(made):
 EXAMPLE_NODES = tuple(map(_in_scope, (*_coder(), *_suppression())))
 
 
-def _replaced(*changed, outputs=OUTPUTS):
+def _replaced(*changed, outputs=OUTPUTS, **options):
     names = {n.name: n for n in map(_in_scope, changed)}
     graph = Graph([names.get(n.name, n) for n in EXAMPLE_NODES])
     return graph, apply(
-        "replace_detection_postprocess", graph, inputs=EXAMPLE_INPUTS, outputs=outputs
+        "replace_detection_postprocess", graph, inputs=EXAMPLE_INPUTS, outputs=outputs, **options
     )
 
 
@@ -171,6 +171,8 @@ def test_a_graph_without_suppression_stays():
     graph, result = _replaced(outputs=("ssd/probabilities",))
     assert result.graph is graph
     assert not result.matched
+    with pytest.raises(TransformError, match="the outputs do not depend on a NonMaxSuppression"):
+        _replaced(outputs=("ssd/probabilities",), required=True)
 
 
 @pytest.mark.parametrize(

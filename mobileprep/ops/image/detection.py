@@ -44,7 +44,7 @@ def detection_postprocess(
     foreground = scores[0, :, scores.shape[2] - classes :]
     least = float(np.nextafter(np.float32(node.attr_float("nms_score_threshold")), np.float32(-1)))
     overlap = node.attr_float("nms_iou_threshold")
-    check_allocation((most, 4), boxes.dtype)
+    check_allocation((most * node.attr_int("max_classes_per_detection", 1), 4), boxes.dtype)
     if node.attr_bool("use_regular_nms", False):
         per_class = node.attr_int("detections_per_class", 100)
         limits = SuppressionLimits(min(per_class, count), overlap, least)
@@ -57,24 +57,24 @@ def detection_postprocess(
         best = suppress(foreground.max(axis=1), Boxes(boxes).overlap, limits)
         order = np.argsort(-foreground[best], axis=1, kind="stable")[:, :per_box]
         places, numbers = np.repeat(best, per_box), order.reshape(-1)
-        most *= node.attr_int("max_classes_per_detection", 1)
+        total = len(best)
     found = foreground[places, numbers]
     if node.attr_bool("use_regular_nms", False):
         best = np.argsort(-found, kind="stable")[:most]
         places, numbers, found = places[best], numbers[best], found[best]
-    size = len(found)
-    outputs = (np.zeros((1, most, 4), np.float32), *np.zeros((2, 1, most), np.float32))
+        total = len(best)
+    size, slots = len(found), most * node.attr_int("max_classes_per_detection", 1)
+    outputs = (np.zeros((1, slots, 4), np.float32), *np.zeros((2, 1, slots), np.float32))
     outputs[0][0, :size], outputs[1][0, :size] = boxes[places], numbers
     outputs[2][0, :size] = found
-    return (*outputs, np.array([size], np.float32))
+    return (*outputs, np.array([total], np.float32))
 
 
 @shape_fn("TFLite_Detection_PostProcess")
 def detection_postprocess_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Boxes, classes, scores, and their number."""
-    size = args.node.attr_int("max_detections")
-    if not args.node.attr_bool("use_regular_nms", False):
-        size *= args.node.attr_int("max_classes_per_detection", 1)
+    per_box = args.node.attr_int("max_classes_per_detection", 1)
+    size = args.node.attr_int("max_detections") * per_box
     return [(1, size, 4), (1, size), (1, size), (1,)]
 
 

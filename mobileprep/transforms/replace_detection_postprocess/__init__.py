@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mobileprep.ir.op_sets import ENTERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.options.declare import Option
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import (
     Context,
@@ -61,6 +62,10 @@ class ReplaceDetectionPostprocess(Transform):
         "it, by LiteRT's custom operator TFLite_Detection_PostProcess."
     )
 
+    required: Annotated[
+        bool, Option("Fail if the outputs do not depend on a NonMaxSuppression.")
+    ] = False
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace the post-processor, and compare the detections on a random image.
 
@@ -70,6 +75,10 @@ class ReplaceDetectionPostprocess(Transform):
         images = Images(graph, context)
         found = recognized(graph, images, self.transform_name)
         if found is None:
+            if self.required:
+                message = "the outputs do not depend on a NonMaxSuppression"
+                hint = "name the detections as outputs, or remove detection_postprocess"
+                raise refuse(self.transform_name, message, hint)
             return Result(graph)
         nodes = _Builder(graph, found).nodes()
         made = {node.name for node in nodes}
