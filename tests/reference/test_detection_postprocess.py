@@ -67,3 +67,21 @@ def _labels(found: list[Array]) -> Array:
     rows = np.concatenate([found[0], found[2][..., None]], axis=2)
     rows[0, int(found[3][0]) :, 4] = -1
     return rows.astype(float)
+
+
+def test_the_post_processor_stays_float_in_integer_modes(tf: ModuleType, tmp_path: Path) -> None:
+    source, target = tmp_path / "frozen_inference_graph.pb", tmp_path / "detector.tflite"
+    source.write_bytes(frozen(tf, Form("2018")))
+    samples = np.random.default_rng(1).integers(0, 256, (8, 40, 56, 3)).astype(np.uint8)
+    np.savez(tmp_path / "samples.npz", image_tensor=samples)
+    command = ["tflite", f"--in_graph={source}", f"--out_file={target}", "--mode=int8"]
+    command += ["--inputs=image_tensor", "--input_shapes=1,40,56,3"]
+    command += [f"--outputs={','.join(OUTPUTS)}", "--detection_postprocess=auto"]
+    assert main([*command, f"--calibration={tmp_path / 'samples.npz'}"]) == 0
+    (graph,) = read_model(target.read_bytes(), str(target)).subgraphs
+    types = {
+        operator.code.builtin: graph.tensors[operator.outputs[0]].type
+        for operator in graph.operators
+    }
+    assert [types[code] for code in ("CONV_2D", "LOGISTIC")] == ["INT8", "INT8"]
+    assert [types[code] for code in ("EXP", "LOG", "MAXIMUM")] == ["FLOAT32"] * 3
