@@ -41,7 +41,7 @@ _OP: Final = "TFLite_Detection_PostProcess"
 
 @dataclass(frozen=True)
 class Detector:
-    """What a detection post-processor is given, and how it works.
+    """The inputs and settings of a detection post-processor.
 
     Args:
         encodings: the raw box encodings.
@@ -143,7 +143,7 @@ class _Recognition:
                 # Without a detection both are zero.
                 is_class = is_whole and (value.any() or "class" in ref.node)
                 role = "classes" if is_class else "scores"
-            if not role or role in roles or value.shape[0] != 1:
+            if not role or role in roles or ref.index or value.shape[0] != 1:
                 message = f"{_OP} does not compute the output {str(ref)!r}"
                 raise refuse(self._where, message, "remove it from the outputs")
             roles[role] = ref.node
@@ -154,7 +154,7 @@ class _Recognition:
         return roles
 
     def _path(self, ref: Ref) -> Iterator[Ref]:
-        """The tensors that a tensor is made of, back to what computes their values."""
+        """A tensor and its sources, up to the node that computes their values."""
         seen = set()
         while ref not in seen:
             seen.add(ref)
