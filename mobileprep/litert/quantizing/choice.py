@@ -16,6 +16,7 @@ from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_fl
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.quantizing.steps import IntegerSteps, Range
 from mobileprep.transforms.quantize_nodes import Rules, Settings
+from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
 
 # What has a form in integers, and is computed so by a rule that does not say what is done.
 _LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
@@ -93,7 +94,10 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
 
 def settings_of(op: Op, rules: Rules) -> Settings:
     """What rules say of an operator, by the node that it comes from."""
-    return Settings("nodes") if op.node is None else rules.settings(op.node)
+    if op.node is None:
+        return Settings("nodes")
+    # Corners of boxes in 8 bits would be too coarse.
+    return Settings("float") if KEEP_FLOAT in op.node.attrs else rules.settings(op.node)
 
 
 def tensors_with_ranges(program: Program) -> tuple[str, ...]:
