@@ -159,8 +159,22 @@ def logic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A builtin on one tensor."""
     code, types = _ONE[node.op]
+    if code == "SIGN" and inputs[0].dtype is DType.INT64:
+        return _sign(scope, inputs[0])
     need(node, inputs, types)
     return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype)
+
+
+def _sign(scope: Scope, value: Value) -> Value:
+    """(x > 0) - (x < 0)."""
+    kinds = {"in_data_type": NAMES[DType.BOOL], "out_data_type": NAMES[value.dtype]}
+    sides = []
+    for name in ("Greater", "Less"):
+        code, table = _COMPARISONS[name]
+        given = [value, number(scope, value, 0)]
+        side = scope.emit(code, given, value.shape, DType.BOOL, table)
+        sides.append(scope.emit("CAST", [side], value.shape, value.dtype, "CastOptions", **kinds))
+    return binary(scope, "SUB", "SubOptions", *sides)
 
 
 @lowering("Square")
