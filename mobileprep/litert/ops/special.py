@@ -143,8 +143,11 @@ def lgamma(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return work.select(is_small, reflected, gamma)
 
 
-# sinh(x) / x as a polynomial of x * x within [-1, 1], the coefficient of the highest power first.
+# Taylor's series of sinh(x) / x, asinh(x) / x, and atanh(x) / x as polynomials of x * x, the
+# coefficient of the highest power first.
 _SINH: Final = (1 / 362880, 1 / 5040, 1 / 120, 1 / 6, 1.0)
+_ARSINH: Final = (105 / 3456, -15 / 336, 3 / 40, -1 / 6, 1.0)
+_ARTANH: Final = (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
 # From here on sqrt(x * x + 1) is x in float32, and x * x soon overflows.
 _LARGE: Final = 1e6
 
@@ -160,49 +163,61 @@ def hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     grown, shrunk = (work.mul(work.mul(root, 0.5), root) for root in roots)
     if node.op == "Cosh":
         return work.add(grown, shrunk)
-    near = work.minimum(work.maximum(x, -1.0), 1.0)
-    square = work.mul(near, near)
-    series: Value | float = _SINH[0]
-    for coefficient in _SINH[1:]:
-        series = work.add(work.mul(series, square), coefficient)
-    is_near = work.compare("LESS", work.one("ABS", x), 1.0)
-    return work.select(is_near, work.mul(near, series), work.sub(grown, shrunk))
+    return _near_zero(work, x, _SINH, work.sub(grown, shrunk), edge=1.0)
 
 
 @lowering("Asinh", "Acosh", "Atanh")
 def inverse_hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Logarithms of 1 and a number that may be small."""
+    """Logarithms, and polynomials around 0, where logarithms lose precision."""
     need_float(node, inputs)
     (x,) = inputs
     work = Arithmetic(scope)
-    if node.op == "Atanh":
-        logarithms = [_log_of_one_more(work, y) for y in (x, work.one("NEG", x))]
-        return work.mul(work.sub(*logarithms), 0.5)
-    size = work.one("ABS", x) if node.op == "Asinh" else x
-    near = work.minimum(size, _LARGE)
+    if node.op == "Acosh":
+        near = work.minimum(x, _LARGE)
+        root = work.one("SQRT", work.mul(work.sub(near, 1.0), work.add(near, 1.0)))
+        found = _arsinh(work, work.select(work.compare("LESS", x, _LARGE), root, x))
+        not_a_number = scope.constant(np.float32(np.nan))
+        return work.select(work.compare("LESS", x, 1.0), not_a_number, found)
     if node.op == "Asinh":
-        square = work.mul(near, near)
-        root = work.one("SQRT", work.add(square, 1.0))
-        more = work.add(near, work.div(square, work.add(root, 1.0)))
-    else:
-        above = work.sub(near, 1.0)
-        more = work.add(above, work.one("SQRT", work.mul(above, work.add(near, 1.0))))
-    far = work.add(work.one("LOG", size), math.log(2))
-    found = work.select(
-        work.compare("LESS", size, _LARGE), _log_of_one_more(work, more), far
+        size = work.one("ABS", x)
+        return work.mul(work.one("SIGN", x), _arsinh(work, size))
+    logarithms = [
+        work.one("LOG", y) for y in (work.add(x, 1.0), work.sub(1.0, x))
+    ]
+    far = work.mul(work.sub(*logarithms), 0.5)
+    return _near_zero(work, x, _ARTANH, far)
+
+
+def _arsinh(work: Arithmetic, x: Value) -> Value:
+    """asinh(x) of numbers that are not negative."""
+    near = work.minimum(x, _LARGE)
+    root = work.one("SQRT", work.add(work.mul(near, near), 1.0))
+    far = work.add(work.one("LOG", x), math.log(2))
+    middle = work.select(
+        work.compare("LESS", x, _LARGE), work.one("LOG", work.add(near, root)), far
     )
-    return work.mul(work.one("SIGN", x), found) if node.op == "Asinh" else found
+    return _near_zero(work, x, _ARSINH, middle)
 
 
-def _log_of_one_more(work: Arithmetic, x: Value) -> Value:
-    """log(1 + x), which keeps the precision of a small x.
+def _near_zero(
+    work: Arithmetic, x: Value, coefficients: Sequence[float], otherwise: Value, edge: float = 0.25
+) -> Value:
+    """x times a polynomial of x * x between -edge and edge, and another value elsewhere.
 
-    Source: Kahan's correction: log(u) * x / (u - 1) for u = 1 + x, and x where u is 1.
+    Args:
+        work: emits operators.
+        x: the variable.
+        coefficients: the polynomial's, that of the highest power first.
+        otherwise: the value elsewhere.
+        edge: where the polynomial ends.
     """
-    total = work.add(x, 1.0)
-    rounded = work.sub(total, 1.0)
-    corrected = work.mul(work.one("LOG", total), work.div(x, rounded))
-    return work.select(work.compare("EQUAL", rounded, 0.0), x, corrected)
+    near = work.minimum(work.maximum(x, -edge), edge)
+    square = work.mul(near, near)
+    series: Value | float = coefficients[0]
+    for coefficient in coefficients[1:]:
+        series = work.add(work.mul(series, square), coefficient)
+    is_near = work.compare("LESS", work.one("ABS", x), edge)
+    return work.select(is_near, work.mul(near, series), otherwise)
 
 
 @lowering("Asin", "Acos", "Atan")
