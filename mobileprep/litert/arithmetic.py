@@ -103,3 +103,14 @@ class Arithmetic:
         if isinstance(operand, Value):
             return operand
         return self.scope.constant(np.array(operand, self.dtype.numpy))
+
+
+def filled(scope: Scope, like: Value, number: np.generic) -> Value:
+    """A tensor of another's shape with one number everywhere."""
+    if like.shape is not None and -1 not in like.shape:
+        return scope.constant(np.full(like.shape, number))
+    options = {"out_type": "INT32"}
+    rank = (-1 if like.rank is None else like.rank,)
+    sizes = scope.emit("SHAPE", [like], rank, DType.INT32, "ShapeOptions", **options)
+    one = scope.constant(np.asarray(number))
+    return scope.emit("FILL", [sizes, one], like.shape, one.dtype, "FillOptions")

@@ -87,6 +87,8 @@ class Integers:
 
     def element(self, vector: Value, index: int) -> Value:
         """An element of a vector as a scalar."""
+        if vector.data is not None:
+            return self.number(vector.data[index])
         options = {"axis": 0, "batch_dims": 0}
         given = [vector, self.number(index)]
         return self.scope.emit("GATHER", given, (), DType.INT32, "GatherOptions", **options)
@@ -118,6 +120,14 @@ class Integers:
         options = {"values_count": len(values), "axis": 0}
         shape = (len(values),)
         return self.scope.emit("PACK", values, shape, DType.INT32, "PackOptions", **options)
+
+    def shaped(self, value: Value, sizes: Sequence[Value]) -> Value:
+        """A tensor of any type under a shape of scalars."""
+        shape = tuple(-1 if size.data is None else int(size.data) for size in sizes)
+        if -1 not in shape:
+            return self.reshaped(value, shape)
+        given = [value, self.joined(sizes)]
+        return self.scope.emit("RESHAPE", given, shape, value.dtype, "ReshapeOptions")
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """A value under another shape; as it is where it has that one."""

@@ -68,6 +68,9 @@ def blocks(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """NON_MAX_SUPPRESSION_V4, whose padding is cut off."""
     indices, count = _suppressed(scope, node, inputs)
+    if _most(scope, node) == 0:
+        # LiteRT's interpreter rejects a result of SLICE that has no elements.
+        return indices
     ends = scope.emit("EXPAND_DIMS", [count, _zero(scope)], (1,), DType.INT32, "ExpandDimsOptions")
     values = [indices, scope.integers_constant([0], "begin"), ends]
     return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions")

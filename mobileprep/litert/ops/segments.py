@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.arithmetic import Arithmetic
+from mobileprep.litert.arithmetic import Arithmetic, filled
 from mobileprep.litert.integers import Integers
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
@@ -124,17 +124,6 @@ def _row_counts(scope: Scope, rows: Value, ids: Value, count: Value) -> Value:
     ones = filled(scope, ids, np.float32(1))
     counts = combined(scope, "Sum", ones, ids, count)
     return reshaped(scope, counts, (-1, *(1,) * (rows.rank - 1)))
-
-
-def filled(scope: Scope, like: Value, number: np.generic) -> Value:
-    """A tensor of another's shape with one number everywhere."""
-    if like.shape is not None and -1 not in like.shape:
-        return scope.constant(np.full(like.shape, number))
-    options = {"out_type": "INT32"}
-    rank = (-1 if like.rank is None else like.rank,)
-    sizes = scope.emit("SHAPE", [like], rank, DType.INT32, "ShapeOptions", **options)
-    one = scope.constant(np.asarray(number))
-    return scope.emit("FILL", [sizes, one], like.shape, one.dtype, "FillOptions")
 
 
 def _count(scope: Scope, ids: Value) -> Value:

@@ -86,3 +86,9 @@ def test_patches_of_an_image_of_unknown_size_are_refused() -> None:
     }
     with pytest.raises(UnsupportedError, match="the size of its image is not known"):
         check("ExtractImagePatches", [numbers(1, 6, 6, 2)], open_sizes=3, **attrs)
+
+
+def test_suppression_of_all_boxes() -> None:
+    boxes, scores = np.float32([[0, 0, 1, 1], [2, 2, 3, 3]]), np.float32([0.9, 0.8])
+    more = [np.int32(0), np.float32(0.5), np.float32(0.1)]
+    check("NonMaxSuppressionV3", [boxes, scores, *more], constant=[2, 3, 4])
