@@ -8,6 +8,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Value
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
@@ -105,7 +106,7 @@ class Arithmetic:
         return self.scope.constant(np.array(operand, self.dtype.numpy))
 
 
-def filled(scope: Scope, like: Value, number: np.generic) -> Value:
+def filled(scope: Scope, like: Value, number: np.generic | Array) -> Value:
     """A tensor of another's shape with one number everywhere."""
     if like.shape is not None and -1 not in like.shape:
         return scope.constant(np.full(like.shape, number))

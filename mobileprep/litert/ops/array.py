@@ -349,7 +349,7 @@ def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """ZEROS_LIKE, and 1 added for ones; FILL of other types."""
     value = inputs[0]
     if value.dtype in _FILLED:
-        return filled(scope, value, value.dtype.numpy.type(node.op == "OnesLike"))
+        return filled(scope, value, np.array(node.op == "OnesLike", value.dtype.numpy))
     need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
     zeros = scope.emit("ZEROS_LIKE", inputs, value.shape, value.dtype, "ZerosLikeOptions")
     if node.op == "ZerosLike":

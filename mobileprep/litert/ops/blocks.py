@@ -18,6 +18,8 @@ from mobileprep.ops.arrays import integers
 
 # Along how many dimensions LiteRT's kernels move blocks.
 _COUNTS: Final = (1, 2)
+# The dimensions that PAD and SLICE take.
+_MOST_DIMENSIONS: Final = 5
 
 
 @lowering("SpaceToBatchND", "BatchToSpaceND")
@@ -60,7 +62,17 @@ class _Steps:
         flat = work.reshaped(edges, (2 * count,))
         self._work = work
         self._value = value
-        self._sizes = work.sizes(value)
+        sizes = work.sizes(value)
+        self._sizes, self._behind = sizes[: count + 1], sizes[count + 1 :]
+        if len(self._behind) > 1:
+            # PAD and SLICE take few dimensions: those behind the blocks become one.
+            self._sizes.append(_product(work, self._behind))
+            self._value = work.shaped(value, self._sizes)
+        else:
+            self._sizes = sizes
+        if len(self._sizes) > _MOST_DIMENSIONS:
+            reason = f"LiteRT pads and slices {_MOST_DIMENSIONS} dimensions at most"
+            raise CannotExpressError(reason, "move blocks along fewer dimensions at a time")
         self._blocks = [work.element(blocks, i) for i in range(count)]
         self._edges = [[work.element(flat, 2 * i + end) for end in (0, 1)] for i in range(count)]
 
@@ -82,7 +94,7 @@ class _Steps:
             self._turn([before, kept, block, behind], (2, 0, 1, 3))
             self._sizes[0] = work.mul(self._sizes[0], block)
             self._sizes[axis] = kept
-        return work.shaped(self._value, self._sizes)
+        return self._finished(self._value)
 
     def to_space(self) -> Value:
         """Move blocks from the batch, from the first dimension to the last, then crop."""
@@ -99,21 +111,30 @@ class _Steps:
             self._sizes[axis] = work.sub(work.sub(self._sizes[axis], before), after)
         bounds = [work.joined(begin), work.joined(self._sizes)]
         shape = _shape(self._sizes)
-        return work.scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
+        cropped = work.scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
+        return self._finished(cropped)
+
+    def _finished(self, value: Value) -> Value:
+        sizes = self._sizes
+        if len(self._behind) > 1:
+            sizes = [*sizes[:-1], *self._behind]
+        return self._work.shaped(value, sizes)
 
     def _around(self, axis: int) -> tuple[Value, Value]:
         """The product of the sizes before an axis, and of those behind it."""
-        products = []
-        for sizes in (self._sizes[:axis], self._sizes[axis + 1 :]):
-            product = self._work.number(1)
-            for size in sizes:
-                product = self._work.mul(product, size)
-            products.append(product)
-        return products[0], products[1]
+        sizes = self._sizes
+        return _product(self._work, sizes[:axis]), _product(self._work, sizes[axis + 1 :])
 
     def _turn(self, sizes: Sequence[Value], order: Sequence[int]) -> None:
         value = self._work.shaped(self._value, sizes)
         self._value = transposed(self._work.scope, value, order)
+
+
+def _product(work: Integers, sizes: Sequence[Value]) -> Value:
+    product = work.number(1)
+    for size in sizes:
+        product = work.mul(product, size)
+    return product
 
 
 def _shape(sizes: Sequence[Value]) -> TensorShape:

@@ -181,9 +181,7 @@ def inverse_hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Val
     if node.op == "Asinh":
         size = work.one("ABS", x)
         return work.mul(work.one("SIGN", x), _arsinh(work, size))
-    logarithms = [
-        work.one("LOG", y) for y in (work.add(x, 1.0), work.sub(1.0, x))
-    ]
+    logarithms = [work.one("LOG", y) for y in (work.add(x, 1.0), work.sub(1.0, x))]
     far = work.mul(work.sub(*logarithms), 0.5)
     return _near_zero(work, x, _ARTANH, far)
 
@@ -266,7 +264,9 @@ def cross_entropy(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Va
         marks = [scope.constant(np.float32(mark)) for mark in (1, 0)]
         given = [labels, depth, *marks]
         labels = scope.emit("ONE_HOT", given, shape, logits.dtype, "OneHotOptions", axis=-1)
-    probable = scope.emit("SOFTMAX", [logits], logits.shape, logits.dtype, "SoftmaxOptions", beta=1.0)
+    probable = scope.emit(
+        "SOFTMAX", [logits], logits.shape, logits.dtype, "SoftmaxOptions", beta=1.0
+    )
     logarithm = scope.emit("LOG_SOFTMAX", [logits], logits.shape, logits.dtype, "LogSoftmaxOptions")
     products = work.mul(labels, logarithm)
     axes, loss = scope.integers_constant([1], "axes"), scope.output_shape(node)

@@ -314,6 +314,18 @@ def test_roll_by_whole_turns_moves_nothing() -> None:
     check("Roll", [numbers(2, 3), ints(3, -2), ints(1, 0)], constant=[1, 2])
 
 
+def test_blocks_of_tensors_of_many_dimensions() -> None:
+    values = [numbers(2, 4, 6, 3, 2, 1, 3), ints(2, 3, 1), ints([1, 1], [0, 3], [1, 0])]
+    check("SpaceToBatchND", values, constant=[1])
+    values[0] = numbers(12, 2, 3, 3, 2, 1, 3)
+    check("BatchToSpaceND", values, constant=[1])
+    values = [numbers(1, 2, 2, 2, 2), ints(2, 2, 2, 2), ints(*[[0, 0]] * 4)]
+    check("SpaceToBatchND", values, constant=[1])
+    values = [numbers(1, 2, 2, 2, 2, 3), ints(2, 2, 2, 2), ints(*[[0, 0]] * 4)]
+    with pytest.raises(UnsupportedError, match="5 dimensions"):
+        check("SpaceToBatchND", values, constant=[1])
+
+
 def test_an_unknown_number_of_blocks_is_refused() -> None:
     values = [numbers(2, 4, 6, 3, 2), ints(2), ints([0, 0])]
     with pytest.raises(UnsupportedError, match="number of its block sizes"):
