@@ -1,4 +1,4 @@
-"""Pictures: resizing, blocks of pixels, boxes."""
+"""Images: resizing, blocks of pixels, patches, colors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.library import flexbuffer
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
@@ -66,106 +65,6 @@ def blocks(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         block_size=node.attr_int("block_size"),
     )
     return as_given(scope, node, done)
-
-
-@lowering("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
-def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """NON_MAX_SUPPRESSION_V4, whose padding is cut off."""
-    indices, count = _suppressed(scope, node, inputs)
-    if _most(scope, node) == 0:
-        # LiteRT's interpreter rejects a result of SLICE that has no elements.
-        return indices
-    ends = scope.emit("EXPAND_DIMS", [count, _zero(scope)], (1,), DType.INT32, "ExpandDimsOptions")
-    values = [indices, scope.integers_constant([0], "begin"), ends]
-    return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions")
-
-
-@lowering("NonMaxSuppressionV4")
-def padded_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """NON_MAX_SUPPRESSION_V4, which pads with zeros always."""
-    if not node.attr_bool("pad_to_max_output_size", False):
-        indices, count = _suppressed(scope, node, inputs)
-        zero = _zero(scope)
-        ends = scope.emit("EXPAND_DIMS", [count, zero], (1,), DType.INT32, "ExpandDimsOptions")
-        values = [indices, scope.integers_constant([0], "begin"), ends]
-        return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions"), count
-    return _suppressed(scope, node, inputs)
-
-
-@lowering("NonMaxSuppressionV5")
-def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """NON_MAX_SUPPRESSION_V5."""
-    need_float(node, [*inputs[:2], *inputs[3:]])
-    most = _most(scope, node)
-    outputs = [((most,), DType.INT32), ((most,), DType.FLOAT), ((), DType.INT32)]
-    values = list(inputs)
-    if float(scope.needed(node, 5, "sigma")) > 0:
-        # TensorFlow ignores the threshold then. LiteRT does not, and drops a box that it has taken
-        # by its overlap with itself, which is 1.
-        values[3] = scope.constant(np.array(1, np.float32), "overlap")
-    table = "NonMaxSuppressionV5Options"
-    made = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
-    if node.attr_bool("pad_to_max_output_size", False):
-        return made
-    zero = _zero(scope)
-    ends = scope.emit("EXPAND_DIMS", [made[2], zero], (1,), DType.INT32, "ExpandDimsOptions")
-    begin = scope.integers_constant([0], "begin")
-    cut = tuple(
-        scope.emit("SLICE", [value, begin, ends], (-1,), value.dtype, "SliceOptions")
-        for value in made[:2]
-    )
-    return (*cut, made[2])
-
-
-def _suppressed(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    need_float(node, inputs[:2])
-    boxes, scores, most = inputs[:3]
-    if node.op == "NonMaxSuppression":
-        overlap = scope.constant(np.array(node.attr_float("iou_threshold", 0.5), np.float32))
-    else:
-        overlap = inputs[3]
-    least = inputs[4] if len(inputs) > 4 else _lowest(scope)
-    outputs = [((_most(scope, node),), DType.INT32), ((), DType.INT32)]
-    values = [boxes, scores, most, overlap, least]
-    table = "NonMaxSuppressionV4Options"
-    return scope.emit_many("NON_MAX_SUPPRESSION_V4", values, outputs, table)
-
-
-def _most(scope: Scope, node: Node) -> int:
-    known = scope.known(node, 2)
-    return -1 if known is None else int(known)
-
-
-def _zero(scope: Scope) -> Value:
-    return scope.constant(np.array(0, np.int32), "axis")
-
-
-def _lowest(scope: Scope) -> Value:
-    return scope.constant(np.array(np.finfo(np.float32).min, np.float32), "least_score")
-
-
-@lowering("TFLite_Detection_PostProcess")
-def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """The custom operator of that name, which exporters of detection models put into graphs.
-
-    It gives boxes [1, n, 4], classes [1, n], scores [1, n] and the number of detections [1].
-    """
-    need_float(node, inputs)
-    most = node.attr_int("max_detections")
-    per_box = node.attr_int("max_classes_per_detection", 1)
-    options: dict[str, int | bool | float] = {
-        "max_detections": most,
-        "max_classes_per_detection": per_box,
-        "detections_per_class": node.attr_int("detections_per_class", 100),
-        "use_regular_nms": node.attr_bool("use_regular_nms", False),
-        "num_classes": node.attr_int("num_classes"),
-    }
-    for name in ("nms_score_threshold", "nms_iou_threshold", *(f"{s}_scale" for s in "yxhw")):
-        options[name] = node.attr_float(name)
-    count = most * per_box
-    shapes = [(1, count, 4), (1, count), (1, count), (1,)]
-    outputs = [(shape, DType.FLOAT) for shape in shapes]
-    return scope.emit_custom(node.op, inputs, outputs, flexbuffer(options))
 
 
 @lowering("ExtractImagePatches")
