@@ -24,6 +24,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "AVERAGE_POOL_2D": "1.5.0 1.14.0 2.3.0",
     "BATCH_MATMUL": "2.3.0 2.3.0 2.4.0 2.5.0",
     "BATCH_TO_SPACE_ND": "1.6.0 1.14.0 2.3.0 2.12.0",
+    "BITCAST": "2.14.0",
     "BITWISE_XOR": "2.14.0",
     "BROADCAST_ARGS": "2.6.0",
     "BROADCAST_TO": "2.5.0 2.5.0 2.5.0",

@@ -20,6 +20,7 @@ from mobileprep.ops.dims import broadcast
 
 _SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
 _BOOLS = frozenset({DType.BOOL})
+_BYTES = LONG_NUMBERS | _SMALL | {DType.UINT16, DType.UINT32}
 _COMPARED = LONG_NUMBERS | _SMALL
 
 # For each op its builtin, the table of its options, and the types that the runtime takes.
@@ -288,6 +289,14 @@ def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, "cut the graph behind it")
     kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[wanted]}
     return scope.emit("CAST", inputs, scope.output_shape(node), wanted, "CastOptions", **kinds)
+
+
+@lowering("Bitcast")
+def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BITCAST."""
+    wanted = node.attr_dtype("type")
+    need(node, [*inputs, Value("", wanted, ())], _BYTES)
+    return scope.emit("BITCAST", inputs, scope.output_shape(node), wanted, "BitcastOptions")
 
 
 @lowering("Cumsum")

@@ -17,7 +17,7 @@ from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32, reshaped
-from mobileprep.litert.types import NUMBERS, need, need_float
+from mobileprep.litert.types import LONG_NUMBERS, NAMES, NUMBERS, need, need_float
 
 _UNSORTED: Final = {
     f"UnsortedSegment{kind}": f"UNSORTED_SEGMENT_{kind.upper()}"
@@ -186,19 +186,38 @@ def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return reshaped(scope, found, (sizes[0], -1)) if in_rows else found
 
 
-@lowering("UniqueWithCounts")
+_UNIQUE: Final = LONG_NUMBERS | {DType.INT16, DType.INT8, DType.UINT8}
+
+
+@lowering("Unique", "UniqueV2")
+def unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """UNIQUE."""
+    _check_unique(scope, node, inputs)
+    kind, value = node.attr_dtype("out_idx", DType.INT32), inputs[0]
+    outputs = [(scope.output_shape(node), value.dtype), (value.shape, kind)]
+    return scope.emit_many("UNIQUE", [value], outputs, "UniqueOptions", idx_out_type=NAMES[kind])
+
+
+@lowering("UniqueWithCounts", "UniqueWithCountsV2")
 def unique_with_counts(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """UNIQUE, and UNSORTED_SEGMENT_SUM of ones."""
-    need(node, inputs, {*NUMBERS, *(DType.INT64, DType.INT16, DType.INT8, DType.UINT8)})
-    kind = node.attr_dtype("out_idx", DType.INT32)
-    outputs = [(scope.output_shape(node), inputs[0].dtype), (inputs[0].shape, DType.INT32)]
+    _check_unique(scope, node, inputs)
+    kind, value = node.attr_dtype("out_idx", DType.INT32), inputs[0]
+    outputs = [(scope.output_shape(node), value.dtype), (value.shape, DType.INT32)]
     options = {"idx_out_type": "INT32"}
-    values, places = scope.emit_many("UNIQUE", inputs, outputs, "UniqueOptions", **options)
+    values, places = scope.emit_many("UNIQUE", [value], outputs, "UniqueOptions", **options)
     ones = filled(scope, places, np.int32(1))
     sizes = scope.emit("SHAPE", [values], (1,), DType.INT32, "ShapeOptions", out_type="INT32")
     counts = combined(scope, "Sum", ones, places, reshaped(scope, sizes, ()))
     work = Arithmetic(scope)
     return values, work.cast(places, kind), work.cast(counts, kind)
+
+
+def _check_unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> None:
+    need(node, inputs[:1], _UNIQUE)
+    if len(inputs) > 1 and scope.integers(node, 1, "axis") and inputs[0].rank != 1:
+        reason = "it compares slices along an axis, and LiteRT compares elements of vectors"
+        raise CannotExpressError(reason, "give a vector")
 
 
 @lowering("InvertPermutation")

@@ -10,7 +10,7 @@ from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.types import LONG_NUMBERS, NAMES, need
+from mobileprep.litert.types import LONG_NUMBERS, need
 
 _INDICES: Final = frozenset({DType.INT32, DType.INT64})
 
@@ -43,15 +43,6 @@ def bucketize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         "BucketizeOptions",
         boundaries=node.attr_floats("boundaries", ()),
     )
-
-
-@lowering("Unique")
-def unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """UNIQUE."""
-    need(node, inputs, LONG_NUMBERS | {DType.INT16, DType.INT8, DType.UINT8})
-    kind = node.attr_dtype("out_idx", DType.INT32)
-    outputs = [(scope.output_shape(node), inputs[0].dtype), (scope.output_shape(node, 1), kind)]
-    return scope.emit_many("UNIQUE", inputs, outputs, "UniqueOptions", idx_out_type=NAMES[kind])
 
 
 @lowering("BroadcastArgs")

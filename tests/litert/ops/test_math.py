@@ -200,3 +200,8 @@ def test_squares_of_integers(dtype: type) -> None:
 
 def test_signs_of_int64() -> None:
     check("Sign", [np.array([-(2**40), 0, 3, 2**50])])
+
+
+def test_the_same_bytes_as_another_type() -> None:
+    check("Bitcast", [numbers(3, 4)], T=DType.FLOAT, type=DType.UINT8)
+    check("Bitcast", [integers(3, 4, dtype=np.int8)], T=DType.INT8, type=DType.INT32)

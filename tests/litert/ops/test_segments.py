@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.errors import InvalidGraphError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from tests.litert.one_op import check, integers, numbers
 
@@ -92,7 +92,16 @@ def test_counts_of_numbers_of_unknown_length() -> None:
 @pytest.mark.parametrize("open_sizes", [0, 1])
 def test_unique_numbers_and_their_counts(out_idx: DType, open_sizes: int) -> None:
     x = np.float32([3, 1, 3, 3, 2, 1])
-    check("UniqueWithCounts", [x], outputs=3, open_sizes=open_sizes, out_idx=out_idx)
+    options = {"open_sizes": open_sizes, "out_idx": out_idx}
+    check("UniqueWithCounts", [x], outputs=3, **options)
+    for axes in ([], [0]):
+        check("UniqueV2", [x, np.int32(axes)], outputs=2, constant=[1], **options)
+        check("UniqueWithCountsV2", [x, np.int32(axes)], outputs=3, constant=[1], **options)
+
+
+def test_unique_rows_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="slices along an axis"):
+        check("UniqueV2", [numbers(3, 2), np.int32([0])], outputs=2, constant=[1])
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
