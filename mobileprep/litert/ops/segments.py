@@ -255,8 +255,8 @@ def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         reason = "the shape of its rows is not known"
         raise CannotExpressError(reason, GIVE_SHAPES)
     indices = [as_int32(scope, node, i, inputs[i]) for i in range(count)]
-    places = _joined(scope, [work.reshaped(index, (-1,)) for index in indices])
-    rows = _joined(scope, [reshaped(scope, part, (-1, *shape[1:])) for part in inputs[count:]])
+    places = joined(scope, [work.reshaped(index, (-1,)) for index in indices])
+    rows = joined(scope, [reshaped(scope, part, (-1, *shape[1:])) for part in inputs[count:]])
     (total,) = work.sizes(places)
     last = combined(scope, "Max", work.range(total), places, _count(scope, places))
     options = {"axis": 0, "batch_dims": 0}
@@ -265,7 +265,7 @@ def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return scope.emit("GATHER", given, shape, rows.dtype, "GatherOptions", **options)
 
 
-def _joined(scope: Scope, parts: Sequence[Value]) -> Value:
+def joined(scope: Scope, parts: Sequence[Value]) -> Value:
     """Tensors one after another along the first axis."""
     if len(parts) == 1:
         return parts[0]
