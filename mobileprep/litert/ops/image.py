@@ -11,13 +11,15 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
 from mobileprep.litert.arithmetic import Arithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_given, channels_last, known_size, last_shape, pad
+from mobileprep.litert.shapes import as_given, channels_last, known_size, last_shape, pad, reshaped
 from mobileprep.litert.types import NAMES, need_float
+from mobileprep.ops.kernel import find_kernel
 
 # Below all spreads of colors, and far enough above 0 to divide by.
 _TINY: Final = 1e-30
@@ -46,6 +48,37 @@ def resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         align_corners=node.attr_bool("align_corners", False),
         half_pixel_centers=node.attr_bool("half_pixel_centers", False),
     )
+
+
+@lowering("ResizeArea")
+def resize_area(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BATCH_MATMUL with the shares of pixels along height, then along width."""
+    need_float(node, inputs[:1])
+    image = inputs[0]
+    sizes = scope.integers(node, 1, "size")
+    batch, height, width, depth = ([-1] * 4) if image.shape is None else image.shape
+    if min(height, width, depth) < 1:
+        reason = "the size of its image is not known"
+        raise CannotExpressError(reason, GIVE_SHAPES)
+    rows = _shares(node, height, sizes[0])
+    flat = reshaped(scope, image, (batch, height, width * depth))
+    shape, table = (batch, sizes[0], width * depth), "BatchMatMulOptions"
+    tall = scope.emit("BATCH_MATMUL", [scope.constant(rows), flat], shape, DType.FLOAT, table)
+    columns = _shares(node, width, sizes[1])
+    count = -1 if batch < 0 else batch * sizes[0]
+    flat = reshaped(scope, tall, (count, width, depth))
+    shape = (count, sizes[1], depth)
+    wide = scope.emit("BATCH_MATMUL", [scope.constant(columns), flat], shape, DType.FLOAT, table)
+    return reshaped(scope, wide, (batch, *sizes, depth))
+
+
+def _shares(node: Node, count: int, wanted: int) -> Array:
+    """The share of each pixel of a line in each pixel of the resized line."""
+    kernel = find_kernel(node.op)
+    assert kernel is not None
+    pixels = np.eye(count, dtype=np.float32).reshape(1, count, 1, count)
+    found = kernel(node, pixels, np.array([wanted, 1], np.int32))
+    return np.asarray(found, np.float32).reshape(wanted, count)
 
 
 @lowering("SpaceToDepth", "DepthToSpace")

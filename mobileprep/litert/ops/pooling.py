@@ -34,13 +34,27 @@ _RANK: Final = 5
 
 @lowering("MaxPool", "AvgPool")
 def pool(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MAX_POOL_2D or AVERAGE_POOL_2D."""
+    """MAX_POOL_2D or AVERAGE_POOL_2D; MAXIMUM of the elements of each window of integers."""
+    if node.op == "MaxPool" and inputs[0].dtype in (DType.INT32, DType.INT64):
+        return _pooled_integers(scope, node, inputs[0])
     need_float(node, inputs)
     lowest = float(np.finfo(np.float32).min)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]), lowest)
     shape = last_shape(node, scope.output_shape(node))
     window = _Window(spatial(node, "ksize"), spatial(node, "strides"), padding)
     return as_given(scope, node, _pooled(scope, _CODES[node.op], image, shape, window))
+
+
+def _pooled_integers(scope: Scope, node: Node, value: Value) -> Value:
+    lowest = int(np.iinfo(np.int32 if value.dtype is DType.INT32 else np.int64).min)
+    image, padding = padded(scope, node, channels_last(scope, node, value), lowest)
+    shape, steps = last_shape(node, scope.output_shape(node)), (1, 1)
+    sizes, strides = spatial(node, "ksize"), spatial(node, "strides")
+    parts, _ = windows(scope, image, shape, (sizes, strides, steps), padding, lowest)
+    largest, work = parts[0], Arithmetic(scope, value.dtype)
+    for part in parts[1:]:
+        largest = work.maximum(largest, part)
+    return as_given(scope, node, largest)
 
 
 @lowering("MaxPoolWithArgmax")

@@ -120,3 +120,11 @@ def test_saturation_and_contrast(kind: str, change: float, open_sizes: int) -> N
 def test_colors_of_an_unknown_number_of_channels_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="channels"):
         check("AdjustHue", [COLORS, np.float32(0.1)], open_sizes=4)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("size", [(3, 4), (9, 5), (7, 16)])
+def test_resizing_by_areas(size: tuple[int, int], aligned: bool) -> None:
+    values = [numbers(2, 7, 8, 3), np.int32(size)]
+    check("ResizeArea", values, constant=[1], align_corners=aligned)
+    check("ResizeArea", values, constant=[1], open_sizes=1, align_corners=aligned)

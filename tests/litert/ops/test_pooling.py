@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.litert.one_op import check, numbers
+from tests.litert.one_op import check, integers, numbers
 
 
 @pytest.mark.parametrize("kind", ["MaxPool", "AvgPool"])
@@ -93,3 +93,12 @@ def test_the_places_of_the_largest(
         ran = check("MaxPoolWithArgmax", [values], Targmax=kind, **options)
         assert {"MAX_POOL_2D", "ARG_MAX"} <= set(ran)
     check("MaxPoolWithArgmax", [values], open_sizes=1, Targmax=DType.INT64, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_the_largest_integers(padding: str, dtype: type) -> None:
+    values = integers(2, 5, 7, 3, low=-(1 << 31), high=(1 << 31) - 1, dtype=dtype)
+    options: dict[str, Any] = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 2, 1], "padding": padding}
+    ran = check("MaxPool", [values], open_sizes=1, **options)
+    assert ran.count("MAXIMUM") == 5
