@@ -179,7 +179,9 @@ class _Reading:
 
     def _name(self, number: int, index: int, node: str = "") -> str:
         tensor = self._record.tensors[number]
-        name = node or self._fresh.name(tensor.name.removesuffix(":0") or f"tensor_{number}")
+        # A colon in a node's name would read as the number of an output.
+        own = tensor.name.removesuffix(":0").replace(":", "_")
+        name = node or self._fresh.name(own or f"tensor_{number}")
         self._edges[number] = (name, index)
         return name
 

@@ -10,6 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import reshaped
 from mobileprep.ops.dims import broadcast
@@ -18,6 +19,8 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
     "ADD": (np.add, "AddOptions"),
     "SUB": (np.subtract, "SubOptions"),
     "MUL": (np.multiply, "MulOptions"),
+    "FLOOR_DIV": (np.floor_divide, "FloorDivOptions"),
+    "FLOOR_MOD": (np.mod, "FloorModOptions"),
     "MINIMUM": (np.minimum, "MaximumMinimumOptions"),
     "MAXIMUM": (np.maximum, "MaximumMinimumOptions"),
     "LESS": (np.less, "LessOptions"),
@@ -50,6 +53,12 @@ class Integers:
     def mul(self, left: Value | int, right: Value | int) -> Value:
         return self._apply("MUL", DType.INT32, left, right)
 
+    def floor_div(self, left: Value | int, right: Value | int) -> Value:
+        return self._apply("FLOOR_DIV", DType.INT32, left, right)
+
+    def floor_mod(self, left: Value | int, right: Value | int) -> Value:
+        return self._apply("FLOOR_MOD", DType.INT32, left, right)
+
     def minimum(self, left: Value | int, right: Value | int) -> Value:
         return self._apply("MINIMUM", DType.INT32, left, right)
 
@@ -78,9 +87,47 @@ class Integers:
 
     def element(self, vector: Value, index: int) -> Value:
         """An element of a vector as a scalar."""
+        if vector.data is not None:
+            return self.number(vector.data[index])
         options = {"axis": 0, "batch_dims": 0}
         given = [vector, self.number(index)]
         return self.scope.emit("GATHER", given, (), DType.INT32, "GatherOptions", **options)
+
+    def sizes(self, value: Value) -> list[Value]:
+        """The size of each dimension of a tensor of known rank, as scalars.
+
+        Raises:
+            CannotExpressError: the rank is not known.
+        """
+        if value.shape is None:
+            message = "the rank of its input is not known"
+            raise CannotExpressError(message, GIVE_SHAPES)
+        if -1 not in value.shape:
+            return [self.number(size) for size in value.shape]
+        rank, options = (len(value.shape),), {"out_type": "INT32"}
+        sizes = self.scope.emit("SHAPE", [value], rank, DType.INT32, "ShapeOptions", **options)
+        return [
+            self.element(sizes, i) if size < 0 else self.number(size)
+            for i, size in enumerate(value.shape)
+        ]
+
+    def joined(self, scalars: Sequence[Value | int]) -> Value:
+        """A vector of scalars."""
+        values = [self._value(scalar) for scalar in scalars]
+        known = [value.data for value in values if value.data is not None]
+        if len(known) == len(values):
+            return self.number(np.array([int(number) for number in known], np.int32))
+        options = {"values_count": len(values), "axis": 0}
+        shape = (len(values),)
+        return self.scope.emit("PACK", values, shape, DType.INT32, "PackOptions", **options)
+
+    def shaped(self, value: Value, sizes: Sequence[Value]) -> Value:
+        """A tensor of any type under a shape of scalars."""
+        shape = tuple(-1 if size.data is None else int(size.data) for size in sizes)
+        if -1 not in shape:
+            return self.reshaped(value, shape)
+        given = [value, self.joined(sizes)]
+        return self.scope.emit("RESHAPE", given, shape, value.dtype, "ReshapeOptions")
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """A value under another shape; as it is where it has that one."""

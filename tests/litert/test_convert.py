@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import Ref, parse_function_ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.tflite import read_tflite
 from mobileprep.litert.refusals import GIVE_SHAPES
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import TOLERANCE, compare, numbers
@@ -297,3 +300,16 @@ def test_an_op_with_too_few_tensors_is_refused() -> None:
     nodes = [feed("x", (6, 4)), op("y", "Add", ["x"], T=DType.FLOAT)]
     with pytest.raises(InvalidGraphError, match=r"'y' \(Add\) takes 1 tensors, not 2"):
         model(Graph(nodes), ["x"], ["y"])
+
+
+def test_a_second_output_that_another_operator_computes_can_be_fetched(tmp_path: Path) -> None:
+    window: dict[str, Any] = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
+    graph = Graph(
+        [
+            feed("x", (1, 4, 4, 1)),
+            op("y", "MaxPoolWithArgmax", ["x"], Targmax=DType.INT64, **window),
+        ]
+    )
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model_bytes(model(graph, ["x"], ["y", "y:1"])))
+    assert read_tflite(path).outputs == ("y", "y_1")

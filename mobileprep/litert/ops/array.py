@@ -10,11 +10,13 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
+from mobileprep.litert.arithmetic import filled
+from mobileprep.litert.integers import Integers
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_int32, known_size, reshaped
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import LONG_NUMBERS, NAMES, need
 from mobileprep.ops.arrays import integers
 
@@ -339,10 +341,15 @@ def fill(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return scope.emit("FILL", inputs, scope.output_shape(node), inputs[1].dtype, "FillOptions")
 
 
+_FILLED: Final = frozenset({DType.BOOL, DType.INT8, DType.INT16, DType.UINT8})
+
+
 @lowering("ZerosLike", "OnesLike")
 def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ZEROS_LIKE, and 1 added for ones."""
+    """ZEROS_LIKE, and 1 added for ones; FILL of other types."""
     value = inputs[0]
+    if value.dtype in _FILLED:
+        return filled(scope, value, np.array(node.op == "OnesLike", value.dtype.numpy))
     need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
     zeros = scope.emit("ZEROS_LIKE", inputs, value.shape, value.dtype, "ZerosLikeOptions")
     if node.op == "ZerosLike":
@@ -383,19 +390,27 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Roll")
 def roll(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """For each axis the CONCATENATION of two SLICEs."""
+    """For each axis the CONCATENATION of two SLICEs, or GATHER where sizes are computed."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | {DType.BOOL})
-    shifts, axes = (scope.integers(node, i, what) for i, what in ((1, "shift"), (2, "axis")))
-    for shift, axis in zip(shifts, axes, strict=True):
-        value = _rolled(scope, value, shift, axis)
+    axes = scope.integers(node, 2, "axis")
+    shifts = Integers(scope).reshaped(as_int32(scope, node, 1, inputs[1]), (len(axes),))
+    for i, axis in enumerate(axes):
+        value = _rolled(scope, value, Integers(scope).element(shifts, i), axis)
     return value
 
 
-def _rolled(scope: Scope, value: Value, shift: int, axis: int) -> Value:
-    size = known_size(value, axis)
+def _rolled(scope: Scope, value: Value, shift: Value, axis: int) -> Value:
+    work = Integers(scope)
+    length = work.sizes(value)[axis]
     place = axis % (value.rank or 1)
-    kept = size - shift % size if size else 0
+    if shift.data is None or length.data is None:
+        order = work.floor_mod(work.sub(work.range(length), shift), length)
+        options = {"axis": place, "batch_dims": 0}
+        given = [value, order]
+        return scope.emit("GATHER", given, value.shape, value.dtype, "GatherOptions", **options)
+    size = int(length.data)
+    kept = size - int(shift.data) % size if size else 0
     if kept == size:
         return value
     parts = [_part(scope, value, place, kept, size), _part(scope, value, place, 0, kept)]

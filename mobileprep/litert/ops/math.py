@@ -20,6 +20,7 @@ from mobileprep.ops.dims import broadcast
 
 _SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
 _BOOLS = frozenset({DType.BOOL})
+_BYTES = LONG_NUMBERS | _SMALL | {DType.UINT16, DType.UINT32}
 _COMPARED = LONG_NUMBERS | _SMALL
 
 # For each op its builtin, the table of its options, and the types that the runtime takes.
@@ -159,8 +160,22 @@ def logic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A builtin on one tensor."""
     code, types = _ONE[node.op]
+    if code == "SIGN" and inputs[0].dtype is DType.INT64:
+        return _sign(scope, inputs[0])
     need(node, inputs, types)
     return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype)
+
+
+def _sign(scope: Scope, value: Value) -> Value:
+    """(x > 0) - (x < 0)."""
+    kinds = {"in_data_type": NAMES[DType.BOOL], "out_data_type": NAMES[value.dtype]}
+    sides = []
+    for name in ("Greater", "Less"):
+        code, table = _COMPARISONS[name]
+        given = [value, number(scope, value, 0)]
+        side = scope.emit(code, given, value.shape, DType.BOOL, table)
+        sides.append(scope.emit("CAST", [side], value.shape, value.dtype, "CastOptions", **kinds))
+    return binary(scope, "SUB", "SubOptions", *sides)
 
 
 @lowering("Square")
@@ -274,6 +289,14 @@ def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, "cut the graph behind it")
     kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[wanted]}
     return scope.emit("CAST", inputs, scope.output_shape(node), wanted, "CastOptions", **kinds)
+
+
+@lowering("Bitcast")
+def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BITCAST."""
+    wanted = node.attr_dtype("type")
+    need(node, [*inputs, Value("", wanted, ())], _BYTES)
+    return scope.emit("BITCAST", inputs, scope.output_shape(node), wanted, "BitcastOptions")
 
 
 @lowering("Cumsum")

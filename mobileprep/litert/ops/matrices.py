@@ -200,8 +200,9 @@ def _gathered(work: Integers, value: Value, flat: Value, axes: int) -> Value:
 
 
 def _chosen(scope: Scope, node: Node, inside: Value, value: Value, otherwise: Value) -> Value:
-    shape = scope.output_shape(node)
-    rank = value.rank if shape is None else len(shape)
+    # The runtime takes a tensor of one element for a scalar if the file has no rank for it.
+    shape = value.shape if scope.output_shape(node) is None else scope.output_shape(node)
+    rank = None if shape is None else len(shape)
     if rank is not None and rank > _MOST_DIMENSIONS:
         message = f"LiteRT selects from {_MOST_DIMENSIONS} dimensions at most, not from {rank}"
         raise CannotExpressError(message, "reshape its input before it")

@@ -13,7 +13,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import reshaped
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import need
 
 _MOVED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL, DType.INT8})
@@ -27,7 +27,7 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
     if target.rank is None or indices.shape is None or indices.shape[-1:] != (1,):
         reason = "its indices are no column of row numbers"
         raise CannotExpressError(reason, "give a tensor of known rank, and one index a row")
-    need(node, [indices], {DType.INT32})
+    indices = as_int32(scope, node, 1, indices)
     indices, rows = _last_rows(scope, node, indices, rows)
     if indices.shape == (1, 1):
         return _one_row(scope, node, (target, indices, rows))

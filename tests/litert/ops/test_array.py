@@ -261,13 +261,18 @@ def test_blocks_of_tensors_of_any_rank(name: str, open_sizes: bool) -> None:
     check("BatchToSpaceND", values, constant=[1, 2], open_sizes=open_sizes)
 
 
-def test_blocks_that_no_operator_moves_are_refused() -> None:
-    pairs = ints([0, 0], [0, 0], [0, 0])
-    with pytest.raises(UnsupportedError, match="along one or two dimensions, not along 3"):
-        check("SpaceToBatchND", [numbers(1, 2, 2, 2, 3), ints(2, 2, 2), pairs], constant=[1, 2])
-    values = [numbers(2, 6, 4, 3), ints(2), ints([0, 0])]
-    with pytest.raises(UnsupportedError, match="sizes are not known"):
-        check("SpaceToBatchND", values, constant=[1, 2], open_sizes=3)
+@pytest.mark.parametrize("constant, open_sizes", [([], 0), ([1], 0), ([1], 3), ([1, 2], 5)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("blocks", [[2], [2, 3], [2, 1, 3]])
+def test_blocks_moved_along_one_dimension_at_a_time(
+    blocks: list[int], dtype: type, constant: list[int], open_sizes: int
+) -> None:
+    count = len(blocks)
+    sizes, pairs = (np.array(x, dtype) for x in (blocks, [[1, b - 1] for b in blocks]))
+    x = numbers(2, 4, 6, 3, 2)
+    check("SpaceToBatchND", [x, sizes, pairs], constant=constant, open_sizes=open_sizes)
+    x = numbers(2 * int(np.prod(blocks)), *(4, 3, 2)[:count], 5, 2)
+    check("BatchToSpaceND", [x, sizes, pairs], constant=constant, open_sizes=open_sizes)
 
 
 def test_a_shape_that_is_made_sure_of_is_passed_through() -> None:
@@ -309,9 +314,38 @@ def test_roll_by_whole_turns_moves_nothing() -> None:
     check("Roll", [numbers(2, 3), ints(3, -2), ints(1, 0)], constant=[1, 2])
 
 
-def test_roll_along_an_open_size_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="not known"):
-        check("Roll", [numbers(2, 3), np.int32(1), np.int32(0)], constant=[1, 2], open_sizes=1)
+def test_blocks_of_tensors_of_many_dimensions() -> None:
+    values = [numbers(2, 4, 6, 3, 2, 1, 3), ints(2, 3, 1), ints([1, 1], [0, 3], [1, 0])]
+    check("SpaceToBatchND", values, constant=[1])
+    values[0] = numbers(12, 2, 3, 3, 2, 1, 3)
+    check("BatchToSpaceND", values, constant=[1])
+    values = [numbers(1, 2, 2, 2, 2), ints(2, 2, 2, 2), ints(*[[0, 0]] * 4)]
+    check("SpaceToBatchND", values, constant=[1])
+    values = [numbers(1, 2, 2, 2, 2, 3), ints(2, 2, 2, 2), ints(*[[0, 0]] * 4)]
+    with pytest.raises(UnsupportedError, match="5 dimensions"):
+        check("SpaceToBatchND", values, constant=[1])
+
+
+def test_an_unknown_number_of_blocks_is_refused() -> None:
+    values = [numbers(2, 4, 6, 3, 2), ints(2), ints([0, 0])]
+    with pytest.raises(UnsupportedError, match="number of its block sizes"):
+        check("SpaceToBatchND", values, open_sizes=1)
+
+
+@pytest.mark.parametrize("open_sizes", [0, 1, 3])
+@pytest.mark.parametrize("constant", [[2], [1, 2]])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_roll_by_computed_sizes(dtype: type, constant: list[int], open_sizes: int) -> None:
+    for shift, axis in ((1, 0), (-9, -1), ([1, 2], [0, 2])):
+        values = [numbers(2, 3, 4), np.array(shift, dtype), np.array(axis, dtype)]
+        check("Roll", values, constant=constant, open_sizes=open_sizes)
+
+
+@pytest.mark.parametrize("kind", ["ZerosLike", "OnesLike"])
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8])
+@pytest.mark.parametrize("open_sizes", [0, 1])
+def test_constants_like_tensors_of_small_types(kind: str, dtype: type, open_sizes: int) -> None:
+    check(kind, [np.ones((2, 3), dtype)], open_sizes=open_sizes)
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,12 @@ def test_types_that_no_kernel_takes_are_refused() -> None:
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_squares_of_integers(dtype: type) -> None:
     assert check("Square", [integers(3, 4, dtype=dtype)]) == ["MUL"]
+
+
+def test_signs_of_int64() -> None:
+    check("Sign", [np.array([-(2**40), 0, 3, 2**50])])
+
+
+def test_the_same_bytes_as_another_type() -> None:
+    check("Bitcast", [numbers(3, 4)], T=DType.FLOAT, type=DType.UINT8)
+    check("Bitcast", [integers(3, 4, dtype=np.int8)], T=DType.INT8, type=DType.INT32)

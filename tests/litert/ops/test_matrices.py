@@ -46,6 +46,11 @@ def test_parts_of_matrices(offsets: Any, align: str, computed: bool) -> None:
     check("MatrixDiagPartV2", given, constant=constants(computed, 2))
 
 
+@pytest.mark.parametrize("version", ["V2", "V3"])
+def test_a_computed_diagonal_of_one_element(version: str) -> None:
+    check(f"MatrixDiagPart{version}", [numbers(5, 4), np.int32([3]), np.float32(9)])
+
+
 def test_main_diagonals_of_matrices() -> None:
     for values in (numbers(3, 4), integers(2, 5, 3), integers(2, 3, 3, dtype=np.int64)):
         assert check("MatrixDiagPart", [values]) == ["RESHAPE", "GATHER"]

@@ -23,7 +23,7 @@ OWNERS = np.array([0, 1, 1, 0], np.int32)
 def test_crop_and_resize(size: list[int], fill: float) -> None:
     inputs = [numbers(2, 7, 9, 3), BOXES, OWNERS, np.array(size, np.int32)]
     ran = check("CropAndResize", inputs, constant=[3], extrapolation_value=fill, tolerance=1e-5)
-    assert "GATHER_ND" in ran
+    assert "GATHER" in ran
 
 
 def test_crop_and_resize_of_any_number_of_boxes() -> None:
@@ -42,10 +42,13 @@ def test_crop_and_resize_of_any_number_of_boxes() -> None:
         compare(answered(content, list(feeds.values())), expected(graph, feeds, ["y"]), 1e-5)
 
 
-def test_crops_of_the_nearest_pixels_are_refused() -> None:
-    inputs = [numbers(2, 7, 9, 3), BOXES, OWNERS, np.array([2, 2], np.int32)]
-    with pytest.raises(UnsupportedError, match="does not interpolate"):
-        check("CropAndResize", inputs, constant=[3], method="nearest")
+@pytest.mark.parametrize("size", [[3, 4], [1, 1], [1, 5], [9, 24]])
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+def test_crops_of_a_computed_size(method: str, size: list[int]) -> None:
+    inputs = [numbers(2, 7, 9, 3), BOXES, OWNERS, np.array(size, np.int32)]
+    options = {"method": method, "extrapolation_value": 0.5, "tolerance": 1e-5}
+    check("CropAndResize", inputs, **options)
+    check("CropAndResize", inputs, constant=[3], open_sizes=3, **options)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
