@@ -20,6 +20,7 @@ from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.litert.float_types import float_types, in_float32
+from mobileprep.litert.recurrent import without_cells
 from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.litert.unfuse import unfused
 from mobileprep.opdefs.bodies import body_of
@@ -128,9 +129,11 @@ def _simplified(source: Prepared, *, cast_outputs: bool) -> Prepared:
     context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
     graph = _transformed(source.graph, context, _INLINED)
     graph = graph.with_nodes(unfused(graph.nodes))
-    kinds, outputs = float_types(graph), source.outputs
+    graph, outputs = without_cells(graph, source.outputs)
+    kinds = float_types(graph)
     if kinds:
         graph, outputs = in_float32(graph, outputs, cast_outputs=cast_outputs)
+    if outputs != source.outputs:
         context = Context(source.inputs, tuple(dict.fromkeys(map(str, outputs))))
     notes = tuple(
         f"{count} nodes of type {kind.short} compute in float32" for kind, count in kinds.items()
