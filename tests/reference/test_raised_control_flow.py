@@ -80,7 +80,16 @@ def test_a_case_of_many_branches(chosen: float, tf: ModuleType) -> None:
     compare(answered(content, [given]), wanted)
 
 
-def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: int | None) -> Graph:
+def recurrent(
+    tf: ModuleType,
+    kind: str,
+    *,
+    lengths: bool,
+    both: bool,
+    batch: int | None,
+    time: int | None = 6,
+    time_major: bool = False,
+) -> Graph:
     """A frozen network of TensorFlow 1 from "x" and "lengths" to "y" and "state"."""
     rnn = pytest.importorskip("tensorflow.python.ops.rnn")
     cells = pytest.importorskip("tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")
@@ -88,12 +97,15 @@ def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: in
     v1.disable_control_flow_v2()
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(1)
-        x = v1.placeholder(tf.float32, [batch, 6, 4], name="x")
+        sizes = [time, batch] if time_major else [batch, time]
+        x = v1.placeholder(tf.float32, [*sizes, 4], name="x")
         given = v1.placeholder(tf.int32, [batch], name="lengths") if lengths else None
         made = [getattr(cells, kind)(5) for _ in range(1 + both)]
         run: Any = rnn.bidirectional_dynamic_rnn if both else rnn.dynamic_rnn
         with v1.variable_scope("net", use_resource=False):
-            outputs, state = run(*made, x, sequence_length=given, dtype=tf.float32)
+            outputs, state = run(
+                *made, x, sequence_length=given, dtype=tf.float32, time_major=time_major
+            )
         tf.identity(tf.concat(outputs, 2) if both else outputs, name="y")
         tf.identity(tf.concat(tf.nest.flatten(state), 1), name="state")
         with v1.Session() as session:
@@ -123,3 +135,32 @@ def test_recurrent(kind: str, lengths: bool, both: bool, batch: int | None, tf: 
         compare(engine.run(outputs, feeds), wanted)
     content = model_bytes(converted(graph, [CutInput(name) for name in feeds], outputs))
     compare(answered(content, list(feeds.values())), wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("batch", [2, None], ids=["batch-2", "batch-open"])
+@pytest.mark.parametrize("both", [False, True], ids=["forward", "both-ways"])
+@pytest.mark.parametrize("lengths", [False, True], ids=["full", "lengths"])
+@pytest.mark.parametrize("time_major", [False, True], ids=["batch-first", "time-first"])
+def test_an_open_length(
+    time_major: bool, lengths: bool, both: bool, batch: int | None, tf: ModuleType
+) -> None:
+    graph = recurrent(
+        tf,
+        "GRUCell" if lengths else "BasicLSTMCell",
+        lengths=lengths,
+        both=both,
+        batch=batch,
+        time=None,
+        time_major=time_major,
+    )
+    names, outputs = ["x", *["lengths"] * lengths], ["y", "state"]
+    content = model_bytes(converted(graph, [CutInput(name) for name in names], outputs))
+    for time, rows in ((6, 2), (1, 2), (9, 2 if batch else 3)):
+        shape = (time, rows, 4) if time_major else (rows, time, 4)
+        x = np.random.default_rng(time).normal(size=shape).astype(np.float32)
+        feeds: dict[str, Array] = {"x": x}
+        if lengths:
+            feeds["lengths"] = np.array([max(time - 2, 1), time, 1][:rows], np.int32)
+        wanted = TensorFlowEngine(graph, "before").run(outputs, feeds)
+        compare(answered(content, list(feeds.values())), wanted)
