@@ -76,7 +76,7 @@ def test_fused_batch_norm(training: bool, constant: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.bool_])
 def test_tensor_scatter_update(rows: int, kind: type) -> None:
     places = np.array([[2], [0], [3]], np.int32)[:rows]
     inputs = [
