@@ -420,6 +420,15 @@ def test_elements_whose_first_size_is_that_of_an_input():
     same([shaped(-1), *writing()], ["out"])
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_elements_of_a_size_that_their_op_decides(grows):
+    longer = node("longer", "ConcatV2", "x/enter scaled axis", N=2, Tidx=INT)
+    axis = [const("axis/value", 0, np.int32), enter("axis", "axis/value", constant=True, kind=INT)]
+    nodes = [shaped(-1), *axis, longer, *writing(value="longer", dynamic_size=grows)]
+    same(nodes, ["out"])
+    same(nodes, ["out"], {"x": np.ones(1, np.float32)})
+
+
 def test_elements_of_unknown_rank_are_refused():
     with pytest.raises(UnsupportedError, match=r"'array' \(TensorArrayV3\) has elements of unk"):
         same([placeholder(), *writing()], ["out"])
