@@ -10,6 +10,7 @@ Source: the kernels of the quantized ops of TensorFlow 1.15 and 2.21.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -193,7 +194,15 @@ class _Dequantizing:
         kinds = {"SrcT": attr.dtype(plain), "DstT": _FLOAT}
         self._new.append(Node(cast, "Cast", (ref,), node.device, kinds))
         moved = self._add(node, "Sub", Ref(cast), self._constant(node, "zero", zero))
-        return self._add(node, "Mul", moved, self._constant(node, "step", step))
+        scaled = self._add(node, "Mul", moved, self._constant(node, "step", step))
+        if not limits.low <= 0 < limits.high:
+            return scaled
+        # Rounds nothing again, and gives the integer modes the range.
+        held = replace(
+            self._in_range(node, scaled, limits), name=self._fresh.name(f"{node.name}/x")
+        )
+        self._new.append(held)
+        return Ref(held.name)
 
     def _limits(self, low: Ref, high: Ref, *, with_zero: bool = True) -> Limits | None:
         """A constant range, None for one that is computed."""

@@ -18,7 +18,7 @@ from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.quantize_nodes.ops import eightbit_nodes
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
-from tests.litert.one_op import numbers
+from tests.litert.one_op import integers, numbers
 
 F, U8, I32 = DType.FLOAT, DType.QUINT8, DType.QINT32
 IMAGE = (2, 8, 8, 3)
@@ -148,6 +148,18 @@ def test_constant_ranges_make_an_int8_model_without_calibration() -> None:
     assert codes(record)[0] == "QUANTIZE"
     assert codes(record)[-1] == "DEQUANTIZE"
     assert not {"QUANTIZE", "DEQUANTIZE"} & set(codes(record)[1:-1])
+    (wanted,) = expected(graph, {"x": x}, ["y"])
+    (found,) = answered(model_bytes(record), [x])
+    assert float(np.abs(found - wanted).mean()) < 0.05 * float(np.ptp(wanted))
+
+
+def test_8_bit_inputs_have_a_range_in_int8() -> None:
+    options = {"input_min": -3.0, "input_max": 3.0, "fallback_min": -12.0, "fallback_max": 12.0}
+    graph = transformed(network(), ("quantize_nodes", options))
+    record = model(graph, ["x"], ["y"], mode="int8")
+    assert codes(record)[:4] == ["CAST", "SUB", "MUL", "QUANTIZE"]
+    assert [codes(record).count(code) for code in ("QUANTIZE", "DEQUANTIZE")] == [1, 1]
+    x = integers(*IMAGE, low=0, high=256, dtype=np.uint8)
     (wanted,) = expected(graph, {"x": x}, ["y"])
     (found,) = answered(model_bytes(record), [x])
     assert float(np.abs(found - wanted).mean()) < 0.05 * float(np.ptp(wanted))
