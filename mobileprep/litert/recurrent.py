@@ -22,6 +22,7 @@ from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.bodies import Body, function_of
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
+from mobileprep.ops.static_values import StaticValues
 
 # Longer sequences become a loop.
 _MAX_UNROLLED_STEPS: Final = 64
@@ -45,6 +46,7 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
     if not cells:
         return graph, tuple(outputs)
     shapes = infer_shapes(graph)
+    values = StaticValues(graph.by_name, lambda ref: shape_of(shapes, ref))
     fresh = FreshNames([*graph.by_name, *graph.library.functions])
     read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
     replaced: dict[Edge, Ref] = {}
@@ -59,7 +61,8 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
             x, state, hidden, *weights = node.data_inputs
             results = dict(enumerate(_Lstm(node, weights).step(work, x, state, hidden)))
         else:
-            results = _sequence(work, graph, shape_of(shapes, node.data_inputs[1]), wanted)
+            shape = shape_of(shapes, node.data_inputs[1])
+            results = _sequence(work, graph, shape, values.size(node.data_inputs[0]), wanted)
         added[node.name] = work.nodes
         replaced.update({(node.name, index): ref for index, ref in results.items()})
 
@@ -168,19 +171,26 @@ def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
 
 
 def _sequence(
-    work: _Nodes, graph: Graph, shape: TensorShape, wanted: Sequence[int]
+    work: _Nodes, graph: Graph, shape: TensorShape, known: int | None, wanted: Sequence[int]
 ) -> Mapping[int, Ref]:
-    """The wanted outputs of a BlockLSTM: unrolled, or a loop for a long or an open time axis."""
+    """The wanted outputs of a BlockLSTM: unrolled, or a loop for a long or an open time axis.
+
+    Args:
+        work: takes the nodes.
+        graph: has the weights.
+        shape: that of the input.
+        known: the length of the longest sequence, None if it is computed.
+        wanted: the numbers of the outputs.
+    """
     steps = shape[0] if shape else -1
     if not 0 < steps <= _MAX_UNROLLED_STEPS:
         return _looped(work, graph, wanted)
-    length, x, *_ = work.node.data_inputs
-    known = _known_length(graph, length)
+    x = work.node.data_inputs[1]
     cell = _Lstm(work.node, work.node.data_inputs[4:])
     state, hidden = work.node.data_inputs[2:4]
     unpacked = work.add("Unpack", x, num=attr.integer(steps), axis=attr.integer(0))
     rows: dict[int, list[Ref]] = {index: [] for index in wanted}
-    for t in range(steps if known is None else min(max(known, 0), steps)):
+    for t in range(steps if known is None else min(known, steps)):
         results = cell.step(work, Ref(unpacked.node, t), state, hidden)
         state, hidden = results[_STATE], results[_HIDDEN]
         for index in wanted:
@@ -193,15 +203,6 @@ def _sequence(
     return whole if known is not None else _masked(work, whole, steps)
 
 
-def _known_length(graph: Graph, length: Ref) -> int | None:
-    """The constant length of the longest sequence, None if it is computed."""
-    found = constant_behind(graph, length)
-    node = graph[length.node]
-    if found is None and node.op == "Cast" and node.data_inputs:
-        found = constant_behind(graph, node.data_inputs[0])
-    return None if found is None else int(found.array().reshape(()))
-
-
 def _length(work: _Nodes) -> Ref:
     """The length of the longest sequence in int32."""
     kinds = {"SrcT": attr.dtype(DType.INT64), "DstT": _INT32}
@@ -212,10 +213,8 @@ def _masked(work: _Nodes, outputs: Mapping[int, Ref], steps: int) -> Mapping[int
     """The outputs with zeros after the longest sequence."""
     times = work.constant("times", np.arange(steps).reshape(steps, 1, 1))
     is_inside = work.put("Less", (times, _length(work)), T=_INT32)
-    return {
-        index: work.add("SelectV2", is_inside, ref, work.add("ZerosLike", ref))
-        for index, ref in outputs.items()
-    }
+    zero = work.constant("zero", 0.0, work.kind)
+    return {index: work.add("SelectV2", is_inside, ref, zero) for index, ref in outputs.items()}
 
 
 def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, Ref]:

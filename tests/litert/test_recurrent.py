@@ -130,6 +130,21 @@ def test_only_outputs_that_are_read_are_written() -> None:
     assert not {"SELECT", "SELECT_V2", "CAST"} & set(codes(record))
 
 
+def test_a_length_out_of_the_shape_of_the_input() -> None:
+    kinds = dict.fromkeys(("Tparams", "Tindices", "Taxis"), DType.INT32)
+    steps = [
+        op("sizes", "Shape", ["x"], T=DType.FLOAT, out_type=DType.INT32),
+        *(const(n, v) for n, v in (("first", 0), ("axis", 0))),
+        op("steps", "GatherV2", ["sizes", "first", "axis"], batch_dims=0, **kinds),
+    ]
+    given = [n for n in layer("BlockLSTM", 5, 6) if n.name != "steps"]
+    nodes = [feed("x", (5, -1, INPUTS)) if n.name == "x" else n for n in (*given, *steps)]
+    graph, x = Graph(nodes), sequence(5)
+    record = model(graph, ["x"], ["y"])
+    assert not {"SELECT", "SELECT_V2", "LESS"} & set(codes(record))
+    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["y"]), 1e-5)
+
+
 def test_a_layer_in_float16() -> None:
     graph, x = layer("BlockLSTM", 5, 6, DType.HALF), sequence(5).astype(np.float16)
     found = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
