@@ -9,7 +9,7 @@ Source: the kernels of the quantized ops of TensorFlow 1.15 and 2.21.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -48,7 +48,8 @@ _PLAIN: Final = {
 }
 # A measured range is found a few ops after its tensor.
 _MAX_RANGE_OPS: Final = 16
-_RANGE_OPS: Final = ("Min", "Max", "Minimum", "Maximum", "Reshape", "RequantizationRange")
+_LOW_ENDS: Final = ("Min", "Minimum", "Reshape", "RequantizationRange")
+_HIGH_ENDS: Final = ("Max", "Maximum", "Reshape", "RequantizationRange")
 _HINT: Final = "give mobileprep the float graph that it was made from"
 
 
@@ -150,7 +151,7 @@ class _Dequantizing:
         kind = node.attr_dtype("T" if node.op == "QuantizeV2" else "out_type", DType.QUINT8)
         if limits is not None and kind in (DType.QUINT8, DType.QINT8):
             return self._in_range(node, value, limits)
-        if all(self._is_measured(e, node.data_inputs[0]) for e in ends[-2:]):
+        if self._is_measured(low, high, node.data_inputs[0]):
             return _node(node, "Identity", [value], T=_FLOAT)
         least = self._add(node, "Maximum", value, low)
         return _node(node, "Minimum", [least, high], T=_FLOAT)
@@ -222,9 +223,15 @@ class _Dequantizing:
             passing = self._graph[ref.node]
         return constant_behind(self._graph, ref)
 
-    def _is_measured(self, end: Ref, value: Ref) -> bool:
-        """Whether the end of a range follows from the values that it is for."""
+    def _is_measured(self, low: Ref, high: Ref, value: Ref) -> bool:
+        """Whether a range holds all of the values that it is for."""
         value = source_behind(self._graph, value)
+        return all(
+            self._follows(end, value, ops) for end, ops in ((low, _LOW_ENDS), (high, _HIGH_ENDS))
+        )
+
+    def _follows(self, end: Ref, value: Ref, ops: Collection[str]) -> bool:
+        """Whether the end of a range is computed from values by nothing but some ops."""
         waiting, visited = [end], 0
         while waiting and visited < _MAX_RANGE_OPS:
             ref = source_behind(self._graph, waiting.pop())
@@ -232,7 +239,7 @@ class _Dequantizing:
             if ref == value:
                 return True
             node = self._graph[ref.node]
-            if node.op in _RANGE_OPS:
+            if node.op in ops:
                 waiting += node.data_inputs[:1] if node.op == "Reshape" else node.data_inputs
         return False
 

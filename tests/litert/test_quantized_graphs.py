@@ -193,6 +193,23 @@ def test_values_saturate_as_in_the_graph() -> None:
     np.testing.assert_allclose(found, wanted, atol=1.01 * 2 / 255)
 
 
+def test_a_computed_range_that_cuts_values_off_is_kept() -> None:
+    nodes = [
+        feed("x", (2, 3)),
+        const("axes", [0, 1]),
+        const("limit", 0.5),
+        op("low", "Min", ["x", "axes"], T=F, Tidx=DType.INT32, keep_dims=False),
+        op("most", "Max", ["x", "axes"], T=F, Tidx=DType.INT32, keep_dims=False),
+        op("high", "Minimum", ["most", "limit"], T=F),
+        op("q", "QuantizeV2", ["x", "low", "high"], T=U8, mode="MIN_FIRST"),
+        op("y", "Dequantize", ["q", "q:1", "q:2"], T=U8, mode="MIN_FIRST"),
+    ]
+    graph, x = Graph(nodes), 3 * numbers(2, 3)
+    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
+    (wanted,) = expected(graph, {"x": x}, ["y"])
+    np.testing.assert_allclose(found, wanted, atol=1.01 * float(0.5 - x.min()) / 255)
+
+
 def test_8_bit_inputs_are_converted() -> None:
     nodes = [
         feed("x", (2, 3), U8),

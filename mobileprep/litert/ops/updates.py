@@ -14,7 +14,7 @@ from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import reshaped
-from mobileprep.litert.types import NAMES, need
+from mobileprep.litert.types import need
 
 _MOVED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL, DType.INT8})
 _COMPUTED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64})
@@ -39,7 +39,7 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
 
 
 def _cast(scope: Scope, value: Value, kind: DType) -> Value:
-    kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": NAMES[kind]}
+    kinds = {"in_data_type": value.dtype.name, "out_data_type": kind.name}
     return scope.emit("CAST", [value], value.shape, kind, "CastOptions", **kinds)
 
 

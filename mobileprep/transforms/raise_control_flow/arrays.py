@@ -170,7 +170,9 @@ def _form(
 
 
 def _is_written(array: TracedArray, fresh: frozenset[str]) -> bool:
-    """Whether all elements come one by one, or all at once, so that they bring their sizes."""
+    """Whether elements are written one by one, and the first decides the size of all."""
+    if not array.node.attr_bool("identical_element_shapes", False):
+        return False
     changing = [n for n in array.users if n.op not in _READING and n.name not in fresh]
     return bool(changing) and all(n.op == "TensorArrayWriteV3" for n in changing)
 
