@@ -19,7 +19,9 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.litert.dequantize import dequantized
 from mobileprep.litert.float_types import float_types, in_float32
+from mobileprep.litert.recurrent import without_cells
 from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.litert.unfuse import unfused
 from mobileprep.opdefs.bodies import body_of
@@ -127,14 +129,19 @@ def _simplified(source: Prepared, *, cast_outputs: bool) -> Prepared:
     """The same after the transforms that apply to it, with fused ops split, in float32."""
     context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
     graph = _transformed(source.graph, context, _INLINED)
+    graph, quantized = dequantized(graph, source.outputs)
     graph = graph.with_nodes(unfused(graph.nodes))
-    kinds, outputs = float_types(graph), source.outputs
+    graph, outputs = without_cells(graph, source.outputs)
+    kinds = float_types(graph)
     if kinds:
         graph, outputs = in_float32(graph, outputs, cast_outputs=cast_outputs)
+    if outputs != source.outputs:
         context = Context(source.inputs, tuple(dict.fromkeys(map(str, outputs))))
     notes = tuple(
         f"{count} nodes of type {kind.short} compute in float32" for kind, count in kinds.items()
     )
+    if quantized:
+        notes = (f"{quantized} quantized nodes compute in float32", *notes)
     graph = _transformed(graph, context, _STEPS)
     return replace(source, graph=graph, outputs=outputs, notes=notes)
 

@@ -38,12 +38,15 @@ def test_the_command_writes_a_file(digits: Path, run: Run) -> None:
     words = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
     Path("words.pb").write_bytes(graph_to_bytes(words))
     Path("ssd.pb").write_bytes(graph_to_bytes(detector()))
+    quantize = "transform --in_graph=frozen.pb --out_graph=quantized.pb --transforms=quantize_nodes"
+    ends = ("--inputs=image", "--outputs=probabilities")
+    assert run(*quantize.split(), *ends).code == 0
     commands = [(c, a) for c, a in examples(PAGE) if c.startswith("mobileprep tflite")]
     for command, answer in commands:
         told = run(*shlex.split(command)[1:])
         assert told.code == 0, told.err
         assert answer in ("", told.err)
-    for name in ("model.tflite", "eight.tflite", "words.tflite", "ssd.tflite"):
+    for name in ("model.tflite", "eight.tflite", "floats.tflite", "words.tflite", "ssd.tflite"):
         assert Path(name).read_bytes()[FILE_IDENTIFIER] == b"TFL3"
 
 

@@ -31,7 +31,21 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
     indices, rows = _last_rows(scope, node, indices, rows)
     if indices.shape == (1, 1):
         return _one_row(scope, node, (target, indices, rows))
+    if target.dtype is DType.BOOL:
+        whole = [_cast(scope, value, DType.INT32) for value in (target, rows)]
+        return _cast(scope, _many_rows(scope, whole[0], indices, whole[1]), DType.BOOL)
     need(node, [target], _COMPUTED)
+    return _many_rows(scope, target, indices, rows)
+
+
+def _cast(scope: Scope, value: Value, kind: DType) -> Value:
+    kinds = {"in_data_type": value.dtype.name, "out_data_type": kind.name}
+    return scope.emit("CAST", [value], value.shape, kind, "CastOptions", **kinds)
+
+
+def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Value:
+    """The target with rows at computed indices."""
+    assert target.rank is not None
     kind = target.dtype
     shape, options = (target.rank,), {"out_type": "INT32"}
     sizes = scope.emit("SHAPE", [target], shape, DType.INT32, "ShapeOptions", **options)
