@@ -24,6 +24,7 @@ from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.initializers import initialized
 from mobileprep.litert.loop_variables import with_safe_loops
 from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.ranks import with_supported_ranks
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import operator_version, runtime_version
 from mobileprep.numerics.texts import texts
@@ -54,7 +55,7 @@ def assembled(main: Program) -> ModelRecord:
             it.
     """
     buffers = _Buffers()
-    programs = _listed(initialized(main.mapped(with_safe_loops)))
+    programs = _listed(initialized(main.mapped(with_supported_ranks).mapped(with_safe_loops)))
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
     metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)

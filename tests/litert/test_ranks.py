@@ -1,0 +1,157 @@
+"""Operators of five and more dimensions: written so that old runtimes run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.ranks import MAX_RANKS
+from tests.litert.graphs import answered, codes, const, expected, feed, model, numpy_type, op
+from tests.litert.one_op import compare, integers, numbers
+
+_SIX: Final = (2, 3, 2, 4, 3, 2)
+_SLICE: Final = (np.int32([0, 1, 0, 1, 0, 0]), np.int32([2, 3, 2, 3, 3, 1]))
+_PADS: Final = np.int32([[1, 0], [0, 1], [0, 0], [2, 0], [0, 0], [1, 1]])
+
+
+def run(
+    kind: str,
+    arrays: Sequence[Any],
+    constant: Sequence[int] = (),
+    open_sizes: Mapping[int, Sequence[int]] | None = None,
+    **attrs: Any,
+) -> list[str]:
+    """Convert one node, check ranks and the answer, and return the operators."""
+    nodes, feeds = [], dict[str, Array]()
+    for i, array in enumerate(map(np.asarray, arrays)):
+        if i in constant:
+            nodes.append(const(f"x{i}", array))
+            continue
+        left_open = (open_sizes or {}).get(i, ())
+        shape = tuple(-1 if axis in left_open else n for axis, n in enumerate(array.shape))
+        nodes.append(feed(f"x{i}", shape, numpy_type(array)))
+        feeds[f"x{i}"] = array
+    nodes.append(op("y", kind, [f"x{i}" for i in range(len(arrays))], **attrs))
+    graph = Graph(nodes)
+    record = model(graph, list(feeds), ["y"])
+    check_ranks(record)
+    found = answered(model_bytes(record), list(feeds.values()))
+    compare(found, expected(graph, feeds, ["y"]), 2e-6)
+    return codes(record)
+
+
+def check_ranks(record: ModelRecord) -> None:
+    """No operator works on more dimensions than its kernels have, unless shapes are equal."""
+    (subgraph,) = record.subgraphs
+    for operator in subgraph.operators:
+        code = operator.code.builtin
+        shapes = [
+            subgraph.tensors[i].signature or subgraph.tensors[i].shape
+            for i in (*operator.inputs, *operator.outputs)
+        ]
+        if code in MAX_RANKS and len(set(shapes)) > 1:
+            assert max(map(len, shapes)) <= MAX_RANKS[code], (code, shapes)
+
+
+_TWO: Final = (
+    *("FloorDiv", "FloorMod", "Maximum", "Minimum", "Sub", "Mul", "AddV2", "SquaredDifference"),
+    *("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"),
+)
+_SHAPES: Final = {
+    "number": (_SIX, (1,)),
+    "channels": (_SIX, (2,)),
+    "norm": ((2, 3, 4, 2, 3), (2, 1, 1, 2, 1)),
+    "alternating": (_SIX, (1, 3, 1, 4, 1, 2)),
+    "both": ((2, 1, 2, 1, 3, 2), (1, 3, 1, 4, 1, 2)),
+    "eight": ((2, 1, 2, 1, 3, 1, 2, 2), (1, 3, 1, 2, 1, 2, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("form", _SHAPES)
+@pytest.mark.parametrize("kind", _TWO)
+def test_elements_are_repeated_in_supported_ranks(kind: str, form: str) -> None:
+    left, right = _SHAPES[form]
+    run(kind, [integers(*left), integers(*right, low=1)])
+
+
+@pytest.mark.parametrize("form", _SHAPES)
+@pytest.mark.parametrize("kind", ["Pow", "RealDiv", "Greater", "SquaredDifference", "AddV2"])
+def test_floats_are_repeated_in_supported_ranks(kind: str, form: str) -> None:
+    left, right = _SHAPES[form]
+    run(kind, [abs(numbers(*left)) + 1, numbers(*right)])
+
+
+@pytest.mark.parametrize("form", _SHAPES)
+def test_choices_and_logic_are_repeated_in_supported_ranks(form: str) -> None:
+    left, right = _SHAPES[form]
+    run("LogicalAnd", [numbers(*left) > 0, numbers(*right) > 0])
+    run("SelectV2", [numbers(*right) > 0, numbers(*left), numbers(*right)])
+    run("BitwiseXor", [integers(*left), integers(*right, low=0)])
+
+
+def test_merging_takes_no_broadcast() -> None:
+    left, right = _SHAPES["norm"]
+    assert run("Greater", [numbers(*left), numbers(*right)]) == [
+        *("RESHAPE", "RESHAPE", "GREATER", "RESHAPE")
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(0,), (0, 1, 2), (1, 3)])
+def test_open_sizes(sizes: Sequence[int]) -> None:
+    run("Greater", [numbers(2, 3, 4, 2, 3), numbers(1, 3, 1, 2, 1)], (1,), {0: sizes})
+    both = {0: sizes, 1: sizes}
+    run("Greater", [numbers(2, 3, 4, 2, 3), numbers(2, 3, 1, 2, 3)], (), both)
+
+
+def test_slices_and_pads() -> None:
+    run("StridedSlice", [numbers(*_SIX), *_SLICE, np.int32([1, 1, 1, 2, 1, 1])], (1, 2, 3))
+    reverse = (
+        np.int32([0, 0, 1, 3, 2, 1]),
+        np.int32([2, 3, 0, -5, 0, -9]),
+        np.int32([1, 1, *[-1] * 4]),
+    )
+    run("StridedSlice", [numbers(*_SIX), *reverse], (1, 2, 3), end_mask=32)
+    run(
+        "StridedSlice", [numbers(*_SIX), *_SLICE, np.int32([1] * 6)], (1, 2, 3), shrink_axis_mask=36
+    )
+    run(
+        "Slice",
+        [numbers(*_SIX), np.int32([0, 1, 0, 1, 0, 1]), np.int32([-1, 2, 1, 2, 3, -1])],
+        (1, 2),
+    )
+    run("Pad", [numbers(*_SIX), _PADS], (1,))
+    run("PadV2", [numbers(*_SIX), np.int32([[1, 2]] * 6), np.float32(7)], (1, 2))
+    run("Pad", [numbers(*_SIX), _PADS], (1,), {0: (0,)})
+
+
+def test_matrices_and_transpositions() -> None:
+    run("BatchMatMulV2", [numbers(2, 3, 2, 2, 3, 4), numbers(2, 3, 2, 2, 4, 5)])
+    run("BatchMatMulV2", [numbers(2, 3, 2, 2, 3, 4), numbers(2, 1, 2, 1, 4, 5)])
+    run("BatchMatMulV2", [numbers(2, 1, 2, 1, 3, 4), numbers(1, 3, 1, 2, 5, 4)], adj_y=True)
+    run("BatchMatMulV2", [numbers(2, 3, 2, 2, 3, 4), numbers(2, 4, 5)], (), {0: (0,)})
+    run("Transpose", [numbers(2, 3, 2, 1, 3, 2, 2), np.int32([0, 2, 1, 3, 5, 6, 4])], (1,))
+    run("Transpose", [numbers(2, 3, 2, 3, 2, 2, 3, 2), np.int32([7, 5, 3, 1, 6, 4, 2, 0])], (1,))
+    run(
+        "Transpose",
+        [numbers(2, 3, 2, 3, 2, 2, 3), np.int32([4, 5, 0, 1, 6, 2, 3])],
+        (1,),
+        {0: (0,)},
+    )
+
+
+def test_merged_results_are_read_merged() -> None:
+    """Operators of the same merged shape follow each other without a RESHAPE between."""
+    x, c = numbers(2, 3, 4, 2, 3), numbers(2, 1, 1, 2, 1)
+    nodes = [feed("x", x.shape), const("c", c), const("d", c + 1)]
+    nodes += [op("s", "SquaredDifference", ["x", "c"]), op("y", "SquaredDifference", ["s", "d"])]
+    record = model(Graph(nodes), ["x"], ["y"])
+    assert codes(record) == ["RESHAPE", "SQUARED_DIFFERENCE", "SQUARED_DIFFERENCE", "RESHAPE"]
+    wanted = expected(Graph(nodes), {"x": x}, ["y"])
+    compare(answered(model_bytes(record), [x]), wanted, 2e-6)
