@@ -54,6 +54,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     Cache,
     Check,
     InputSpec,
+    LiteRT,
     OpLimits,
     Source,
 )
@@ -77,6 +78,7 @@ _SECTIONS = (
     Freeze,
     InputSpec,
     Integration,
+    LiteRT,
     MetricChoice,
     MetricFunction,
     OpLimits,

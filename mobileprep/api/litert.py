@@ -61,6 +61,7 @@ def convert_to_tflite(
     input_type: EndType = "float",
     output_type: EndType = "float",
     flex: bool = False,
+    min_runtime: str = "",
     warn: Callable[[str], None],
 ) -> Converted:
     """Write a model as a .tflite file, atomically.
@@ -76,10 +77,13 @@ def convert_to_tflite(
         input_type: for those modes, what inputs in float become.
         output_type: what outputs in float become.
         flex: whether ops that LiteRT cannot express are left to the Flex delegate.
+        min_runtime: the oldest release of TensorFlow Lite that has to run the file, such as
+            ``2.14``; empty for any.
         warn: told in a sentence what the user should know.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
+        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
+            cannot run; or flatbuffers is missing.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
             calibration or a type is given for a mode that takes none.
         CorruptFileError: the model is missing or damaged, or the calibration is.
@@ -114,6 +118,7 @@ def convert_to_tflite(
         mode=mode,
         integers=integers,
         flex=flex,
+        min_runtime=min_runtime,
         where=where,
         tell=warn,
     )

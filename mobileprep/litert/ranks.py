@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,7 +37,9 @@ MAX_RANKS: Final[Mapping[str, int]] = {
 }
 """The most dimensions of each operator; of the binary ones, where shapes differ."""
 
-_MOVERS: Final = ("PAD", "PADV2", "SLICE", "STRIDED_SLICE")
+_PADS: Final = ("PAD", "PADV2")
+_MOVERS: Final = (*_PADS, "SLICE", "STRIDED_SLICE")
+_MASKS: Final = ("begin_mask", "end_mask", "shrink_axis_mask")
 # These repeat a number or a row in any rank.
 _FAST: Final = ("ADD", "MUL")
 
@@ -265,7 +267,8 @@ class _Rewriter:
         cuts = _cuts(op)
         if value is None or value.shape is None or cuts is None or out is None:
             return False
-        sizes, steps = value.shape, []
+        sizes = value.shape
+        steps: list[tuple[list[int], list[list[int]], Sizes]] = []
         pending = sorted(cuts)
         while pending or not steps:
             count = len(pending)
@@ -381,49 +384,54 @@ def _around(axes: Sequence[int], rank: int) -> list[list[int]]:
 def _cuts(op: Op) -> dict[int, _Cut] | None:
     """What a slice or a padding does to the axes that it changes; None if it is computed."""
     value, *others = op.inputs
-    bounds = others[:1] if op.code in ("PAD", "PADV2") else others
-    arrays = [None if bound is None else bound.data for bound in bounds]
-    if value is None or any(array is None for array in arrays):
+    bounds = others[:1] if op.code in _PADS else others
+    arrays = [bound.data for bound in bounds if bound is not None and bound.data is not None]
+    if value is None or len(arrays) < len(bounds):
         return None
     cuts: dict[int, _Cut] = {}
     for axis, size in enumerate(value.shape or ()):
-        entries = [
-            array[axis].tolist() for array in arrays if array is not None and axis < len(array)
-        ]
-        if not entries:
-            continue
-        cut = _cut(op, axis, size, entries)
+        entries = [array[axis].tolist() for array in arrays if axis < len(array)]
+        cut = _CUTS[op.code](op, axis, size, entries) if entries else None
         if cut is not None:
             cuts[axis] = cut
     return cuts
 
 
-def _cut(op: Op, axis: int, size: int, entries: list[object]) -> _Cut | None:
-    if op.code in ("PAD", "PADV2"):
-        ((before, after),) = entries  # type: ignore[misc]
-        grown = -1 if size < 0 else size + before + after
-        return _Cut(((before, after),), (), grown) if before or after else None
-    if op.code == "SLICE":
-        begin, count = map(int, entries)  # type: ignore[call-overload]
-        if begin == 0 and count in (-1, size):
-            return None
-        left = -1 if size < 0 else size - begin
-        return _Cut((begin, count), (), left if count < 0 else count)
-    begin, end, stride = map(int, entries)  # type: ignore[call-overload]
+def _padding(op: Op, axis: int, size: int, entries: list[Any]) -> _Cut | None:
+    del op, axis
+    ((before, after),) = entries
+    grown = -1 if size < 0 else size + before + after
+    return _Cut(((before, after),), (), grown) if before or after else None
+
+
+def _slice(op: Op, axis: int, size: int, entries: list[Any]) -> _Cut | None:
+    del op, axis
+    begin, count = entries
+    if begin == 0 and count in (-1, size):
+        return None
+    rest = -1 if size < 0 else size - begin
+    return _Cut((begin, count), (), rest if count < 0 else count)
+
+
+def _strided_slice(op: Op, axis: int, size: int, entries: list[Any]) -> _Cut | None:
+    begin, end, stride = entries
     values = {} if op.options is None else op.options.values
-    masks = [
-        name
-        for name in ("begin_mask", "end_mask", "shrink_axis_mask")
-        if int(str(values.get(name, 0))) >> axis & 1
-    ]
+    masks = tuple(name for name in _MASKS if int(str(values.get(name, 0))) >> axis & 1)
     if "shrink_axis_mask" in masks:
         return _Cut((begin, begin + 1, 1), ("end_mask",) if begin == -1 else (), 1)
     start = None if "begin_mask" in masks else begin
     stop = None if "end_mask" in masks else end
     if stride == 1 and start in (None, 0) and (stop is None or 0 <= size <= stop):
         return None
-    left = -1 if size < 0 else len(range(*slice(start, stop, stride).indices(size)))
-    return _Cut((begin, end, stride), tuple(masks), left)
+    rest = -1 if size < 0 else len(range(*slice(start, stop, stride).indices(size)))
+    return _Cut((begin, end, stride), masks, rest)
+
+
+_CUTS: Final[Mapping[str, Callable[[Op, int, int, list[Any]], _Cut | None]]] = {
+    **dict.fromkeys(_PADS, _padding),
+    "SLICE": _slice,
+    "STRIDED_SLICE": _strided_slice,
+}
 
 
 def _cut_op(op: Op, value: Value, cuts: Sequence[_Cut | None], output: Value) -> Op:

@@ -263,6 +263,21 @@ class OpLimits:
 
 
 @dataclass(frozen=True)
+class LiteRT:
+    """How a target's graph becomes a .tflite file."""
+
+    min_runtime: Annotated[
+        str,
+        Option(
+            'The oldest release of TensorFlow Lite that has to run the file, such as `"2.14"`. The '
+            "build fails if a node needs a later release. Without it, the file declares the "
+            "release that it needs, `2.14` or earlier where operators allow it.",
+            definition="release",
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True)
 class Budget:
     """Limits; None for none."""
 

@@ -8,11 +8,15 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.litert.convert import converted
+from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.ranks import MAX_RANKS
+from mobileprep.litert.refusals import InexpressibleError
 from tests.litert.graphs import answered, codes, const, expected, feed, model, numpy_type, op
 from tests.litert.one_op import compare, integers, numbers
 
@@ -155,3 +159,47 @@ def test_merged_results_are_read_merged() -> None:
     assert codes(record) == ["RESHAPE", "SQUARED_DIFFERENCE", "SQUARED_DIFFERENCE", "RESHAPE"]
     wanted = expected(Graph(nodes), {"x": x}, ["y"])
     compare(answered(model_bytes(record), [x]), wanted, 2e-6)
+
+
+def test_min_runtime_names_node_form_and_release() -> None:
+    nodes = [feed("x", (2, 3, 4), DType.BOOL), const("at", np.int32([[0, 1]]))]
+    graph = Graph([*nodes, op("y", "GatherNd", ["x", "at"])])
+    specs = [CutInput("x")]
+    assert _declared(converted(graph, specs, ["y"])) == "2.16.0"
+    converted(graph, specs, ["y"], min_runtime="2.16")
+    with pytest.raises(InexpressibleError) as caught:
+        converted(graph, specs, ["y"], min_runtime="2.14", where="m.pb")
+    assert caught.value.message == (
+        "GatherNd 'y': GATHER_ND of bool[2, 3, 4], int32[1, 2] requires LiteRT's kernels of "
+        "2.16.0, and `min_runtime` is 2.14"
+    )
+    assert caught.value.hint == "set `min_runtime` to 2.16.0, or replace the node"
+
+
+def test_declared_release_covers_dimensions() -> None:
+    """Operators of five dimensions were measured from 2.14 on."""
+    nodes = [
+        feed("x", (2, 3, 4, 2, 3)),
+        const("c", numbers(3, 1, 1, 3)),
+        op("y", "Sub", ["x", "c"]),
+    ]
+    assert _declared(model(Graph(nodes), ["x"], ["y"])) == "2.14.0"
+    nodes = [
+        feed("x", (2, 3, 4, 2, 3)),
+        const("c", numbers(3, 1, 1, 3)),
+        op("y", "Less", ["x", "c"]),
+    ]
+    assert _declared(model(Graph(nodes), ["x"], ["y"])) == "1.14.0"
+
+
+def test_computed_slices_of_many_dimensions_declare_a_new_release() -> None:
+    nodes = [feed("x", _SIX), feed("b", (6,), DType.INT32), feed("e", (6,), DType.INT32)]
+    nodes += [const("s", np.int32([1] * 6)), op("y", "StridedSlice", ["x", "b", "e", "s"])]
+    assert _declared(model(Graph(nodes), ["x", "b", "e"], ["y"])) == "2.23.0"
+    nodes = [feed("x", _SIX), feed("p", (6, 2), DType.INT32), op("y", "Pad", ["x", "p"])]
+    with pytest.raises(InexpressibleError, match="PAD takes 5 dimensions at most"):
+        model(Graph(nodes), ["x", "p"], ["y"])
+
+
+def _declared(record: ModelRecord) -> str:
+    return dict(record.metadata)["min_runtime_version"].rstrip(b"\0").decode()
