@@ -91,11 +91,10 @@ def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRec
 
 def _refusal(op: Op, min_runtime: str) -> Refusal | None:
     """Why a file may not have an operator."""
-    node, kind = (op.outputs[0].name, op.code) if op.node is None else (op.node.name, op.node.op)
     if exceeds_rank(op) and op.code not in _ANY_RANK:
         most = MAX_RANKS[op.code]
         reason = f"LiteRT's {op.code} takes {most} dimensions at most, and not all sizes are known"
-        return Refusal(node, kind, reason, GIVE_SHAPES)
+        return Refusal(*_name(op), reason, GIVE_SHAPES)
     release = operator_release(op)
     if not min_runtime or release_order(release) <= (*release_order(min_runtime), _ANY_PATCH):
         return None
@@ -104,7 +103,14 @@ def _refusal(op: Op, min_runtime: str) -> Refusal | None:
         f"{op.code} of {form} requires LiteRT's kernels of {release}, and `min_runtime` is "
         f"{min_runtime}"
     )
-    return Refusal(node, kind, reason, f"set `min_runtime` to {release}, or replace the node")
+    return Refusal(*_name(op), reason, f"set `min_runtime` to {release}, or replace the node")
+
+
+def _name(op: Op) -> tuple[str, str]:
+    """The node that an operator comes from, and its op; the tensor of one that was added."""
+    if op.node is not None:
+        return op.node.name, op.node.op
+    return op.outputs[0].name if op.outputs else "", op.code
 
 
 def _form(value: Value) -> str:

@@ -84,7 +84,7 @@ def with_supported_ranks(program: Program) -> Program:
     read = {port.value for port in program.outputs}
     kept: list[Op] = []
     for op in reversed(work.ops):
-        if op.outputs[0] in read or op not in work.helpers:
+        if op not in work.helpers or op.outputs[0] in read:
             kept.append(op)
             read.update(value for value in op.inputs if value is not None)
     return program.with_ops(kept[::-1])
