@@ -43,8 +43,8 @@ RUNTIME: Final = "min_runtime_version"
 """The name of the metadata that has the oldest release that runs a file."""
 
 _DESCRIPTION: Final = "written by mobileprep"
-# Slices in many dimensions run in the newest releases, other operators in none.
-_ANY_RANK: Final = ("SLICE", "STRIDED_SLICE", "TRANSPOSE")
+# No release runs these in more dimensions.
+_LIMITED: Final = ("PAD", "PADV2", "BATCH_MATMUL")
 # `2.14` stands for all its patch releases.
 _ANY_PATCH: Final = 1 << 16
 
@@ -91,7 +91,7 @@ def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRec
 
 def _refusal(op: Op, min_runtime: str) -> Refusal | None:
     """Why a file may not have an operator."""
-    if exceeds_rank(op) and op.code not in _ANY_RANK:
+    if exceeds_rank(op) and op.code in _LIMITED:
         most = MAX_RANKS[op.code]
         reason = f"LiteRT's {op.code} takes {most} dimensions at most, and not all sizes are known"
         return Refusal(*_name(op), reason, GIVE_SHAPES)

@@ -4,8 +4,9 @@ Kernels of older runtimes abort the process, or fail to prepare, above a number 
 differs by operator. Most such operators work on fewer dimensions: adjacent dimensions that are
 treated alike are one dimension in memory, so a RESHAPE before and after is exact and cheap.
 
-The limits were measured with ``tools/litert_forms.py`` on tflite-runtime 2.14.0 without XNNPACK,
-and hold in ai-edge-litert 1.0.1 and later and in TensorFlow 2.21.
+The limits were measured with ``tests/litert/forms.py`` on tflite-runtime 2.14.0 and ai-edge-litert
+1.0.1, 1.2.0, 1.4.0 and 2.3.0, and in TensorFlow 2.21, each with XNNPACK and without. Limits of 5 and
+less are those of the kernels of 2.14; limits of 6 are XNNPACK's in the newest releases.
 """
 
 from __future__ import annotations
@@ -33,12 +34,22 @@ MAX_RANKS: Final[Mapping[str, int]] = {
     "ADD": 6,
     **dict.fromkeys(("PAD", "PADV2", "SLICE", "STRIDED_SLICE", "BATCH_MATMUL"), 5),
     "L2_NORMALIZATION": 4,
-    "TRANSPOSE": 6,
+    **dict.fromkeys(("TRANSPOSE", "CONCATENATION", "SPLIT", "FULLY_CONNECTED"), 6),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), 6),
 }
 """The most dimensions of each operator; of the binary ones, where shapes differ."""
 
+_REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
+_JOINTS: Final = ("CONCATENATION", "SPLIT")
+# On the last dimension alone.
+_ROWS: Final = ("L2_NORMALIZATION", "FULLY_CONNECTED")
 _PADS: Final = ("PAD", "PADV2")
 _MOVERS: Final = (*_PADS, "SLICE", "STRIDED_SLICE")
+_BINARY: Final = tuple(
+    code
+    for code in MAX_RANKS
+    if code not in ("BATCH_MATMUL", "TRANSPOSE", *_MOVERS, *_ROWS, *_JOINTS, *_REDUCTIONS)
+)
 _MASKS: Final = ("begin_mask", "end_mask", "shrink_axis_mask")
 # These repeat a number or a row in any rank.
 _FAST: Final = ("ADD", "MUL")
@@ -49,7 +60,7 @@ def exceeds_rank(op: Op) -> bool:
     limit = MAX_RANKS.get(op.code)
     if limit is None or _rank(op) <= limit:
         return False
-    if op.code in ("BATCH_MATMUL", "L2_NORMALIZATION", "TRANSPOSE", *_MOVERS):
+    if op.code not in _BINARY:
         return True
     inputs = [value for value in op.inputs if value is not None]
     if len({value.shape for value in inputs}) == 1 or None in {value.shape for value in inputs}:
@@ -64,7 +75,7 @@ def exceeds_rank(op: Op) -> bool:
 
 
 def _rank(op: Op) -> int:
-    data = op.inputs[:1] if op.code in ("TRANSPOSE", *_MOVERS) else op.inputs
+    data = op.inputs[:1] if op.code in ("TRANSPOSE", *_MOVERS, *_REDUCTIONS) else op.inputs
     return max(value.rank or 0 for value in (*data, *op.outputs[:1]) if value is not None)
 
 
@@ -118,7 +129,9 @@ class _Rewriter:
         rules: Mapping[str, Callable[[Op], bool]] = {
             **dict.fromkeys(_MOVERS, self._moved),
             "TRANSPOSE": self._transposed,
-            "L2_NORMALIZATION": self._rows,
+            **dict.fromkeys(_ROWS, self._rows),
+            **dict.fromkeys(_JOINTS, self._joint),
+            **dict.fromkeys(_REDUCTIONS, self._reduced),
             "BATCH_MATMUL": self._product,
         }
         return rules.get(op.code, self._repeated)(op)
@@ -209,10 +222,65 @@ class _Rewriter:
     def _rows(self, op: Op) -> bool:
         """An operator on the last dimension, on a matrix of its rows."""
         value, out = op.inputs[0], op.outputs[0].shape
-        if value is None or out is None or not _is_reshape(out) or out[-1] < 0:
+        sizes = None if value is None else value.shape
+        if value is None or sizes is None or out is None or len(sizes) != len(out):
             return False
-        matrix = _merged(out, [range(len(out) - 1), [len(out) - 1]])
-        self._add(op, [self._form(value, matrix, op)], matrix)
+        rows, columns = _size(out, range(len(out) - 1)), (sizes[-1], out[-1])
+        if min(columns) < 0 or not _is_reshape(out):
+            return False
+        matrix = self._form(value, (rows, columns[0]), op)
+        self._add(op, [matrix, *op.inputs[1:]], (rows, columns[1]))
+        return True
+
+    def _joint(self, op: Op) -> bool:
+        """A concatenation or a split, of three dimensions."""
+        values = [value for value in op.inputs if value is not None]
+        options, axis = op.options, values[0].data
+        if op.code == "SPLIT":
+            values = values[1:]
+        elif options is not None:
+            axis = np.array(options.values.get("axis", 0))
+            options = replace(options, values={**options.values, "axis": 1})
+        shapes = [value.shape or () for value in (*values, *op.outputs)]
+        if axis is None or () in shapes or not all(map(_is_reshape, shapes)):
+            return False
+        rank = len(shapes[0])
+        at = int(axis.reshape(())) % rank
+        groups = [range(at), [at], range(at + 1, rank)]
+        parts = [self._form(v, _merged(v.shape or (), groups), op) for v in values]
+        if op.code == "SPLIT":
+            parts.insert(0, _integers(f"{op.outputs[0].name}_axis", 1))
+        outputs = tuple(
+            replace(v, name=f"{v.name}_merged", shape=_merged(v.shape or (), groups))
+            for v in op.outputs
+        )
+        self.ops.append(replace(op, inputs=tuple(parts), outputs=outputs, options=options))
+        for merged, output in zip(outputs, op.outputs, strict=True):
+            self._form(merged, output.shape or (), op, output)
+        return True
+
+    def _reduced(self, op: Op) -> bool:
+        """A reduction, with adjacent dimensions merged that it keeps, or that it reduces."""
+        value, axes = op.inputs[:2]
+        out = op.outputs[0].shape
+        if value is None or value.shape is None or axes is None or axes.data is None or out is None:
+            return False
+        rank = len(value.shape)
+        reduced = {int(axis) % rank for axis in axes.data.reshape(-1)}
+        groups: list[list[int]] = []
+        for axis in range(rank):
+            if groups and (axis in reduced) == (groups[-1][0] in reduced):
+                groups[-1].append(axis)
+            else:
+                groups.append([axis])
+        merged = _merged(value.shape, groups)
+        kept = tuple(n for n, g in zip(merged, groups, strict=True) if g[0] not in reduced)
+        if len(groups) > MAX_RANKS[op.code] or not all(map(_is_reshape, (merged, out))):
+            return False
+        chosen = [i for i, group in enumerate(groups) if group[0] in reduced]
+        places = _integers(f"{op.outputs[0].name}_axes", chosen)
+        options = Options("ReducerOptions", {"keep_dims": False})
+        self._add(replace(op, options=options), [self._form(value, merged, op), places], kept)
         return True
 
     def _transposed(self, op: Op) -> bool:
@@ -326,8 +394,9 @@ class _Rewriter:
         return done
 
 
-def _integers(name: str, numbers: Sequence[int]) -> Value:
-    return Value(name, DType.INT32, (len(numbers),), np.array(numbers, np.int32))
+def _integers(name: str, numbers: Sequence[int] | int) -> Value:
+    array = np.array(numbers, np.int32)
+    return Value(name, DType.INT32, array.shape, array)
 
 
 def _is_reshape(sizes: Sizes) -> bool:

@@ -150,6 +150,18 @@ def test_matrices_and_transpositions() -> None:
     )
 
 
+def test_seven_dimensions() -> None:
+    """XNNPACK fails to prepare these in more than six dimensions."""
+    x, last = numbers(2, 3, 2, 2, 3, 2, 2), numbers(2, 3)
+    for kind in ("Mean", "Sum", "Max", "Min"):
+        assert "RESHAPE" in run(kind, [x, np.int32([1, 2, -1])], (1,))
+        run(kind, [x, np.int32([0, 4])], (1,), keep_dims=True)
+    assert run("ConcatV2", [x, x, np.int32(-2)], (2,), N=2)[-1] == "RESHAPE"
+    run("ConcatV2", [x, x, np.int32(0)], (2,), {0: (0,), 1: (0,)}, N=2)
+    run("Split", [np.int32(4), x], (0,), num_split=3)
+    run("BatchMatMulV2", [x, last], (1,))
+
+
 def test_merged_results_are_read_merged() -> None:
     """Operators of the same merged shape follow each other without a RESHAPE between."""
     x, c = numbers(2, 3, 4, 2, 3), numbers(2, 1, 1, 2, 1)
