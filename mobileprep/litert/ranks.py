@@ -4,9 +4,9 @@ Kernels of older runtimes abort the process, or fail to prepare, above a number 
 differs by operator. Most such operators work on fewer dimensions: adjacent dimensions that are
 treated alike are one dimension in memory, so a RESHAPE before and after is exact and cheap.
 
-The limits were measured with ``tests/litert/forms.py`` on tflite-runtime 2.14.0 and ai-edge-litert
-1.0.1, 1.2.0, 1.4.0 and 2.3.0, and in TensorFlow 2.21, each with XNNPACK and without. Limits of 5 and
-less are those of the kernels of 2.14; limits of 6 are XNNPACK's in the newest releases.
+The limits were measured with ``tests/litert/forms.py`` on tflite-runtime 2.14.0, on ai-edge-litert
+1.0.1, 1.2.0, 1.4.0, and 2.3.0, and on TensorFlow 2.21, with XNNPACK and without. Limits of 5 and less
+are those of the kernels of 2.14; limits of 6 are those of XNNPACK in later releases.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from mobileprep.litert.types import NAMES
 
 Sizes = tuple[int, ...]
 
+_UNARY: Final = (
+    *("ABS", "CEIL", "ELU", "FLOOR", "GELU", "HARD_SWISH", "LOGISTIC", "NEG", "RELU", "RELU6"),
+    *("RELU_N1_TO_1", "ROUND", "RSQRT", "SQRT", "TANH"),
+)
 MAX_RANKS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"), 4),
     **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD", "POW", "LOGICAL_AND", "LOGICAL_OR"), 4),
@@ -35,7 +39,7 @@ MAX_RANKS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("PAD", "PADV2", "SLICE", "STRIDED_SLICE", "BATCH_MATMUL"), 5),
     "L2_NORMALIZATION": 4,
     **dict.fromkeys(("TRANSPOSE", "CONCATENATION", "SPLIT", "FULLY_CONNECTED"), 6),
-    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), 6),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", *_UNARY), 6),
 }
 """The most dimensions of each operator; of the binary ones, where shapes differ."""
 
@@ -48,7 +52,7 @@ _MOVERS: Final = (*_PADS, "SLICE", "STRIDED_SLICE")
 _BINARY: Final = tuple(
     code
     for code in MAX_RANKS
-    if code not in ("BATCH_MATMUL", "TRANSPOSE", *_MOVERS, *_ROWS, *_JOINTS, *_REDUCTIONS)
+    if code not in ("BATCH_MATMUL", "TRANSPOSE", *_UNARY, *_MOVERS, *_ROWS, *_JOINTS, *_REDUCTIONS)
 )
 _MASKS: Final = ("begin_mask", "end_mask", "shrink_axis_mask")
 # These repeat a number or a row in any rank.
@@ -63,8 +67,10 @@ def exceeds_rank(op: Op) -> bool:
     if op.code not in _BINARY:
         return True
     inputs = [value for value in op.inputs if value is not None]
-    if len({value.shape for value in inputs}) == 1 or None in {value.shape for value in inputs}:
+    if any(value.shape is None for value in inputs):
         return False
+    if len({value.shape for value in inputs}) == 1:
+        return op.code in ("MAXIMUM", "MINIMUM") and _rank(op) > MAX_RANKS["ABS"]
     kind, out = inputs[0].dtype, op.outputs[0].shape
     if op.code == "PRELU" and kind is DType.FLOAT:
         return False
@@ -366,7 +372,7 @@ class _Rewriter:
         self._form(now, out, op, op.outputs[0])
         return True
 
-    def _add(self, op: Op, inputs: Sequence[Value], sizes: Sizes) -> None:
+    def _add(self, op: Op, inputs: Sequence[Value | None], sizes: Sizes) -> None:
         """Add an operator on merged dimensions, and its output in the original shape."""
         (output,) = op.outputs
         merged = replace(output, name=f"{output.name}_merged", shape=sizes)

@@ -160,6 +160,21 @@ _RELEASES: Final[Mapping[str, str]] = {
 }
 
 
+# Element types that kernels got without a new version, as far as lowering writes them; measured with
+# tests/litert/forms.py.
+_LATER: Final[Mapping[tuple[str, DType], str]] = {
+    ("SPLIT", DType.INT64): "2.17.0",
+    ("DYNAMIC_UPDATE_SLICE", DType.INT16): "2.20.0",
+    ("MIRROR_PAD", DType.BOOL): "2.23.0",
+    ("TILE", DType.INT16): "2.23.0",
+}
+
+
+def first_release(code: str) -> str:
+    """The oldest release of TensorFlow Lite that has an operator."""
+    return _RELEASES.get(code, "1.5.0").split()[0]
+
+
 def operator_version(op: Op) -> int:
     """The lowest version of an operator whose runtimes compute what is asked of it."""
     rule = _RULES.get(op.code)
@@ -175,6 +190,8 @@ def operator_release(op: Op) -> str:
     """The oldest release of TensorFlow Lite that runs an operator."""
     releases = _RELEASES.get(op.code, "1.5.0").split()
     needed = [releases[min(operator_version(op), len(releases)) - 1]]
+    kinds = {value.dtype for value in op.inputs if value is not None}
+    needed += [_LATER[op.code, kind] for kind in kinds if (op.code, kind) in _LATER]
     if op.code in MAX_RANKS and max(map(_rank, (*op.inputs, *op.outputs))) > _MAX_OLD_RANK:
         needed.append(_MANY_DIMENSIONS if exceeds_rank(op) else _MEASURED)
     return max(needed, key=release_order)

@@ -160,6 +160,9 @@ def test_seven_dimensions() -> None:
     run("ConcatV2", [x, x, np.int32(0)], (2,), {0: (0,), 1: (0,)}, N=2)
     run("Split", [np.int32(4), x], (0,), num_split=3)
     run("BatchMatMulV2", [x, last], (1,))
+    for kind in ("Relu", "Abs", "Tanh"):
+        assert run(kind, [x], (), {0: (0,)})[0] == "RESHAPE"
+    assert run("Maximum", [x, -x])[0] == "RESHAPE"
 
 
 def test_merged_results_are_read_merged() -> None:
