@@ -4,8 +4,8 @@ Kernels of older runtimes abort the process, or fail to prepare, above a number 
 differs by operator. Most such operators work on fewer dimensions: adjacent dimensions that are
 treated alike are one dimension in memory, so a RESHAPE before and after is exact and cheap.
 
-The limits were measured with ``tests/litert/forms.py`` on tflite-runtime 2.14.0, on ai-edge-litert
-1.0.1, 1.2.0, 1.4.0, and 2.3.0, and on TensorFlow 2.21, with XNNPACK and without. Limits of 5 and less
+The limits were measured with ``tests/litert/forms.py`` on tflite-runtime 2.14.0, ai-edge-litert
+1.0.1, 1.2.0, 1.4.0, and 2.3.0, and TensorFlow 2.21, with XNNPACK and without. Limits of 5 and less
 are those of the kernels of 2.14; limits of 6 are those of XNNPACK in later releases.
 """
 
@@ -52,7 +52,8 @@ _MOVERS: Final = (*_PADS, "SLICE", "STRIDED_SLICE")
 _BINARY: Final = tuple(
     code
     for code in MAX_RANKS
-    if code not in ("BATCH_MATMUL", "TRANSPOSE", *_UNARY, *_MOVERS, *_ROWS, *_JOINTS, *_REDUCTIONS)
+    if code not in (*_UNARY, *_MOVERS, *_ROWS, *_JOINTS, *_REDUCTIONS)
+    and code not in ("BATCH_MATMUL", "TRANSPOSE")
 )
 _MASKS: Final = ("begin_mask", "end_mask", "shrink_axis_mask")
 # These repeat a number or a row in any rank.

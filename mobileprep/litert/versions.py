@@ -160,8 +160,7 @@ _RELEASES: Final[Mapping[str, str]] = {
 }
 
 
-# Element types that kernels got without a new version, as far as lowering writes them; measured with
-# tests/litert/forms.py.
+# Element types that kernels got without a new version, measured with tests/litert/forms.py.
 _LATER: Final[Mapping[tuple[str, DType], str]] = {
     ("SPLIT", DType.INT64): "2.17.0",
     ("DYNAMIC_UPDATE_SLICE", DType.INT16): "2.20.0",

@@ -1,12 +1,15 @@
-"""Measure which forms of operators (rank, broadcasting, dtype) a LiteRT release runs.
+"""Measure which forms of operators (dimensions, broadcasting, dtype) a LiteRT release runs.
 
-    python tools/litert_forms.py build DIR
-    python tools/litert_forms.py run DIR RESULT.json [--plain]
+    python -m tests.litert.forms build DIR
+    python tests/litert/forms.py run DIR RESULT.json [--plain]
 
 ``build`` writes one file for each form. ``run`` needs only numpy and an interpreter
-(``ai_edge_litert``, ``tflite_runtime``, or ``tensorflow``), so it also runs in the environment of
-an old release. Each file runs in a process of its own, since some forms end the process.
+(``ai_edge_litert``, ``tflite_runtime``, or ``tensorflow``; ``LITERT_MODULE`` names another), so it
+also runs in the environment of an old release. Files run in child processes, since some forms end
+the process. ``--plain`` is without XNNPACK.
 """
+
+# ruff: noqa: T201, BLE001, C901
 
 from __future__ import annotations
 
@@ -15,44 +18,41 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 BINARY = {
-    **{c: ("f32 i32 i64 i8 i16", c) for c in ("ADD", "SUB", "MUL")},
-    "DIV": ("f32 i32", "DIV"),
-    "FLOOR_DIV": ("f32 i32", "FLOOR_DIV"),
-    "FLOOR_MOD": ("f32 i32 i64", "FLOOR_MOD"),
-    "POW": ("f32 i32", "POW"),
-    "MAXIMUM": ("f32 i32 i64 i8 i16", "MaximumMinimum"),
-    "MINIMUM": ("f32 i32 i64 i8 i16", "MaximumMinimum"),
-    "SQUARED_DIFFERENCE": ("f32 i32 i8", ""),
-    **{
-        c: ("f32 i32 i64 i8", "")
-        for c in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
-    },
-    "LOGICAL_AND": ("bool", ""),
-    "LOGICAL_OR": ("bool", ""),
-    "BITWISE_XOR": ("i32", ""),
-    "ATAN2": ("f32", ""),
-    "PRELU": ("f32 i8", ""),
+    **dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"), "f32 i32 i64 i8 i16"),
+    **dict.fromkeys(("DIV", "FLOOR_DIV", "POW"), "f32 i32"),
+    "FLOOR_MOD": "f32 i32 i64",
+    "SQUARED_DIFFERENCE": "f32 i32 i8",
+    **dict.fromkeys(("LOGICAL_AND", "LOGICAL_OR"), "bool"),
+    "BITWISE_XOR": "i32",
+    "ATAN2": "f32",
+    "PRELU": "f32 i8",
 }
 BOOLEAN = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
+BINARY |= dict.fromkeys(BOOLEAN, "f32 i32 i64 i8")
+TABLES = {"MAXIMUM": "MaximumMinimum", "MINIMUM": "MaximumMinimum", "ATAN2": "ATan2"}
+FLOATS = ("SIN", "COS", "FLOOR", "CEIL", "ROUND", "SQUARE", "NEG", "SIGN", "ZEROS_LIKE")
 UNARY = {
-    **{
-        c: "f32"
-        for c in "SIN COS FLOOR CEIL ROUND SQUARE ELU EXP LOG SQRT RSQRT NEG SIGN ZEROS_LIKE".split()
-    },
+    **dict.fromkeys((*FLOATS, "RELU_N1_TO_1"), "f32"),
+    **dict.fromkeys(("ELU", "EXP", "LOG", "SQRT", "RSQRT", "GELU", "HARD_SWISH"), "f32 i8"),
+    **dict.fromkeys(("LOGISTIC", "TANH", "RELU", "RELU6", "LEAKY_RELU", "SOFTMAX"), "f32 i8 i16"),
+    **dict.fromkeys(("LOG_SOFTMAX", "L2_NORMALIZATION"), "f32 i8"),
     "ABS": "f32 i8 i16 i32",
-    **{c: "f32 i8 i16" for c in "LOGISTIC TANH RELU RELU6 LEAKY_RELU HARD_SWISH GELU".split()},
-    "RELU_N1_TO_1": "f32",
     "LOGICAL_NOT": "bool",
-    "SOFTMAX": "f32 i8 i16",
-    "LOG_SOFTMAX": "f32 i8",
-    "L2_NORMALIZATION": "f32 i8",
+}
+# Scale and zero point that kernels demand of their outputs.
+SCALES = {
+    **dict.fromkeys((("LOGISTIC", "i8"), ("SOFTMAX", "i8")), (1 / 256, -128)),
+    **dict.fromkeys((("TANH", "i8"), ("L2_NORMALIZATION", "i8")), (1 / 128, 0)),
+    **dict.fromkeys((("LOGISTIC", "i16"), ("SOFTMAX", "i16"), ("TANH", "i16")), (1 / 32768, 0)),
+    ("LOG_SOFTMAX", "i8"): (16 / 256, 127),
 }
 NUMPY = {
     "f32": np.float32,
@@ -69,10 +69,12 @@ _MODULES = (
     "tflite_runtime.interpreter",
     "tensorflow.lite.python.interpreter",
 )
+RANKS = (0, 1, 2, 3, 4, 5, 6, 8)
 SIZES = (2, 3, 2, 3, 2, 2, 3, 2)
 
 
-def build(target: Path) -> None:
+def build(target: Path, is_wanted: Callable[[str], bool] = lambda _: True) -> None:
+    """Write a file for each form whose label, such as ``ADD f32 5 mixed``, is wanted."""
     from mobileprep.formats.dtypes import dtype_from_numpy
     from mobileprep.formats.tflite.layout import layout
     from mobileprep.formats.tflite.records import Options, Quantization
@@ -96,49 +98,52 @@ def build(target: Path) -> None:
         return name if name in layout().tables else ""
 
     target.mkdir(parents=True, exist_ok=True)
-    count = 0
 
     def case(
         label: str, code: str, inputs: Any, outputs: Any, kind: str = "", **options: Any
     ) -> None:
-        nonlocal count
-        dtype, made = label.split()[1], []
-        fed = []
+        if not is_wanted(label):
+            return
+        made, fed = [], []
         for i, entry in enumerate(inputs):
             shape, own, data = (*entry, None)[:3]
             made.append(value(f"x{i}", shape, own, data))
             if data is None:
                 fed.append(made[-1])
         results = [value(f"y{i}", shape, own) for i, (shape, own) in enumerate(outputs)]
+        scale = SCALES.get((code, outputs[0][1]))
+        if scale is not None:
+            details = Quantization(np.float32([scale[0]]), np.int64([scale[1]]))
+            results = [replace(results[0], quantization=details)]
         name = (f"{kind}Options" if kind else "") or table(code)
         op = Op(code, tuple(made), tuple(results), Options(name, options) if name else None)
         program = Program(
             tuple(Port(v.name, v) for v in fed), tuple(Port(v.name, v) for v in results), (op,)
         )
         (target / f"{label.replace(' ', '__')}.tflite").write_bytes(model_bytes(assembled(program)))
-        count += 1
 
-    for rank in range(9):
+    for rank in RANKS:
         full = SIZES[:rank]
         odd = tuple(n if i % 2 else 1 for i, n in enumerate(full))
         even = tuple(1 if i % 2 else n for i, n in enumerate(full))
         forms = {"same": (full, full), "scalar": (full, ()), "channel": (full, full[-1:])}
         if rank > 1:
             forms |= {"mixed": (full, odd), "swapped": (odd, full), "both": (even, odd)}
-        for code, (dtypes, kind) in BINARY.items():
+        for code, dtypes in BINARY.items():
             for dtype in dtypes.split():
                 out = "bool" if code in BOOLEAN else dtype
+                any_scale = code in ("ADD", "SUB") and dtype == "i16"
+                options = {"pot_scale_int16": False} if any_scale else {}
                 for form, (a, b) in forms.items():
-                    shape = np.broadcast_shapes(a, b)
-                    if code == "PRELU" and form not in ("same", "channel"):
-                        continue
-                    case(
-                        f"{code} {dtype} {rank} {form}",
-                        code,
-                        [(a, dtype), (b, dtype)],
-                        [(shape, out)],
-                        kind if kind == "MaximumMinimum" else "ATan2" if code == "ATAN2" else "",
-                    )
+                    ends = [(a, dtype), (b, dtype)], [(np.broadcast_shapes(a, b), out)]
+                    if code != "PRELU" or form in ("same", "channel"):
+                        case(
+                            f"{code} {dtype} {rank} {form}",
+                            code,
+                            *ends,
+                            TABLES.get(code, ""),
+                            **options,
+                        )
         for dtype in ("f32", "i32", "i64", "i8", "i16", "bool"):
             for form, (a, b) in forms.items():
                 shape = np.broadcast_shapes(a, b)
@@ -173,7 +178,7 @@ def build(target: Path) -> None:
         case(f"ADD_N f32 {rank} three", "ADD_N", [(full, "f32")] * 3, [(full, "f32")], "AddN")
         ints = lambda x: ((), "i32", np.array(x, np.int32))  # noqa: E731
         for dtype in ("f32", "i32", "i64", "i8", "i16", "bool"):
-            moved(case, ints, dtype, rank, full)
+            _moved(case, ints, dtype, rank, full)
         if rank > 1:
             left, right = (*full[:-2], 2, 3), (*full[:-2], 3, 4)
             for dtype in ("f32", "i8", "i16"):
@@ -201,10 +206,9 @@ def build(target: Path) -> None:
                         [(done, dtype)],
                         "BatchMatMul",
                     )
-    print(count, "files")
 
 
-def moved(case: Any, ints: Any, dtype: str, rank: int, full: Any) -> None:
+def _moved(case: Any, ints: Any, dtype: str, rank: int, full: Any) -> None:
     x = (full, dtype)
     if rank:
         last = rank - 1
@@ -425,6 +429,7 @@ def moved(case: Any, ints: Any, dtype: str, rank: int, full: Any) -> None:
 
 
 def run(source: Path, result: Path, *, plain: bool) -> None:
+    """Run all files of a directory, and write their outcomes by label."""
     interpreter, kind = _interpreter()
     results: dict[str, str] = {}
     paths = sorted(source.glob("*.tflite"))
