@@ -24,7 +24,7 @@ from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.initializers import initialized
 from mobileprep.litert.loop_variables import with_safe_loops
 from mobileprep.litert.program import Op, Port, Program, Value
-from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank, with_supported_ranks
+from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank, with_convolutions, with_supported_ranks
 from mobileprep.litert.refusals import GIVE_SHAPES, Refusal, refused
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import (
@@ -43,6 +43,8 @@ RUNTIME: Final = "min_runtime_version"
 """The name of the metadata that has the oldest release that runs a file."""
 
 _DESCRIPTION: Final = "written by mobileprep"
+# From here on, dense layers have a scale for each channel.
+_DENSE_CHANNELS: Final = (2, 17)
 # No release runs these in more dimensions.
 _LIMITED: Final = ("PAD", "PADV2", "BATCH_MATMUL")
 # `2.14` stands for all its patch releases.
@@ -71,6 +73,8 @@ def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRec
             releases than ``min_runtime`` run it.
     """
     buffers = _Buffers()
+    if min_runtime and release_order(min_runtime) < _DENSE_CHANNELS:
+        main = main.mapped(with_convolutions)
     programs = _listed(initialized(main.mapped(with_supported_ranks).mapped(with_safe_loops)))
     ops = [op for program in programs for op in program.ops]
     refusals = [refusal for op in ops if (refusal := _refusal(op, min_runtime)) is not None]

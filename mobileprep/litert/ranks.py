@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Options
+from mobileprep.formats.tflite.records import Options, OptionValue
 from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.types import NAMES
@@ -37,7 +37,7 @@ MAX_RANKS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("SUB", "DIV", "MAXIMUM", "MINIMUM", "SELECT_V2"), 5),
     "ADD": 6,
     **dict.fromkeys(("PAD", "PADV2", "SLICE", "STRIDED_SLICE", "BATCH_MATMUL"), 5),
-    "L2_NORMALIZATION": 4,
+    **dict.fromkeys(("L2_NORMALIZATION", "SOFTMAX"), 4),
     **dict.fromkeys(("TRANSPOSE", "CONCATENATION", "SPLIT", "FULLY_CONNECTED"), 6),
     **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", *_UNARY), 6),
 }
@@ -46,7 +46,7 @@ MAX_RANKS: Final[Mapping[str, int]] = {
 _REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _JOINTS: Final = ("CONCATENATION", "SPLIT")
 # On the last dimension alone.
-_ROWS: Final = ("L2_NORMALIZATION", "FULLY_CONNECTED")
+_ROWS: Final = ("L2_NORMALIZATION", "SOFTMAX", "FULLY_CONNECTED")
 _PADS: Final = ("PAD", "PADV2")
 _MOVERS: Final = (*_PADS, "SLICE", "STRIDED_SLICE")
 _BINARY: Final = tuple(
@@ -66,7 +66,7 @@ def exceeds_rank(op: Op) -> bool:
     if limit is None or _rank(op) <= limit:
         return False
     if op.code not in _BINARY:
-        return True
+        return op.code != "SOFTMAX" or op.outputs[0].dtype is DType.INT16
     inputs = [value for value in op.inputs if value is not None]
     if any(value.shape is None for value in inputs):
         return False
@@ -106,6 +106,18 @@ def with_supported_ranks(program: Program) -> Program:
             kept.append(op)
             read.update(value for value in op.inputs if value is not None)
     return program.with_ops(kept[::-1])
+
+
+def with_convolutions(program: Program) -> Program:
+    """The program with a convolution for each dense layer whose weights have several scales.
+
+    FULLY_CONNECTED takes such weights from 2.17 on, CONV_2D in every release.
+    """
+    work = _Rewriter()
+    for op in program.ops:
+        if op.code != "FULLY_CONNECTED" or not work.convolved(op):
+            work.ops.append(op)
+    return program.with_ops(work.ops)
 
 
 @dataclass(frozen=True)
@@ -237,6 +249,29 @@ class _Rewriter:
             return False
         matrix = self._form(value, (rows, columns[0]), op)
         self._add(op, [matrix, *op.inputs[1:]], (rows, columns[1]))
+        return True
+
+    def convolved(self, op: Op) -> bool:
+        """Add a convolution of one pixel for a dense layer; False where it stays."""
+        value, weights, *bias = op.inputs
+        out = op.outputs[0].shape
+        if value is None or weights is None or weights.data is None or out is None:
+            return False
+        details, sizes = weights.quantization, value.shape
+        if details is None or details.scales.size < 2 or sizes is None or not _is_reshape(out):
+            return False
+        rows, (count, depth) = _size(out, range(len(out) - 1)), weights.data.shape
+        kernel = replace(
+            weights, shape=(count, 1, 1, depth), data=weights.data.reshape(count, 1, 1, depth)
+        )
+        activation = "fused_activation_function"
+        given = {} if op.options is None else op.options.values
+        values: dict[str, OptionValue] = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
+        values |= {"dilation_w_factor": 1, "dilation_h_factor": 1}
+        options = Options("Conv2DOptions", {**values, activation: given.get(activation, "NONE")})
+        layer = replace(op, code="CONV_2D", options=options)
+        pixels = self._form(value, (rows, 1, 1, depth), op)
+        self._add(layer, [pixels, kernel, *bias], (rows, 1, 1, count))
         return True
 
     def _joint(self, op: Op) -> bool:

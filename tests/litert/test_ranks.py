@@ -13,8 +13,9 @@ from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.convert import converted
+from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.ranks import MAX_RANKS
 from mobileprep.litert.refusals import InexpressibleError
 from tests.litert.graphs import answered, codes, const, expected, feed, model, numpy_type, op
@@ -218,3 +219,55 @@ def test_computed_slices_of_many_dimensions_declare_a_new_release() -> None:
 
 def _declared(record: ModelRecord) -> str:
     return dict(record.metadata)["min_runtime_version"].rstrip(b"\0").decode()
+
+
+@pytest.mark.parametrize("mode", ["weights", "int8", "int16x8"])
+def test_dense_layers_of_several_scales_are_convolutions_in_old_releases(mode: Mode) -> None:
+    x, w, b = (
+        numbers(5, 40),
+        numbers(40, 60) * np.linspace(0.1, 9, 60, dtype=np.float32),
+        numbers(60),
+    )
+    nodes = [feed("x", (-1, 40)), const("w", w), const("b", b), op("m", "MatMul", ["x", "w"])]
+    nodes += [op("a", "BiasAdd", ["m", "b"]), op("y", "Relu", ["a"])]
+    graph, specs = Graph(nodes), [CutInput("x")]
+    settings = None
+    if mode != "weights":
+        kind = DType.INT8 if mode == "int8" else DType.INT16
+        settings = Integers(kind, {"x": (-4, 4), "y": (0, 400), "a": (-400, 400), "m": (-400, 400)})
+    files = [
+        converted(graph, specs, ["y"], mode=mode, integers=settings, min_runtime=runtime)
+        for runtime in ("", "2.14")
+    ]
+    assert _declared(files[0]) == "2.17.0"
+    assert "CONV_2D" in codes(files[1])
+    assert "FULLY_CONNECTED" not in codes(files[1])
+    assert len(model_bytes(files[1])) < 1.2 * len(model_bytes(files[0]))
+    first, second = (answered(model_bytes(file), [x])[0] for file in files)
+    np.testing.assert_allclose(second, first, rtol=0, atol=0.02 * np.abs(first).max())
+
+
+def test_softmax_of_int16_works_on_rows() -> None:
+    graph = Graph([feed("x", (2, 3, 2, 2, 4)), op("y", "Softmax", ["x"])])
+    integers = Integers(DType.INT16, {"x": (-4, 4), "y": (0, 1)})
+    file = converted(graph, [CutInput("x")], ["y"], mode="int16x8", integers=integers)
+    check_ranks(file)
+    x = numbers(2, 3, 2, 2, 4)
+    (found,) = answered(model_bytes(file), [x])
+    np.testing.assert_allclose(found, expected(graph, {"x": x}, ["y"])[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("kind", ["Mul", "Sub", "AddV2", "Maximum"])
+def test_integers_keep_their_scales_in_merged_dimensions(kind: str, mode: Mode) -> None:
+    left, right = _SHAPES["both"]
+    nodes = [feed("x", left), feed("z", right), op("y", kind, ["x", "z"])]
+    ranges = {"x": (-4, 4), "z": (-4, 4), "y": (-16, 16) if kind == "Mul" else (-8, 8)}
+    integers = Integers(DType.INT8 if mode == "int8" else DType.INT16, ranges)
+    specs = [CutInput("x"), CutInput("z")]
+    file = converted(Graph(nodes), specs, ["y"], mode=mode, integers=integers)
+    check_ranks(file)
+    feeds = {"x": numbers(*left).clip(-3, 3), "z": numbers(*right, seed=5).clip(-3, 3)}
+    (found,) = answered(model_bytes(file), list(feeds.values()))
+    (wanted,) = expected(Graph(nodes), feeds, ["y"])
+    np.testing.assert_allclose(found, wanted, atol=0.4 if mode == "int8" else 0.01)
