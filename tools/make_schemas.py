@@ -79,6 +79,7 @@ _SECTIONS = (
     Freeze,
     InputSpec,
     Integration,
+    LiteRT,
     MetricChoice,
     MetricFunction,
     OpLimits,

@@ -67,6 +67,7 @@ def convert_to_tflite(
     output_type: EndType = "float",
     flex: bool = False,
     detection_postprocess: DetectionPostprocess = "keep",
+    min_runtime: str = "",
     warn: Callable[[str], None],
 ) -> Converted:
     """Write a model as a .tflite file, atomically.
@@ -83,10 +84,13 @@ def convert_to_tflite(
         output_type: what outputs in float become.
         flex: whether ops that LiteRT cannot express are left to the Flex delegate.
         detection_postprocess: ``auto`` replaces the post-processor of an SSD model by one operator.
+        min_runtime: the oldest release of TensorFlow Lite that has to run the file, such as
+            ``2.14``; empty for any.
         warn: told in a sentence what the user should know.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
+        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
+            cannot run; or flatbuffers is missing.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
             calibration or a type is given for a mode that takes none.
         CorruptFileError: the model is missing or damaged, or the calibration is.
@@ -124,6 +128,7 @@ def convert_to_tflite(
         mode=mode,
         integers=integers,
         flex=flex,
+        min_runtime=min_runtime,
         where=where,
         tell=warn,
     )

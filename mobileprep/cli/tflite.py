@@ -60,6 +60,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="auto replaces the post-processor of an SSD model, as TensorFlow's object detection "
         "API exports it, by TFLite_Detection_PostProcess",
     )
+    runtime = "oldest TensorFlow Lite release that has to run the file, such as 2.14"
+    flag(parser, "min_runtime", type=_release, metavar="VERSION", help=runtime)
+
+
+def _release(text: str) -> str:
+    """A release of TensorFlow Lite, such as ``2.14`` or ``2.14.0``."""
+    parts = text.split(".")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
+        message = f"invalid release {text!r}: expected two or three numbers, such as 2.14"
+        raise argparse.ArgumentTypeError(message)
+    return text
 
 
 @verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
@@ -80,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
         output_type=args.inference_output_type,
         flex=args.flex,
         detection_postprocess=args.detection_postprocess,
+        min_runtime=args.min_runtime or "",
         warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)

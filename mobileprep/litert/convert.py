@@ -47,6 +47,7 @@ def converted(
     mode: Mode = "float",
     integers: Integers | None = None,
     flex: bool = False,
+    min_runtime: str = "",
     where: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> ModelRecord:
@@ -60,12 +61,14 @@ def converted(
         integers: how, for the modes that do.
         flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
             has to link then.
+        min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
         where: what the graph is called, for messages.
         tell: receives a sentence for each deviation: operators that stay float though others do
             not, tensors that are rescaled, types that are replaced by float32.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express.
+        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
+            cannot run.
         TransformError: a rule of ``integers`` is not understood.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input; or
             ranges are needed, and there are none.
@@ -77,7 +80,7 @@ def converted(
     if mode not in INTEGERS:
         program = program.mapped(fused)
         program.mapped(partial(_checked, where))
-        return assembled(program.mapped(_STORED[mode]))
+        return assembled(program.mapped(_STORED[mode]), min_runtime, where)
     asked = integers or Integers(INTEGERS[mode])
     plain, trained = without_fake_quants(program)
     if not (asked.ranges or trained):
@@ -86,7 +89,7 @@ def converted(
     done = quantized(plain.mapped(fused), asked, trained)
     for note in done.notes:
         tell(note)
-    return assembled(done.program)
+    return assembled(done.program, min_runtime, where)
 
 
 def _checked(where: str, program: Program) -> Program:

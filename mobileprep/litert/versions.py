@@ -10,8 +10,17 @@ from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.litert.program import Op, Value
+from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank
 
 Rule = Callable[[Op], int]
+
+_MEASURED: Final = "2.14.0"
+"""The oldest release whose kernels were tried on more dimensions; see ``litert.ranks``."""
+
+_MANY_DIMENSIONS: Final = "2.23.0"
+"""The release that slices in any number of dimensions."""
+
+_MAX_OLD_RANK: Final = 4
 
 # For each operator the release of TensorFlow Lite that first ran version 1, 2 and so on.
 _RELEASES: Final[Mapping[str, str]] = {
@@ -155,6 +164,20 @@ _RELEASES: Final[Mapping[str, str]] = {
 }
 
 
+# Element types that kernels got without a new version, measured with tests/litert/forms.py.
+_LATER: Final[Mapping[tuple[str, DType], str]] = {
+    ("SPLIT", DType.INT64): "2.17.0",
+    ("DYNAMIC_UPDATE_SLICE", DType.INT16): "2.20.0",
+    ("MIRROR_PAD", DType.BOOL): "2.23.0",
+    ("TILE", DType.INT16): "2.23.0",
+}
+
+
+def first_release(code: str) -> str:
+    """The oldest release of TensorFlow Lite that has an operator."""
+    return _RELEASES.get(code, "1.5.0").split()[0]
+
+
 def operator_version(op: Op) -> int:
     """The lowest version of an operator whose runtimes compute what is asked of it."""
     rule = _RULES.get(op.code)
@@ -163,16 +186,22 @@ def operator_version(op: Op) -> int:
 
 def runtime_version(ops: Sequence[Op]) -> str:
     """The oldest release of TensorFlow Lite that runs all operators, such as ``2.3.0``."""
-    needed = [_release(op) for op in ops]
-    return max(needed, key=_ordered, default="1.5.0")
+    return max(map(operator_release, ops), key=release_order, default="1.5.0")
 
 
-def _release(op: Op) -> str:
+def operator_release(op: Op) -> str:
+    """The oldest release of TensorFlow Lite that runs an operator."""
     releases = _RELEASES.get(op.code, "1.5.0").split()
-    return releases[min(operator_version(op), len(releases)) - 1]
+    needed = [releases[min(operator_version(op), len(releases)) - 1]]
+    kinds = {value.dtype for value in op.inputs if value is not None}
+    needed += [_LATER[op.code, kind] for kind in kinds if (op.code, kind) in _LATER]
+    if op.code in MAX_RANKS and max(map(_rank, (*op.inputs, *op.outputs))) > _MAX_OLD_RANK:
+        needed.append(_MANY_DIMENSIONS if exceeds_rank(op) else _MEASURED)
+    return max(needed, key=release_order)
 
 
-def _ordered(release: str) -> tuple[int, ...]:
+def release_order(release: str) -> tuple[int, ...]:
+    """A key that sorts releases, such as ``2.3.0`` or ``2.14``."""
     return tuple(map(int, release.split(".")))
 
 
@@ -207,7 +236,7 @@ def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
         if plain(op) > version:
             return plain(op)
         shapes = {v.shape for v in op.inputs if v is not None}
-        if len(shapes) > 1 and max(map(_rank, op.inputs)) > 4:
+        if len(shapes) > 1 and max(map(_rank, op.inputs)) > _MAX_OLD_RANK:
             return version
         return plain(op)
 

@@ -119,6 +119,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
         ops=_custom_ops(sections.section("ops")),
+        min_runtime=plain(sections.section("litert")).get("min_runtime", ""),
         integration=integration_of(sections.mapping("integration")),
         protect=protection_of(sections.mapping("protect")),
         budget=resolve_budget(sections),

@@ -275,6 +275,15 @@ class LiteRT:
             "(`replace_detection_postprocess` after the chain); `keep` converts it as it is."
         ),
     ] = "keep"
+    min_runtime: Annotated[
+        str,
+        Option(
+            'The oldest release of TensorFlow Lite that has to run the file, such as `"2.14"`. The '
+            "build fails if a node needs a later release. Without it, the file declares the "
+            "release that it needs, `2.14` or earlier where operators allow it.",
+            definition="release",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ def _converted(
         mode=mode,
         integers=_integers(job) if mode in INTEGERS else None,
         flex=asked.flex,
+        min_runtime=asked.min_runtime,
         where=job.place("artifact"),
         tell=notes.append,
     )

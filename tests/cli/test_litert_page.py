@@ -134,13 +134,15 @@ def test_the_targets_in_integers_build(digits: Path, run: Run) -> None:
 
 def test_the_target_of_the_page_builds_beside_others(digits: Path, run: Run) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
-    (target,) = re.findall(r"```yaml\ntargets:\n  (phone: .*)\n```", PAGE.read_text("utf-8"))
+    lines = re.findall(r"```yaml\ntargets:\n  phone: (.*)\n```", PAGE.read_text("utf-8"))
+    targets = ", ".join(f"phone{i or ''}: {line}" for i, line in enumerate(lines))
     text = digits.read_text("utf-8")
     recipe, _, _ = text.partition("\nvalidation:")
     (validation,) = re.findall(r"```yaml\n(validation:\n.*?)```", PAGE.read_text("utf-8"), re.S)
-    digits.write_text(f"{recipe}\n{validation}\ntargets: {{{target}}}\n", "utf-8")
+    digits.write_text(f"{recipe}\n{validation}\ntargets: {{{targets}}}\n", "utf-8")
     told = run("build", digits)
     assert told.code == 0, told.err
+    assert len(lines) == 2
     model = Path("out/digits/phone/digits.tflite").read_bytes()
     assert model[FILE_IDENTIFIER] == b"TFL3"
 

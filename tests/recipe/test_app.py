@@ -72,6 +72,17 @@ def test_flex_is_of_files_for_litert(load) -> None:
     assert target.flex
 
 
+def test_min_runtime_is_a_quoted_release_of_a_file_for_litert(load) -> None:
+    lite = "targets: {a: {artifact: tflite, litert: {min_runtime: %s}}}\n"
+    (target,) = load(HEAD + lite % '"2.14"').targets
+    assert target.min_runtime == "2.14"
+    for wrong in ("2.20", '"2"', '"2.x"'):
+        with pytest.raises(RecipeError, match=r"min_runtime|release"):
+            load(HEAD + lite % wrong)
+    with pytest.raises(RecipeError, match="'litert' requires 'artifact: tflite'"):
+        load(HEAD + 'targets: {a: {litert: {min_runtime: "2.14"}}}\n')
+
+
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])
 @pytest.mark.parametrize("language", ["java", "kotlin"])
 def test_a_model_that_an_interface_cannot_load_is_refused(

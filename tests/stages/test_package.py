@@ -227,6 +227,13 @@ def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
     assert told == [f"{done.place('artifact')}: {text}"]
 
 
+def test_min_runtime_fails_a_package_with_later_operators(tmp_path: Path) -> None:
+    done = package(tmp_path, classifier(), artifact="tflite", min_runtime="1.4")
+    with pytest.raises(UnsupportedError, match=r"`min_runtime` is 1\.4"):
+        run(done)
+    run(package(tmp_path, classifier(), artifact="tflite", min_runtime="2.14"))
+
+
 def with_pool() -> Graph:
     """A graph with an attribute that 1.15 does not know."""
     idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}

@@ -22,8 +22,6 @@ from mobileprep.litert.types import LONG_NUMBERS, need
 
 _LEFT: Final = "LEFT_LEFT"
 _BOOLS: Final = frozenset({DType.BOOL})
-# LiteRT repeats what it selects from along so many dimensions at most.
-_MOST_DIMENSIONS: Final = 5
 # A running product takes this many times the memory of its input.
 _LONGEST: Final = 256
 
@@ -202,10 +200,6 @@ def _gathered(work: Integers, value: Value, flat: Value, axes: int) -> Value:
 def _chosen(scope: Scope, node: Node, inside: Value, value: Value, otherwise: Value) -> Value:
     # The runtime takes a tensor of one element for a scalar if the file has no rank for it.
     shape = value.shape if scope.output_shape(node) is None else scope.output_shape(node)
-    rank = None if shape is None else len(shape)
-    if rank is not None and rank > _MOST_DIMENSIONS:
-        message = f"LiteRT selects from {_MOST_DIMENSIONS} dimensions at most, not from {rank}"
-        raise CannotExpressError(message, "reshape its input before it")
     values = [inside, value, otherwise]
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
 
@@ -261,10 +255,5 @@ def _selected(
     scope: Scope, chosen: Value, value: Value, otherwise: int, shape: tuple[int, ...]
 ) -> Value:
     """A value where a constant says so, and a number elsewhere."""
-    if len(shape) > _MOST_DIMENSIONS:
-        message = (
-            f"LiteRT selects from {_MOST_DIMENSIONS} dimensions at most, not from {len(shape)}"
-        )
-        raise CannotExpressError(message, "reshape its input before it")
     values = [chosen, value, number(scope, value, otherwise)]
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")

@@ -31,14 +31,13 @@ LONG = ["Add", "Sub", "Mul", "Minimum", "Maximum", "FloorMod"]
 def test_two_tensors(
     kind: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str
 ) -> None:
-    if kind in ("FloorMod", "FloorDiv", "SquaredDifference") and len(shapes[0]) > 4:
-        pytest.skip("the runtime repeats at most four dimensions")
     if dtype == "float32":
         left, right = numbers(*shapes[0]), numbers(*shapes[1], seed=5)
     else:
         left, right = integers(*shapes[0]), integers(*shapes[1], low=1)
     is_floor = kind == "FloorDiv" and dtype == "float32"
-    assert check(kind, [left, right]) == (["DIV", "FLOOR"] if is_floor else [BINARY[kind]])
+    codes = [code for code in check(kind, [left, right]) if code != "RESHAPE"]
+    assert codes == (["DIV", "FLOOR"] if is_floor else [BINARY[kind]])
 
 
 @pytest.mark.parametrize("kind", LONG)

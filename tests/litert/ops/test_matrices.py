@@ -126,7 +126,6 @@ def test_a_running_product_of_any_batch() -> None:
     [
         (numbers(300), 0, "along 300 numbers"),
         (numbers(4), 1, "not known"),
-        (numbers(1, 1, 2, 1, 1), 0, "5 dimensions at most, not from 6"),
     ],
 )
 def test_running_products_that_are_refused(values: Any, open_sizes: int, told: str) -> None:
