@@ -30,7 +30,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
 }
 
 
-class Integers:
+class IndexArithmetic:
     """Operators on int32 and bool tensors. A Python integer is a constant.
 
     Args:

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import filled
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -394,14 +394,14 @@ def roll(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | {DType.BOOL})
     axes = scope.integers(node, 2, "axis")
-    shifts = Integers(scope).reshaped(as_int32(scope, node, 1, inputs[1]), (len(axes),))
+    shifts = IndexArithmetic(scope).reshaped(as_int32(scope, node, 1, inputs[1]), (len(axes),))
     for i, axis in enumerate(axes):
-        value = _rolled(scope, value, Integers(scope).element(shifts, i), axis)
+        value = _rolled(scope, value, IndexArithmetic(scope).element(shifts, i), axis)
     return value
 
 
 def _rolled(scope: Scope, value: Value, shift: Value, axis: int) -> Value:
-    work = Integers(scope)
+    work = IndexArithmetic(scope)
     length = work.sizes(value)[axis]
     place = axis % (value.rank or 1)
     if shift.data is None or length.data is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -43,7 +43,7 @@ def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         if shape is not None and _tells(before) and _tells(after) and _tells(shape):
             moved = _moved(scope, node, [reshaped(scope, value, before), *bounds], after)
             return reshaped(scope, moved, shape)
-    work = _Steps(Integers(scope), value, bounds[0], bounds[1])
+    work = _Steps(IndexArithmetic(scope), value, bounds[0], bounds[1])
     return work.to_batch() if node.op == "SpaceToBatchND" else work.to_space()
 
 
@@ -57,7 +57,7 @@ class _Steps:
         edges: how much to add, or to crop, before and after each of them.
     """
 
-    def __init__(self, work: Integers, value: Value, blocks: Value, edges: Value) -> None:
+    def __init__(self, work: IndexArithmetic, value: Value, blocks: Value, edges: Value) -> None:
         count = _count(blocks) or 0
         flat = work.reshaped(edges, (2 * count,))
         self._work = work
@@ -130,7 +130,7 @@ class _Steps:
         self._value = transposed(self._work.scope, value, order)
 
 
-def _product(work: Integers, sizes: Sequence[Value]) -> Value:
+def _product(work: IndexArithmetic, sizes: Sequence[Value]) -> Value:
     product = work.number(1)
     for size in sizes:
         product = work.mul(product, size)

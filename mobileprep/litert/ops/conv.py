@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -68,7 +68,7 @@ def _no_bias(scope: Scope, weights: Value, axis: int) -> Value | None:
     if weights.shape is None:
         return None
     if weights.shape[axis] < 0:
-        work = Integers(scope)
+        work = IndexArithmetic(scope)
         sizes = work.joined([work.sizes(weights)[axis]])
         zero = scope.constant(np.float32(0))
         return scope.emit("FILL", [sizes, zero], (-1,), DType.FLOAT, "FillOptions")
@@ -242,7 +242,7 @@ def batch_matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 # The largest magnitude of the integers of each type.
 _LARGEST: Final = {DType.INT8: 1 << 7, DType.UINT8: (1 << 8) - 1}
-# Integers up to here are exact in float32.
+# IndexArithmetic up to here are exact in float32.
 _EXACT: Final = 1 << 24
 
 

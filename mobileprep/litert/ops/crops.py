@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -30,7 +30,7 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if images.rank != 4:
         reason = "the rank of its images is not known to be 4"
         raise CannotExpressError(reason, GIVE_SHAPES)
-    work, whole = Arithmetic(scope), Integers(scope)
+    work, whole = Arithmetic(scope), IndexArithmetic(scope)
     crop = as_int32(scope, node, 3, inputs[3])
     samples = [_samples(scope, images, boxes, whole.element(crop, axis), axis) for axis in _AXES]
     rows, columns = samples
@@ -101,7 +101,7 @@ class _Samples:
             Arithmetic(self.scope).compare(code, self.value, end)
             for code, end in (("LESS", 0.0), ("GREATER", self.last))
         ]
-        outside = Integers(self.scope).either(*beyond)
+        outside = IndexArithmetic(self.scope).either(*beyond)
         return self.scope.emit(
             "LOGICAL_NOT", [outside], outside.shape, DType.BOOL, "LogicalNotOptions"
         )
@@ -113,7 +113,7 @@ class _Samples:
 
 def _samples(scope: Scope, images: Value, boxes: Value, size: Value, axis: int) -> _Samples:
     """The samples in TensorFlow's order of operations, as the edge of an image depends on bits."""
-    work, whole = Arithmetic(scope), Integers(scope)
+    work, whole = Arithmetic(scope), IndexArithmetic(scope)
     last = work.cast(whole.sub(whole.sizes(images)[1 + axis], 1), DType.FLOAT)
     low, high = (_edge(scope, boxes, axis + 2 * end) for end in (0, 1))
     middle = work.mul(work.mul(work.add(low, high), 0.5), last)

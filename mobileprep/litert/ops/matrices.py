@@ -11,7 +11,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.ops.math import number
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
@@ -37,7 +37,7 @@ def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     shape, kind = scope.output_shape(node), diagonals.dtype
     if node.op == "MatrixDiag" or _is_plain(scope, node, diagonals):
         return scope.emit("MATRIX_DIAG", [diagonals], shape, kind, "MatrixDiagOptions")
-    work = Integers(scope)
+    work = IndexArithmetic(scope)
     band = _Band(work, node, inputs[1])
     longest = known_size(diagonals, -1)
     asked = [as_int32(scope, node, i, inputs[i]) for i in (2, 3)]
@@ -65,7 +65,7 @@ def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if node.op == "MatrixSetDiag" or (known is not None and not np.any(known)):
         shape, kind = scope.output_shape(node), matrices.dtype
         return scope.emit("MATRIX_SET_DIAG", inputs[:2], shape, kind, "MatrixSetDiagOptions")
-    work = Integers(scope)
+    work = IndexArithmetic(scope)
     sizes = (work.number(known_size(matrices, -2)), work.number(known_size(matrices, -1)))
     return _placed(work, node, diagonals, _Band(work, node, inputs[2]), sizes, matrices)
 
@@ -76,7 +76,7 @@ def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     matrices = inputs[0]
     need(node, [matrices], LONG_NUMBERS)
     rows, columns = known_size(matrices, -2), known_size(matrices, -1)
-    work = Integers(scope)
+    work = IndexArithmetic(scope)
     band = _Band(work, node, inputs[1] if len(inputs) > 1 else work.number(0))
     longest = work.minimum(
         work.add(rows, work.minimum(band.high, 0)), work.sub(columns, work.maximum(band.low, 0))
@@ -103,7 +103,7 @@ def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | _BOOLS)
     rows, columns = np.ogrid[: known_size(value, -2), : known_size(value, -1)]
-    work = Integers(scope)
+    work = IndexArithmetic(scope)
     below, above = (work.reshaped(as_int32(scope, node, i, inputs[i]), ()) for i in (1, 2))
     distance = work.number(rows - columns)
     kept = work.both(
@@ -122,7 +122,7 @@ class _Band:
     Source: the op definitions of MatrixDiagPartV3 and MatrixDiagV3 in TensorFlow.
     """
 
-    def __init__(self, work: Integers, node: Node, offsets: Value) -> None:
+    def __init__(self, work: IndexArithmetic, node: Node, offsets: Value) -> None:
         self._work = work
         if offsets.shape is None or offsets.shape not in ((), (1,), (2,)):
             message = "the number of its diagonals is not known"
@@ -157,7 +157,7 @@ class _Band:
 
 
 def _placed(
-    work: Integers,
+    work: IndexArithmetic,
     node: Node,
     diagonals: Value,
     band: _Band,
@@ -182,7 +182,7 @@ def _placed(
     return _chosen(work.scope, node, inside, found, otherwise)
 
 
-def _gathered(work: Integers, value: Value, flat: Value, axes: int) -> Value:
+def _gathered(work: IndexArithmetic, value: Value, flat: Value, axes: int) -> Value:
     """The elements of the last axes at some places, clipped to those that exist."""
     sizes = value.shape or ()
     last = math.prod(sizes[-axes:]) - 1

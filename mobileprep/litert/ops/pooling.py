@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.ops.image import windows
 from mobileprep.litert.program import Value
 from mobileprep.litert.registry import lowering
@@ -72,7 +72,7 @@ def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
     parts, before = windows(scope, image, shape, steps, padding, lowest)
     assert shape is not None
     pooled = _pooled(scope, _CODES["MaxPool"], image, shape, _Window(sizes, strides, padding))
-    count, work, whole = len(parts), Integers(scope), (*shape, len(parts))
+    count, work, whole = len(parts), IndexArithmetic(scope), (*shape, len(parts))
     options = {"values_count": count, "axis": len(shape)}
     packed = scope.emit("PACK", parts, whole, image.dtype, "PackOptions", **options)
     given = [packed, work.number(len(shape))]

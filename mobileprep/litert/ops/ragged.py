@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic, filled
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.ops.math import repeated
 from mobileprep.litert.ops.segments import combined, joined
 from mobileprep.litert.program import Value
@@ -29,7 +29,7 @@ def ragged_range(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Val
     """The lengths of all rows, and for each number the start of its row and its place there."""
     need(node, inputs, NUMBERS)
     start, limit, delta = inputs
-    whole, work = Integers(scope), Arithmetic(scope, start.dtype)
+    whole, work = IndexArithmetic(scope), Arithmetic(scope, start.dtype)
     if start.dtype is DType.FLOAT:
         count = work.one("CEIL", work.div(work.sub(limit, start), delta))
         count = work.cast(count, DType.INT32)
@@ -51,7 +51,7 @@ def ragged_gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Va
     if indices.rank != 1:
         reason = "the rank of its indices is not known to be 1"
         raise CannotExpressError(reason, "gather by a vector of indices")
-    whole, kind = Integers(scope), nested[0].dtype
+    whole, kind = IndexArithmetic(scope), nested[0].dtype
     chosen = as_int32(scope, node, len(inputs) - 1, indices)
     result = []
     for i in range(len(nested)):
@@ -70,7 +70,7 @@ def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if values.shape is None or wanted.shape is None or -1 in values.shape[1:]:
         reason = "the shape of its values is not known"
         raise CannotExpressError(reason, GIVE_SHAPES)
-    whole = Integers(scope)
+    whole = IndexArithmetic(scope)
     kinds = list(node.attr_strings("row_partition_types"))
     parts = [as_int32(scope, node, 3 + i, value) for i, value in enumerate(inputs[3:])]
     if kinds[:1] == [_FIRST]:
@@ -118,7 +118,7 @@ class _Rows:
     """
 
     def __init__(
-        self, work: Integers, *, lengths: Value | None = None, splits: Value | None = None
+        self, work: IndexArithmetic, *, lengths: Value | None = None, splits: Value | None = None
     ) -> None:
         self._work = work
         if splits is not None:
@@ -166,6 +166,6 @@ class _Rows:
         return emit("CUMSUM", given, value.shape, DType.INT32, "CumsumOptions", **options)
 
 
-def _rows_of_ids(work: Integers, ids: Value, count: Value) -> _Rows:
+def _rows_of_ids(work: IndexArithmetic, ids: Value, count: Value) -> _Rows:
     ones = filled(work.scope, ids, np.int32(1))
     return _Rows(work, lengths=combined(work.scope, "Sum", ones, ids, count))

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.arithmetic import Arithmetic, filled
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -133,7 +133,7 @@ def _count(scope: Scope, ids: Value) -> Value:
     axes = scope.integers_constant([0], "axes")
     options = {"keep_dims": False}
     last = scope.emit("REDUCE_MAX", [ids, axes], (), DType.INT32, "ReducerOptions", **options)
-    return Integers(scope).add(last, 1)
+    return IndexArithmetic(scope).add(last, 1)
 
 
 def combined(scope: Scope, kind: str, rows: Value, ids: Value, count: Value) -> Value:
@@ -168,7 +168,7 @@ def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     is_weighted = weights.shape != (0,) and not is_binary
     if is_weighted:
         need(node, [weights], NUMBERS)
-    work = Integers(scope)
+    work = IndexArithmetic(scope)
     size = work.reshaped(as_int32(scope, node, 1, inputs[1]), ())
     # Numbers beyond the size do not count: they go to no segment.
     ids = work.select(work.less(numbers, size), numbers, work.number(-1))
@@ -181,7 +181,7 @@ def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     given = weights if is_weighted else filled(scope, numbers, np.int32(1))
     found = combined(scope, "Sum", given, ids, count)
     if is_binary:
-        found = Integers(scope).minimum(found, 1)
+        found = IndexArithmetic(scope).minimum(found, 1)
     found = Arithmetic(scope).cast(found, kind)
     return reshaped(scope, found, (sizes[0], -1)) if in_rows else found
 
@@ -223,7 +223,7 @@ def _check_unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> None:
 @lowering("InvertPermutation")
 def invert_permutation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """SCATTER_ND of the places."""
-    work, kind = Integers(scope), inputs[0].dtype
+    work, kind = IndexArithmetic(scope), inputs[0].dtype
     order = as_int32(scope, node, 0, inputs[0])
     (size,) = work.sizes(order)
     column = work.reshaped(order, (-1, 1))
@@ -250,7 +250,7 @@ def dynamic_partition(scope: Scope, node: Node, inputs: Sequence[Value]) -> tupl
 def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """UNSORTED_SEGMENT_MAX of row numbers, as the last row wins, and GATHER of the rows."""
     count = len(inputs) // 2
-    work, shape = Integers(scope), scope.output_shape(node)
+    work, shape = IndexArithmetic(scope), scope.output_shape(node)
     if shape is None or -1 in shape[1:]:
         reason = "the shape of its rows is not known"
         raise CannotExpressError(reason, GIVE_SHAPES)

@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -63,7 +63,7 @@ def ctc_greedy_decoder(scope: Scope, node: Node, inputs: Sequence[Value]) -> tup
     """ARG_MAX of each step, and WHERE of the steps that count."""
     need_float(node, inputs[:1])
     scores, lengths = inputs[0], as_int32(scope, node, 1, inputs[1])
-    whole, work = Integers(scope), Arithmetic(scope)
+    whole, work = IndexArithmetic(scope), Arithmetic(scope)
     ints = Arithmetic(scope, DType.INT32)
     steps, batch, classes = whole.sizes(scores)
     if classes.data is None:

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.library import flexbuffer
 from mobileprep.ir.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import Integers
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
@@ -182,7 +182,7 @@ class _Combined:
 
     def best(self, boxes: Value, scores: Value) -> tuple[Value, Value]:
         """The boxes that are kept, and their scores, the lowest number for each that is not."""
-        whole, count = Integers(self._scope), self._per_class
+        whole, count = IndexArithmetic(self._scope), self._per_class
         outputs = [((count,), DType.INT32), ((), DType.INT32)]
         values = [boxes, reshaped(self._scope, scores, (-1,)), whole.number(np.array(count))]
         table = "NonMaxSuppressionV4Options"
