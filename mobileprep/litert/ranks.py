@@ -21,7 +21,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, OptionValue
 from mobileprep.frozen import dataclass
-from mobileprep.litert.program import Op, Program, Value
+from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.types import NAMES
 
 Sizes = tuple[int, ...]
@@ -56,6 +56,8 @@ _BINARY: Final = tuple(
     and code not in ("BATCH_MATMUL", "TRANSPOSE")
 )
 _MASKS: Final = ("begin_mask", "end_mask", "shrink_axis_mask")
+# The runtime computes these in the memory of an input, and forgets that a RESHAPE shares it.
+_IN_PLACE: Final = ("ADD", "SUB", "MUL", "DIV")
 # These repeat a number or a row in any rank.
 _FAST: Final = ("ADD", "MUL")
 
@@ -95,7 +97,7 @@ def with_supported_ranks(program: Program) -> Program:
     """The program with no more dimensions than its operators run, where sizes allow it."""
     if not any(map(exceeds_rank, program.ops)):
         return program
-    work = _Rewriter()
+    work = _Rewriter(Readers(program))
     for op in program.ops:
         if not (exceeds_rank(op) and work.rewrite(op)):
             work.ops.append(op)
@@ -113,7 +115,7 @@ def with_convolutions(program: Program) -> Program:
 
     FULLY_CONNECTED takes such weights from 2.17 on, CONV_2D in every release.
     """
-    work = _Rewriter()
+    work = _Rewriter(Readers(program))
     for op in program.ops:
         if op.code != "FULLY_CONNECTED" or not work.convolved(op):
             work.ops.append(op)
@@ -138,7 +140,8 @@ class _Cut:
 class _Rewriter:
     """Operators that replace those of a program."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
         self.ops: list[Op] = []
         self.helpers: set[Op] = set()
         self._forms: dict[tuple[Value, Sizes], Value] = {}
@@ -165,7 +168,11 @@ class _Rewriter:
         groups = _groups(shapes, out)
         merged = [_merged(sizes, groups) for sizes in shapes]
         target = _merged(out, groups)
-        if len(groups) <= MAX_RANKS[op.code] and all(map(_is_reshape, (*merged, target, out))):
+        shared = op.code in _IN_PLACE and any(
+            value.data is None and not self._readers.once(value) for value in inputs
+        )
+        fits = len(groups) <= MAX_RANKS[op.code] and not shared
+        if fits and all(map(_is_reshape, (*merged, target, out))):
             values = [self._form(v, sizes, op) for v, sizes in zip(inputs, merged, strict=True)]
             self._add(op, values, target)
             return True

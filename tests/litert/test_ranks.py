@@ -271,3 +271,13 @@ def test_integers_keep_their_scales_in_merged_dimensions(kind: str, mode: Mode) 
     (found,) = answered(model_bytes(file), list(feeds.values()))
     (wanted,) = expected(Graph(nodes), feeds, ["y"])
     np.testing.assert_allclose(found, wanted, atol=0.4 if mode == "int8" else 0.01)
+
+
+def test_a_tensor_that_is_read_again_is_not_overwritten() -> None:
+    """LiteRT divides in the memory that a RESHAPE shares with its input."""
+    x = abs(numbers(2, 2, 2, 2, 2, 2)) + 1
+    nodes = [feed("x", x.shape), const("one", np.float32(1)), op("s", "Square", ["x"])]
+    nodes += [op("y", "RealDiv", ["one", "s"]), op("z", "Neg", ["s"])]
+    graph = Graph(nodes)
+    found = answered(model_bytes(model(graph, ["x"], ["y", "z"])), [x])
+    compare(found, expected(graph, {"x": x}, ["y", "z"]), 2e-6)
