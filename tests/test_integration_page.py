@@ -39,6 +39,23 @@ def test_the_code_for_apps_is_where_the_page_says(run: Run, digits: Path) -> Non
     assert {p.relative_to(folder).as_posix() for p in folder.rglob("*.*")} == named
 
 
+def test_the_quantized_target_has_the_methods_of_the_page(run: Run, digits: Path) -> None:
+    (section,) = re.findall(r"```yaml\n(calibration:.*?)```", PAGE, re.DOTALL)
+    digits.write_text(digits.read_text().partition("\nvalidation:")[0] + f"\n{section}")
+    built = run("build", digits)
+    assert built.code == 0, built.err
+    (table,) = re.findall(r"\| \| float \| integers \|\n(.*?)\n\n", PAGE, re.DOTALL)
+    named = set(re.findall(r"`(\w+)", table))
+    assert len(named) == 6
+    folder = Path("out/digits/eight/integration")
+    files = [p for p in folder.rglob("Digits.*") if p.suffix in (".java", ".kt", ".swift", ".h")]
+    assert len(files) == 4
+    methods = {p.suffix: set(re.findall(r"(\w+)\(", p.read_text("utf-8"))) for p in files}
+    pascal = {name for name in named if name[0].isupper()}
+    for suffix, found in methods.items():
+        assert (pascal if suffix == ".h" else named - pascal) <= found
+
+
 @pytest.mark.parametrize("language", LISTINGS)
 def test_a_listing_is_the_example(language: str) -> None:
     (listing,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)

@@ -54,6 +54,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     Cache,
     Check,
     InputSpec,
+    LiteRT,
     OpLimits,
     Source,
 )
@@ -70,6 +71,7 @@ TRANSFORMS = SCHEMA_FOLDER / "transforms"
 PICTURES = ROOT / "docs" / "images" / "transforms"
 _SECTIONS = (
     Budget,
+    LiteRT,
     Cache,
     Calibration,
     Check,
@@ -77,6 +79,7 @@ _SECTIONS = (
     Freeze,
     InputSpec,
     Integration,
+    LiteRT,
     MetricChoice,
     MetricFunction,
     OpLimits,

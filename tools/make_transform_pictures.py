@@ -28,7 +28,7 @@ from mobileprep.inspection.drawing import drawn  # noqa: E402
 from mobileprep.inspection.step_changes import step_changes  # noqa: E402
 from mobileprep.ir.graph import Graph  # noqa: E402
 from mobileprep.transforms.base import Context, transform_names  # noqa: E402
-from tests.transforms.busy import INPUTS, LOG, OUTPUTS, samples  # noqa: E402
+from tests.transforms.busy import LOG, samples  # noqa: E402
 from tests.transforms.examples import example  # noqa: E402
 
 PICTURES: Final = ROOT / "docs" / "images" / "transforms"
@@ -119,9 +119,9 @@ def main() -> None:
 
 
 def _source(name: str, folder: Path) -> str:
-    graph, options = example(name)
+    graph, options, inputs, outputs = example(name)
     step = ChainStep(name, {key: _found(value, folder) for key, value in options.items()})
-    after = run_step(graph, step, Context(INPUTS, OUTPUTS, tf115=False)).graph
+    after = run_step(graph, step, Context(inputs, outputs, tf115=False)).graph
     sides, names = _sides(graph, after)
     if not any(side.fills for side in sides):
         return ""

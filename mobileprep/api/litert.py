@@ -13,12 +13,17 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.ends import placeholders
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.recipe.settings import DetectionPostprocess
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.transforms.base import Context, make_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +66,8 @@ def convert_to_tflite(
     input_type: EndType = "float",
     output_type: EndType = "float",
     flex: bool = False,
+    detection_postprocess: DetectionPostprocess = "keep",
+    min_runtime: str = "",
     warn: Callable[[str], None],
 ) -> Converted:
     """Write a model as a .tflite file, atomically.
@@ -76,14 +83,19 @@ def convert_to_tflite(
         input_type: for those modes, what inputs in float become.
         output_type: what outputs in float become.
         flex: whether ops that LiteRT cannot express are left to the Flex delegate.
+        detection_postprocess: ``auto`` replaces the post-processor of an SSD model by one operator.
+        min_runtime: the oldest release of TensorFlow Lite that has to run the file, such as
+            ``2.14``; empty for any.
         warn: told in a sentence what the user should know.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
+        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
+            cannot run; or flatbuffers is missing.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
             calibration or a type is given for a mode that takes none.
         CorruptFileError: the model is missing or damaged, or the calibration is.
         AccuracyError: the samples do not fit the model.
+        TransformError: the post-processor to replace was not recognized.
         InvalidGraphError: the graph is malformed.
         ArtifactError: the file cannot be written, or would pass 2 GiB.
     """
@@ -97,6 +109,8 @@ def convert_to_tflite(
     known = {model.tensor(name): shape for name, shape in (shapes or {}).items()}
     specs = [CutInput(name, known.get(name)) for name in fed]
     where = str(source)
+    if detection_postprocess == "auto":
+        graph = _with_detections(graph, known, Context(fed, fetched))
     integers = None
     if mode in INTEGERS:
         ranges = {}
@@ -114,6 +128,7 @@ def convert_to_tflite(
         mode=mode,
         integers=integers,
         flex=flex,
+        min_runtime=min_runtime,
         where=where,
         tell=warn,
     )
@@ -122,3 +137,18 @@ def convert_to_tflite(
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
     return Converted(target, len(content), operators, fed, fetched, flex_of(record))
+
+
+def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:
+    """A graph with TFLite_Detection_PostProcess for its post-processor.
+
+    Raises:
+        TransformError: a part of the post-processor was not recognized.
+    """
+    sizes = {parse_ref(name).node: attr.shape(shape) for name, shape in shapes.items()}
+    shaped = [
+        n.with_attrs(shape=sizes[n.name]) if n.name in sizes and "shape" in n.attrs else n
+        for n in graph
+    ]
+    replacing = make_transform("replace_detection_postprocess", {"required": True})
+    return replacing.apply(graph.with_nodes(shaped), context).graph

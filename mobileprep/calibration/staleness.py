@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mobileprep.calibration.methods import Method
@@ -34,7 +34,24 @@ def check_fresh(
     Raises:
         AccuracyError: something is stale; all of it is named, tensor by tensor.
     """
-    stale = [*_as_a_whole(ranges, method, samples, data), *_tensors(ranges, digests)]
+    _refuse([*_as_a_whole(ranges, method, samples, data), *_tensors(ranges, digests)], where)
+
+
+def check_tensors(ranges: RangeFile, digests: Mapping[str, str], where: str) -> None:
+    """Make sure that a range file was measured on this graph, whatever the data and method.
+
+    Args:
+        ranges: the content of the file.
+        digests: as of ``check_fresh``.
+        where: the file, for messages.
+
+    Raises:
+        AccuracyError: a tensor has no range, or the range of another graph.
+    """
+    _refuse([*_tensors(ranges, digests)], where)
+
+
+def _refuse(stale: Sequence[str], where: str) -> None:
     if not stale:
         return
     more = [f"... and {len(stale) - _SHOWN} more"] if len(stale) > _SHOWN else []

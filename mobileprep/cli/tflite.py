@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
+from mobileprep.recipe.settings import DetectionPostprocess
 
 if TYPE_CHECKING:
     from mobileprep.ir.attrs import TensorShape
@@ -51,6 +52,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=False,
         help_line="leave ops that LiteRT cannot express to the Flex delegate, which the app links",
     )
+    flag(
+        parser,
+        "detection_postprocess",
+        default="keep",
+        choices=get_args(DetectionPostprocess),
+        help="auto replaces the post-processor of an SSD model, as TensorFlow's object detection "
+        "API exports it, by TFLite_Detection_PostProcess",
+    )
+    runtime = "oldest TensorFlow Lite release that has to run the file, such as 2.14"
+    flag(parser, "min_runtime", type=_release, metavar="VERSION", help=runtime)
+
+
+def _release(text: str) -> str:
+    """A release of TensorFlow Lite, such as ``2.14`` or ``2.14.0``."""
+    parts = text.split(".")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
+        message = f"invalid release {text!r}: expected two or three numbers, such as 2.14"
+        raise argparse.ArgumentTypeError(message)
+    return text
 
 
 @verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
@@ -70,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         input_type=args.inference_input_type,
         output_type=args.inference_output_type,
         flex=args.flex,
+        detection_postprocess=args.detection_postprocess,
+        min_runtime=args.min_runtime or "",
         warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)

@@ -125,7 +125,12 @@ def read_tflite(path: Path) -> TfliteGraph:
         CorruptFileError: the file is missing or damaged.
         UnsupportedError: flatbuffers is not installed.
     """
-    return _Reading(read_model(map_file(path), str(path)), str(path)).read()
+    return parse_tflite(map_file(path), str(path))
+
+
+def parse_tflite(data: bytes | memoryview, file: str) -> TfliteGraph:
+    """The first subgraph of a .tflite file, from its bytes; see ``read_tflite``."""
+    return _Reading(read_model(data, file), file).read()
 
 
 class _Reading:
@@ -174,7 +179,9 @@ class _Reading:
 
     def _name(self, number: int, index: int, node: str = "") -> str:
         tensor = self._record.tensors[number]
-        name = node or self._fresh.name(tensor.name.removesuffix(":0") or f"tensor_{number}")
+        # A colon in a node's name would read as the number of an output.
+        own = tensor.name.removesuffix(":0").replace(":", "_")
+        name = node or self._fresh.name(own or f"tensor_{number}")
         self._edges[number] = (name, index)
         return name
 

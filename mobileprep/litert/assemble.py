@@ -22,9 +22,17 @@ from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.initializers import initialized
+from mobileprep.litert.loop_variables import with_safe_loops
 from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank, with_convolutions, with_supported_ranks
+from mobileprep.litert.refusals import GIVE_SHAPES, Refusal, refused
 from mobileprep.litert.types import NAMES
-from mobileprep.litert.versions import operator_version, runtime_version
+from mobileprep.litert.versions import (
+    operator_release,
+    operator_version,
+    release_order,
+    runtime_version,
+)
 from mobileprep.numerics.texts import texts
 
 SIGNATURE: Final = "serving_default"
@@ -35,6 +43,12 @@ RUNTIME: Final = "min_runtime_version"
 """The name of the metadata that has the oldest release that runs a file."""
 
 _DESCRIPTION: Final = "written by mobileprep"
+# From here on, dense layers have a scale for each channel.
+_DENSE_CHANNELS: Final = (2, 17)
+# No release runs these in more dimensions.
+_LIMITED: Final = ("PAD", "PADV2", "BATCH_MATMUL")
+# `2.14` stands for all its patch releases.
+_ANY_PATCH: Final = 1 << 16
 
 
 # The options that have the numbers of what an operator runs, in the order of its programs.
@@ -45,17 +59,29 @@ _INDICES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def assembled(main: Program) -> ModelRecord:
+def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRecord:
     """The records of a file.
 
     Args:
         main: the subgraph that runs, and has the signature; what its operators run stands behind
             it.
+        min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
+        where: the name of the graph, for messages.
+
+    Raises:
+        InexpressibleError: no release runs an operator on so many dimensions, or only later
+            releases than ``min_runtime`` run it.
     """
     buffers = _Buffers()
-    programs = _listed(initialized(main))
+    if min_runtime and release_order(min_runtime) < _DENSE_CHANNELS:
+        main = main.mapped(with_convolutions)
+    programs = _listed(initialized(main.mapped(with_supported_ranks).mapped(with_safe_loops)))
+    ops = [op for program in programs for op in program.ops]
+    refusals = [refusal for op in ops if (refusal := _refusal(op, min_runtime)) is not None]
+    if refusals:
+        raise refused(refusals, where)
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
-    version = runtime_version([op for program in programs for op in program.ops])
+    version = runtime_version(ops)
     metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)
     first = subgraphs[0]
     signature = SignatureRecord(
@@ -63,8 +89,39 @@ def assembled(main: Program) -> ModelRecord:
         tuple((p.name, i) for p, i in zip(main.inputs, first.inputs, strict=True)),
         tuple((p.name, i) for p, i in zip(main.outputs, first.outputs, strict=True)),
     )
-    description = _described([op for program in programs for op in program.ops])
+    description = _described(ops)
     return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)
+
+
+def _refusal(op: Op, min_runtime: str) -> Refusal | None:
+    """Why a file may not have an operator."""
+    if exceeds_rank(op) and op.code in _LIMITED:
+        most = MAX_RANKS[op.code]
+        reason = f"LiteRT's {op.code} takes {most} dimensions at most, and not all sizes are known"
+        return Refusal(*_name(op), reason, GIVE_SHAPES)
+    release = operator_release(op)
+    if not min_runtime or release_order(release) <= (*release_order(min_runtime), _ANY_PATCH):
+        return None
+    form = ", ".join(_form(value) for value in op.inputs if value is not None)
+    reason = (
+        f"{op.code} of {form} requires LiteRT's kernels of {release}, and `min_runtime` is "
+        f"{min_runtime}"
+    )
+    return Refusal(*_name(op), reason, f"set `min_runtime` to {release}, or replace the node")
+
+
+def _name(op: Op) -> tuple[str, str]:
+    """The node that an operator comes from, and its op; the tensor of one that was added."""
+    if op.node is not None:
+        return op.node.name, op.node.op
+    return op.outputs[0].name if op.outputs else "", op.code
+
+
+def _form(value: Value) -> str:
+    """Dtype and shape, such as ``int8[1, ?, 3]``."""
+    if value.shape is None:
+        return value.dtype.short
+    return f"{value.dtype.short}[{', '.join('?' if n < 0 else str(n) for n in value.shape)}]"
 
 
 def _described(ops: Sequence[Op]) -> str:

@@ -47,6 +47,7 @@ def converted(
     mode: Mode = "float",
     integers: Integers | None = None,
     flex: bool = False,
+    min_runtime: str = "",
     where: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> ModelRecord:
@@ -60,22 +61,27 @@ def converted(
         integers: how, for the modes that do.
         flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
             has to link then.
+        min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
         where: what the graph is called, for messages.
-        tell: told in a sentence each which operators stay float though others do not.
+        tell: receives a sentence for each deviation: operators that stay float though others do
+            not, tensors that are rescaled, types that are replaced by float32.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express.
+        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
+            cannot run.
         TransformError: a rule of ``integers`` is not understood.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input; or
             ranges are needed, and there are none.
         InvalidGraphError: the graph is malformed.
     """
+    source, program = _lowered(graph, inputs, outputs, where, flex=flex)
+    for note in source.notes:
+        tell(note)
     if mode not in INTEGERS:
-        program = program_of(graph, inputs, outputs, flex=flex, where=where)
+        program = program.mapped(fused)
         program.mapped(partial(_checked, where))
-        return assembled(program.mapped(_STORED[mode]))
+        return assembled(program.mapped(_STORED[mode]), min_runtime, where)
     asked = integers or Integers(INTEGERS[mode])
-    _, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, trained = without_fake_quants(program)
     if not (asked.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
@@ -83,7 +89,7 @@ def converted(
     done = quantized(plain.mapped(fused), asked, trained)
     for note in done.notes:
         tell(note)
-    return assembled(done.program)
+    return assembled(done.program, min_runtime, where)
 
 
 def _checked(where: str, program: Program) -> Program:
@@ -104,18 +110,6 @@ def _checked(where: str, program: Program) -> Program:
         mend = "compute in integers, by the mode int8; or export the model without it"
         raise refused([Refusal(node.name, node.op, reason, mend) for node in narrow], where)
     return program
-
-
-def program_of(
-    graph: Graph,
-    inputs: Sequence[CutInput],
-    outputs: Sequence[str],
-    *,
-    flex: bool = False,
-    where: str = "",
-) -> Program:
-    """A frozen graph as a fused program, its weights as they are; see ``converted``."""
-    return _lowered(graph, inputs, outputs, where, flex=flex)[1].mapped(fused)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from mobileprep.litert.refusals import (
     MALFORMED,
     CannotExpressError,
     Refusal,
+    builtin_named,
     check_node,
     malformed,
     refused,
@@ -177,7 +178,7 @@ class _Lowering:
             check_node(node, self.where)
             function = find_lowering(node.op)
             if function is None:
-                raise _unknown(node)
+                raise unconverted(node.op)
             check_tables(node, inputs)
             if not self.flex:
                 check_texts(node, inputs)
@@ -232,7 +233,7 @@ class _Lowering:
             message = f"{name!r} puts nothing out"
             raise UsageError(message, "name a tensor")
         if value in self.scope.halves:
-            message = f"{name!r} is complex, and LiteRT has hardly an operator on complex numbers"
+            message = f"{name!r} is complex, and mobileprep does not convert complex outputs"
             raise UnsupportedError(message, "cut the graph at its magnitude", self.where)
         return Port(name, self._final(value))
 
@@ -245,15 +246,19 @@ class _RefusedWithinError(Exception):
     """Nodes of a function cannot be expressed, and are named."""
 
 
-def _unknown(node: Node) -> CannotExpressError:
-    """Why an op has no lowering."""
-    if node.op in _CONTROL_FLOW:
+def unconverted(op: str) -> CannotExpressError:
+    """The refusal of an op without a lowering."""
+    if op in _CONTROL_FLOW:
         return CannotExpressError("it is control flow, which is not converted", _NO_OP)
-    if node.op.startswith(_TENSOR_LISTS):
+    if op.startswith(_TENSOR_LISTS):
         reason = "TensorLists, the arrays of TensorFlow 2, are not converted"
         mend = "export the model with its loops unrolled (Keras: unroll=True)"
         return CannotExpressError(reason, mend)
-    if node.op.startswith("Decode"):
+    if op.startswith("Decode"):
         reason = "LiteRT decodes no pictures, sounds or records"
         return CannotExpressError(reason, "decode in the app, and feed what this node puts out")
-    return CannotExpressError("LiteRT has no such operator", _NO_OP)
+    builtin = builtin_named(op)
+    if builtin is None:
+        return CannotExpressError("LiteRT has no such operator", _NO_OP)
+    reason = f"mobileprep does not convert it, although LiteRT has {builtin}"
+    return CannotExpressError(reason, _NO_OP)

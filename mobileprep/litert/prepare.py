@@ -19,7 +19,11 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.litert.dequantize import dequantized
+from mobileprep.litert.float_types import float_types, in_float32
+from mobileprep.litert.recurrent import without_cells
 from mobileprep.litert.tables import Tables, no_tables, tables_of
+from mobileprep.litert.unfuse import unfused
 from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.transforms.base import Context, make_transform
@@ -27,8 +31,10 @@ from mobileprep.transforms.base import Context, make_transform
 # Larger than any weights: what follows from constants is constant in the file, too.
 _FOLDED_BYTES: Final = 1 << 28
 
-_STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
+_INLINED: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("inline_partitionedcall", {"all_calls": True}),
+)
+_STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("fold_constants", {"max_constant_size_in_bytes": _FOLDED_BYTES}),
     ("flatten_atrous_conv", {}),
     ("optimize", {}),
@@ -64,12 +70,14 @@ class Prepared:
         inputs: the placeholder of each input, in order.
         outputs: the tensors wanted, in order.
         tables: what fills its lookup tables.
+        notes: sentences on what differs from the graph as it was given.
     """
 
     graph: Graph
     inputs: tuple[str, ...]
     outputs: tuple[Ref, ...]
     tables: Tables = field(default_factory=no_tables)
+    notes: tuple[str, ...] = ()
 
 
 def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
@@ -84,7 +92,8 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
     cut, names = _cut(graph, fed, refs)
     wanted = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
-    return _simplified(Prepared(cut, tuple(names.values()), wanted, tables_of(graph)))
+    whole = Prepared(cut, tuple(names.values()), wanted, tables_of(graph))
+    return _simplified(whole, cast_outputs=True)
 
 
 def prepared_function(
@@ -112,20 +121,41 @@ def prepared_function(
     ]
     nodes = [n.with_inputs(n.data_inputs) for n in body.nodes if n.op not in _CHECKS]
     source = Graph([*fed, *nodes], graph.library, graph.versions)
-    return _simplified(Prepared(source, tuple(node.name for node in fed), body.rets))
+    inputs = tuple(node.name for node in fed)
+    return _simplified(Prepared(source, inputs, body.rets), cast_outputs=False)
 
 
-def _simplified(source: Prepared) -> Prepared:
-    """The same after the steps that can be done to it."""
-    graph = source.graph
+def _simplified(source: Prepared, *, cast_outputs: bool) -> Prepared:
+    """The same after the transforms that apply to it, with fused ops split, in float32."""
     context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
-    for name, options in _STEPS:
+    graph = _transformed(source.graph, context, _INLINED)
+    graph, quantized = dequantized(graph, source.outputs)
+    graph = graph.with_nodes(unfused(graph.nodes))
+    graph, outputs = without_cells(graph, source.outputs)
+    kinds = float_types(graph)
+    if kinds:
+        graph, outputs = in_float32(graph, outputs, cast_outputs=cast_outputs)
+    if outputs != source.outputs:
+        context = Context(source.inputs, tuple(dict.fromkeys(map(str, outputs))))
+    notes = tuple(
+        f"{count} nodes of type {kind.short} compute in float32" for kind, count in kinds.items()
+    )
+    if quantized:
+        notes = (f"{quantized} quantized nodes compute in float32", *notes)
+    graph = _transformed(graph, context, _STEPS)
+    return replace(source, graph=graph, outputs=outputs, notes=notes)
+
+
+def _transformed(
+    graph: Graph, context: Context, steps: Sequence[tuple[str, dict[str, object]]]
+) -> Graph:
+    for name, options in steps:
         try:
             graph = make_transform(name, options).apply(graph, context).graph
         except TransformError:
             # The graph is then lowered without this simplification.
             continue
-    return replace(source, graph=graph)
+    return graph
 
 
 def _without_prints(graph: Graph) -> Graph:

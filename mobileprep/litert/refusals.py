@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.tflite.layout import layout
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import any_op_def
@@ -22,6 +24,27 @@ GIVE_SHAPES: Final = (
     "give the shapes of the inputs: `inputs:` in a recipe, --input_shapes for `mobileprep tflite`"
 )
 """The fix for what needs sizes that the graph leaves open."""
+
+
+_VERSION: Final = re.compile(r"V\d+\Z")
+# Names that differ from those of the builtins in more than case and version.
+_OTHER_NAMES: Final = {
+    "AssignVariableOp": "ASSIGN_VARIABLE",
+    "LookupTableImport": "HASHTABLE_IMPORT",
+    "LookupTableSize": "HASHTABLE_SIZE",
+    "ReadVariableOp": "READ_VARIABLE",
+    "VarHandleOp": "VAR_HANDLE",
+}
+
+
+def builtin_named(op: str) -> str | None:
+    """The builtin operator that has the name of a TensorFlow op, None if LiteRT has none."""
+    plain = _VERSION.sub("", op)
+    if plain in _OTHER_NAMES:
+        return _OTHER_NAMES[plain]
+    builtins = layout().enums["BuiltinOperator"]
+    names = {builtin.replace("_", ""): builtin for builtin in builtins}
+    return names.get(op.upper(), names.get(plain.upper()))
 
 
 class CannotExpressError(Exception):

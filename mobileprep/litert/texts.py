@@ -35,7 +35,7 @@ def check_texts(node: Node, inputs: Sequence[Value]) -> None:
     """
     kinds = {value.dtype for value in inputs}
     if DType.STRING in kinds and node.op not in (*FINDS, *_PASSING):
-        reason = "LiteRT looks texts up in tables, and has no other operators on them"
+        reason = "mobileprep converts no operators on strings except lookups in tables"
         raise CannotExpressError(reason, "do this in the app, and cut the graph there")
 
 

@@ -10,8 +10,17 @@ from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.litert.program import Op, Value
+from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank
 
 Rule = Callable[[Op], int]
+
+_MEASURED: Final = "2.14.0"
+"""The oldest release whose kernels were tried on more dimensions; see ``litert.ranks``."""
+
+_MANY_DIMENSIONS: Final = "2.23.0"
+"""The release that slices in any number of dimensions."""
+
+_MAX_OLD_RANK: Final = 4
 
 # For each operator the release of TensorFlow Lite that first ran version 1, 2 and so on.
 _RELEASES: Final[Mapping[str, str]] = {
@@ -24,6 +33,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "AVERAGE_POOL_2D": "1.5.0 1.14.0 2.3.0",
     "BATCH_MATMUL": "2.3.0 2.3.0 2.4.0 2.5.0",
     "BATCH_TO_SPACE_ND": "1.6.0 1.14.0 2.3.0 2.12.0",
+    "BITCAST": "2.14.0",
     "BITWISE_XOR": "2.14.0",
     "BROADCAST_ARGS": "2.6.0",
     "BROADCAST_TO": "2.5.0 2.5.0 2.5.0",
@@ -34,6 +44,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "CONCATENATION": "1.5.0 1.14.0 2.3.0 2.14.0 2.21.0",
     "CONV_2D": "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
     "CONV_3D": "2.5.0",
+    "CONV_3D_TRANSPOSE": "2.6.0",
     "COS": "1.14.0",
     "CUMSUM": "2.4.0",
     "DEPTHWISE_CONV_2D": "1.5.0 1.12.0 1.14.0 2.2.0 2.3.0 2.3.0 2.11.0",
@@ -83,6 +94,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "MINIMUM": "1.14.0 1.14.0 2.3.0 2.3.0",
     "MIRROR_PAD": "1.13.1 2.3.0 2.12.0",
     "MUL": "1.5.0 1.14.0 1.15.0 2.3.0 2.6.0 2.11.0 2.13.0 2.23.0",
+    "MULTINOMIAL": "2.8.0",
     "NEG": "1.9.0",
     "NON_MAX_SUPPRESSION_V4": "2.1.0",
     "NON_MAX_SUPPRESSION_V5": "2.1.0",
@@ -94,6 +106,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "POW": "1.10.0",
     "PRELU": "1.8.0",
     "QUANTIZE": "1.14.0 1.15.0 2.15.0 2.18.0",
+    "RANDOM_STANDARD_NORMAL": "2.8.0",
     "RANDOM_UNIFORM": "2.8.0",
     "RANGE": "1.13.0 2.14.0",
     "RANK": "1.14.0",
@@ -110,6 +123,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "RESIZE_NEAREST_NEIGHBOR": "1.13.1 1.14.0 2.3.0 2.4.0",
     "REVERSE_SEQUENCE": "1.14.0",
     "REVERSE_V2": "1.14.0 2.2.0 2.5.0",
+    "RIGHT_SHIFT": "2.14.0",
     "ROUND": "1.14.0",
     "RSQRT": "1.10.0 2.5.0 2.15.0",
     "SCATTER_ND": "2.1.0",
@@ -123,6 +137,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "SOFTMAX": "1.5.0 1.14.0 2.3.0",
     "SPACE_TO_BATCH_ND": "1.6.0 1.14.0 2.3.0 2.12.0",
     "SPACE_TO_DEPTH": "1.5.0 1.14.0",
+    "SPARSE_TO_DENSE": "1.9.0 1.14.0 1.15.0",
     "SPLIT": "1.5.0 1.14.0 1.14.0 2.3.0",
     "SPLIT_V": "1.13.1 2.3.0",
     "SQRT": "1.10.0 2.21.0",
@@ -149,6 +164,20 @@ _RELEASES: Final[Mapping[str, str]] = {
 }
 
 
+# Element types that kernels got without a new version, measured with tests/litert/forms.py.
+_LATER: Final[Mapping[tuple[str, DType], str]] = {
+    ("SPLIT", DType.INT64): "2.17.0",
+    ("DYNAMIC_UPDATE_SLICE", DType.INT16): "2.20.0",
+    ("MIRROR_PAD", DType.BOOL): "2.23.0",
+    ("TILE", DType.INT16): "2.23.0",
+}
+
+
+def first_release(code: str) -> str:
+    """The oldest release of TensorFlow Lite that has an operator."""
+    return _RELEASES.get(code, "1.5.0").split()[0]
+
+
 def operator_version(op: Op) -> int:
     """The lowest version of an operator whose runtimes compute what is asked of it."""
     rule = _RULES.get(op.code)
@@ -157,16 +186,22 @@ def operator_version(op: Op) -> int:
 
 def runtime_version(ops: Sequence[Op]) -> str:
     """The oldest release of TensorFlow Lite that runs all operators, such as ``2.3.0``."""
-    needed = [_release(op) for op in ops]
-    return max(needed, key=_ordered, default="1.5.0")
+    return max(map(operator_release, ops), key=release_order, default="1.5.0")
 
 
-def _release(op: Op) -> str:
+def operator_release(op: Op) -> str:
+    """The oldest release of TensorFlow Lite that runs an operator."""
     releases = _RELEASES.get(op.code, "1.5.0").split()
-    return releases[min(operator_version(op), len(releases)) - 1]
+    needed = [releases[min(operator_version(op), len(releases)) - 1]]
+    kinds = {value.dtype for value in op.inputs if value is not None}
+    needed += [_LATER[op.code, kind] for kind in kinds if (op.code, kind) in _LATER]
+    if op.code in MAX_RANKS and max(map(_rank, (*op.inputs, *op.outputs))) > _MAX_OLD_RANK:
+        needed.append(_MANY_DIMENSIONS if exceeds_rank(op) else _MEASURED)
+    return max(needed, key=release_order)
 
 
-def _ordered(release: str) -> tuple[int, ...]:
+def release_order(release: str) -> tuple[int, ...]:
+    """A key that sorts releases, such as ``2.3.0`` or ``2.14``."""
     return tuple(map(int, release.split(".")))
 
 
@@ -201,7 +236,7 @@ def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
         if plain(op) > version:
             return plain(op)
         shapes = {v.shape for v in op.inputs if v is not None}
-        if len(shapes) > 1 and max(map(_rank, op.inputs)) > 4:
+        if len(shapes) > 1 and max(map(_rank, op.inputs)) > _MAX_OLD_RANK:
             return version
         return plain(op)
 
@@ -418,6 +453,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "SELECT_V2": _by_type({DType.UINT32: 2}),
     "SIGN": _by_type({DType.INT32: 2}),
     "SLICE": _slice,
+    "SPARSE_TO_DENSE": _by_type({DType.INT64: 2, DType.INT8: 3, DType.UINT8: 3}, 2),
     "SPLIT": _by_type({DType.INT32: 3, DType.INT16: 4, DType.INT8: 2}, 1),
     "STRIDED_SLICE": _strided_slice,
     "SUB": _repeated(3, {DType.INT64: 4, DType.INT16: 5, DType.INT8: 2}),

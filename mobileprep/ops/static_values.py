@@ -130,6 +130,13 @@ class StaticValues:
             return None
         return tuple(max(int(size), UNKNOWN) for size in sizes)
 
+    def size(self, ref: Ref) -> int | None:
+        """A scalar that is zero or more, also one out of a partly known shape, or None."""
+        found = self._elements(ref, 0)
+        if found is None or found.ndim or found.dtype.kind not in "iu" or found < 0:
+            return None
+        return int(found)
+
     def _find(self, wanted: str) -> None:
         """Find a node's values, and before it those of the nodes it needs."""
         stack = [wanted]

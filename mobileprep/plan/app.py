@@ -11,6 +11,7 @@ from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.recipe.app import Integration
 from mobileprep.recipe.model import Target
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Data, InputFile
 
 
@@ -28,11 +29,14 @@ def integration_spec(
     """
     classes = app_classes(target)
     reading, picture_input = app_pictures(target)
+    quantize = target.quantize if target.artifact == "tflite" else Quantize()
     stage = IntegrationStage(
         integration=integration,
         file=encrypted_file(target, file) or file,
         artifact=target.artifact,
         encrypted=target.protect.key is not None,
+        input_type=quantize.inference_input_type,
+        output_type=quantize.inference_output_type,
         inputs=target.inputs,
         reading=reading,
         picture_input=picture_input,

@@ -8,6 +8,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.options.data import Reading
 from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.app import Integration
+from mobileprep.recipe.quantize_settings import EndType
 from mobileprep.recipe.settings import Artifact, InputSpec, Platform
 
 ENCRYPTED: Final = ".enc"
@@ -50,6 +51,8 @@ class IntegrationStage(Stage):
         file: the name of the model file.
         artifact: its form.
         encrypted: whether it is encrypted.
+        input_type: the type of inputs in float in a .tflite file, if they are quantized.
+        output_type: the same of outputs.
         inputs: what is fed, as far as the recipe says.
         reading: how pictures become values of ``picture_input``, or None.
         picture_input: the input that gets pictures; None for the only one.
@@ -60,12 +63,14 @@ class IntegrationStage(Stage):
     """
 
     stage_name: ClassVar[str] = "integration"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
 
     integration: Integration
     file: str
     artifact: Artifact
     encrypted: bool = False
+    input_type: EndType = "float"
+    output_type: EndType = "float"
     inputs: tuple[InputSpec, ...] = ()
     reading: Reading | None = None
     picture_input: str | None = None

@@ -195,13 +195,11 @@ def model_of(
         UnsupportedError: an engine is not installed.
         RecipeError: the key of an encrypted file is not set.
     """
+    lite = litert_choice(target, section) if target.artifact == "tflite" else None
+    if target.artifact == "tflite" and lite is None:
+        measured = Measured(name=BEFORE_CONVERSION)
+        return {"graph": last, "engine": engine_choice(target), "measured": measured}
     name = packaged.output.removeprefix(PUBLISHED)
-    if target.artifact == "tflite":
-        lite = litert_choice(target, section)
-        if lite is None:
-            measured = Measured(name=BEFORE_CONVERSION)
-            return {"graph": last, "engine": engine_choice(target), "measured": measured}
-        return {"graph": last, "engine": lite, "lite": packaged, "measured": Measured(name=name)}
     if target.artifact == "memmapped":
         name += ", memory-mapped"
     measured = Measured(name=name)
@@ -210,6 +208,8 @@ def model_of(
         key = key_from_environment(variable, target.place(("protect", "encrypt", "key")))
         name += ", decrypted"
         measured = Measured(name=name, variable=variable, key_id=key.id.hex())
+    if lite is not None:
+        return {"graph": last, "engine": lite, "lite": packaged, "measured": measured}
     return {"graph": packaged, "engine": engine_choice(target), "measured": measured}
 
 

@@ -37,6 +37,7 @@ def package_spec(
         file=file,
         artifact=target.artifact,
         flex=target.flex,
+        min_runtime=target.min_runtime,
         encrypted=encrypted_file(target, file),
         platform=target.platform,
         abis=target.abis,

@@ -145,6 +145,7 @@ class PackageStage(Stage):
         file: the name of the model file.
         artifact: its form.
         flex: whether a file for LiteRT may leave ops to the Flex delegate.
+        min_runtime: the oldest release that has to run a file for LiteRT; empty for any.
         encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
@@ -165,12 +166,13 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 15
+    stage_version: ClassVar[int] = 16
     RECORD: ClassVar[str] = "package.json"
 
     file: str
     artifact: Artifact
     flex: bool = False
+    min_runtime: str = ""
     encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "abis": list(target.abis),
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
+        **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
         # In other artifacts the transforms below do it.
         **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),

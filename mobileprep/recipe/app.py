@@ -98,12 +98,6 @@ def protection_of(section: MappingNode | None) -> Protection:
     )
 
 
-_NOT_ENCRYPTED: Final = {
-    "memmapped": "an encrypted model cannot be mapped into memory",
-    "tflite": "no code is here that decrypts a model for LiteRT",
-}
-
-
 def protection_problems(target: TargetSections) -> Iterator[Problem]:
     """A key that is written where it should be named, and models that cannot be encrypted."""
     protect = target.mapping("protect")
@@ -115,9 +109,8 @@ def protection_problems(target: TargetSections) -> Iterator[Problem]:
         message = "a key is named, never written: a recipe is no place for it"
         hint = "write 'key: env:NAME', where NAME is the variable that has it"
         yield Problem(_hidden(key.place), message, hint)
-    form = None if artifact is None else plain(artifact)
-    if form in _NOT_ENCRYPTED:
-        message = _NOT_ENCRYPTED[form]
+    if artifact is not None and plain(artifact) == "memmapped":
+        message = "an encrypted model cannot be mapped into memory"
         yield Problem(encrypt.place, message, "leave 'encrypt' out, or ship 'artifact: frozen'")
 
 
@@ -158,7 +151,6 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
     languages, artifact = section.get("languages"), target.get("artifact")
     form = None if artifact is None else plain(artifact)
     yield from _runtime_problems(languages, is_lite=form == "tflite")
-    yield from _number_problems(target)
     if form not in ("text", "memmapped") or not isinstance(languages, Sequence):
         return
     for item in languages.items:
@@ -175,13 +167,3 @@ def _runtime_problems(languages: Node | None, *, is_lite: bool) -> Iterator[Prob
     for item in languages.items if isinstance(languages, Sequence) else ():
         if plain(item) == missing:
             yield Problem(item.place, f"no code for {runtime} is here in {missing!r}", hint)
-
-
-def _number_problems(target: TargetSections) -> Iterator[Problem]:
-    """Inputs and outputs in integers, which the code does not make of floats."""
-    quantize = target.mapping("quantize")
-    for key in ("inference_input_type", "inference_output_type"):
-        kind = None if quantize is None else quantize.get(key)
-        if kind is not None and plain(kind) != "float32":
-            message = f"the code of 'integration' has floats, and {key!r} makes integers of them"
-            yield Problem(kind.place, message, f"leave {key!r} out, or 'integration'")

@@ -23,6 +23,10 @@ def litert_problems(target: TargetSections) -> Iterator[Problem]:
     is_lite = artifact is not None and plain(artifact) == "tflite"
     if not is_lite:
         yield from _engines(target)
+        if target.mapping("litert") is not None:
+            message = "'litert' requires 'artifact: tflite'"
+            hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'litert'"
+            yield Problem(place_of(target.tree, ("litert",)), message, hint)
     mode = given.get("mode") if isinstance(given, MappingNode) else given
     if mode is None:
         return

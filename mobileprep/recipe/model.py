@@ -198,6 +198,7 @@ class Target:
     registration: tuple[str, ...] = ("1.15",)
     allow: tuple[str, ...] = ()
     ops: tuple[CustomOp, ...] = ()
+    min_runtime: str = ""
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)
     budget: Budget = field(default_factory=Budget)

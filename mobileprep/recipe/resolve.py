@@ -119,6 +119,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
         ops=_custom_ops(sections.section("ops")),
+        min_runtime=plain(sections.section("litert")).get("min_runtime", ""),
         integration=integration_of(sections.mapping("integration")),
         protect=protection_of(sections.mapping("protect")),
         budget=resolve_budget(sections),
@@ -272,12 +273,15 @@ def _listed(value: str | list[str]) -> tuple[str, ...]:
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:
-    """Shared or own chain, ``then``, repair, quantize, obfuscate, sort.
+    """Shared or own chain, ``then``, ``litert``, repair, quantize, obfuscate, sort.
 
     Sorting comes last because the other two may put nodes elsewhere.
     """
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
+    if plain(sections.section("litert")).get("detection_postprocess") == "auto":
+        required = ("required", True)
+        steps.append(_asked_by(sections, "litert", "replace_detection_postprocess", required))
     steps += _quantizing(sections, quantize, chains)
     protected = protection_of(sections.mapping("protect")).obfuscate
     if protected or _plain(sections, "obfuscate"):

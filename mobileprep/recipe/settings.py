@@ -15,6 +15,7 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64", "arm64", "armhf", "aarch64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
+DetectionPostprocess: TypeAlias = Literal["keep", "auto"]
 Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
@@ -260,6 +261,29 @@ class OpLimits:
         tuple[str, ...],
         Option("Ops that the model may not have.", definition="op", min_items=1),
     ] = ()
+
+
+@dataclass(frozen=True)
+class LiteRT:
+    """How a target's graph becomes a .tflite file."""
+
+    detection_postprocess: Annotated[
+        DetectionPostprocess,
+        Option(
+            "`auto` replaces the post-processor of an SSD model, as TensorFlow's object detection "
+            "API exports it, by the operator TFLite_Detection_PostProcess "
+            "(`replace_detection_postprocess` after the chain); `keep` converts it as it is."
+        ),
+    ] = "keep"
+    min_runtime: Annotated[
+        str,
+        Option(
+            'The oldest release of TensorFlow Lite that has to run the file, such as `"2.14"`. The '
+            "build fails if a node needs a later release. Without it, the file declares the "
+            "release that it needs, `2.14` or earlier where operators allow it.",
+            definition="release",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True)

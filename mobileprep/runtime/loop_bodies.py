@@ -42,7 +42,11 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
     if empty is not None:
         message = f"the node {empty.name!r} ({empty.op}) of a loop takes no tensor"
         raise InvalidGraphError(message, "export the graph again", inner.survey.where)
-    wanted = [inner.tensor(n.data_inputs[0]) for n in (*carrying, *exits)]
+    conditions = [n for n in frame.nodes if n.op == "LoopCond"]
+    if len(conditions) != 1 or not conditions[0].data_inputs:
+        message = f"the loop of {frame.nodes[0].name!r} has {len(conditions)} LoopCond nodes, not 1"
+        raise InvalidGraphError(message, "export the graph again", inner.survey.where)
+    wanted = [inner.tensor(n.data_inputs[0]) for n in (*conditions, *carrying, *exits)]
     own = [(n.name, 0) for n in entering] + [(h.name, i) for h in heads for i in (0, 1)]
     actions, constants = [*watches(own, inner.survey.watched), *inner.actions], inner.constants
     if inner.survey.combine:
@@ -50,7 +54,7 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
         actions = fuse(actions, constants, wanted)
     free = _free(actions, wanted, {*own, *constants})
     plan = placed(actions, constants, [*own, *free], wanted, inner.survey.where)
-    named = next((n for n in frame.nodes if n.op == "LoopCond"), frame.nodes[0])
+    (named,) = conditions
     loop = Loop(
         plan,
         tuple(n.attr_bool("is_constant", False) for n in entering),

@@ -32,11 +32,13 @@ class Head:
 class Loop:
     """A while loop, run iteration by iteration.
 
-    A run takes what enters, then what comes from outside otherwise, and gives the loop's exits.
+    A run takes the tensors that enter, then the other tensors from outside, and returns the exits.
+    It ends after the iteration in which the condition is false or dead.
 
     Args:
-        plan: one iteration. Fed are, in this order: what enters, value and place for each head,
-            what comes from outside; fetched what is carried on to the next iteration, the exits.
+        plan: one iteration. Its feeds are, in this order: the tensors that enter, value and index
+            for each head, the other tensors from outside. Its fetches are the condition, the
+            tensors for the next iteration, and the exits.
         constant: for each tensor that enters whether it is there in every iteration.
         heads: the merges at the head.
         exits: how many tensors leave the loop.
@@ -57,14 +59,19 @@ class Loop:
         outside = inputs[len(self.constant) :]
         merged = [entered[h.first] for h in self.heads]
         places = [np.asarray(h.places[0], np.int32) for h in self.heads]
-        left: list[Any] = [DEAD] * self.exits
-        while any(x is not DEAD for x in merged):
+        exits: list[Any] = [DEAD] * self.exits
+        goes_on = any(x is not DEAD for x in merged)
+        while goes_on:
             context.count_iteration(self.name, self.where)
             pairs = [x for pair in zip(merged, places, strict=True) for x in pair]
             results = run_plan(self.plan, [*entered, *pairs, *outside], context, self.where)
-            carried, leaving = results[: -self.exits or None], results[len(results) - self.exits :]
-            left = [new if new is not DEAD else old for old, new in zip(left, leaving, strict=True)]
+            condition, *carried = results[: len(results) - self.exits]
+            goes_on = condition is not DEAD and bool(condition)
+            leaving = results[len(results) - self.exits :]
+            exits = [
+                new if new is not DEAD else old for old, new in zip(exits, leaving, strict=True)
+            ]
             merged = [carried[h.later] for h in self.heads]
             places = [np.asarray(h.places[1], np.int32) for h in self.heads]
             entered = [x if c else DEAD for x, c in zip(entered, self.constant, strict=True)]
-        return left
+        return exits

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from mobileprep.datasets.classes import class_names
 from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import write_text
-from mobileprep.packaging.integration.app_model import AppModel, app_tensors
+from mobileprep.packaging.integration.app_model import AppModel, AppTensor, app_tensors
 from mobileprep.packaging.integration.render import integration_code
 from mobileprep.plan.app_stages import IntegrationStage
 from mobileprep.plan.records import Interface
 from mobileprep.plan.spec import PUBLISHED
+from mobileprep.recipe.quantize_settings import EndType
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.pictures import pictures_of
 
@@ -55,8 +60,8 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
         file=asked.file,
         artifact=asked.artifact,
         encrypted=asked.encrypted,
-        inputs=inputs,
-        outputs=outputs,
+        inputs=_stored(inputs, asked.input_type),
+        outputs=_stored(outputs, asked.output_type),
         init_ops=interface.init_ops,
         pictures=pictures_of(asked, inputs),
         labels=asked.labels or None,
@@ -64,3 +69,9 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
         package=asked.integration.package,
         class_name=asked.integration.class_name,
     )
+
+
+def _stored(tensors: Iterable[AppTensor], kind: EndType) -> tuple[AppTensor, ...]:
+    """Tensors with the type that those in float have in the file."""
+    integers = None if kind == "float" else DType[kind.upper()]
+    return tuple(replace(t, integers=integers) if t.dtype is DType.FLOAT else t for t in tensors)

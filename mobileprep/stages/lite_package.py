@@ -70,6 +70,7 @@ def _converted(
         mode=mode,
         integers=_integers(job) if mode in INTEGERS else None,
         flex=asked.flex,
+        min_runtime=asked.min_runtime,
         where=job.place("artifact"),
         tell=notes.append,
     )
@@ -106,7 +107,7 @@ def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: 
         versions[key] = max(versions.get(key, 1), code.version)
     operators = tuple(LiteOperator(n, v, custom) for (n, custom), v in versions.items())
     runtime = dict(model.metadata)[RUNTIME].rstrip(b"\0").decode()
-    file = LiteFile(asked.name, asked.file, operators, runtime, has_flex)
+    file = LiteFile(asked.name, asked.file, operators, runtime, has_flex, asked.encrypted)
     for name, text in sorted(lite_files(asked.platform, asked.abis, file).items()):
         write_text(job.output(f"{PUBLISHED}{name}"), text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.keys import key_from_environment
 from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import MeasuringStage, RunningSection, RunningStage
-from mobileprep.plan.spec import PUBLISHED, Section
+from mobileprep.plan.spec import PUBLISHED, Section, Upstream
 from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, agreement_of
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
@@ -44,20 +45,27 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
 
 
 def measured_graph(job: Job[MeasuringStage]) -> Graph:
-    """Read the graph that a stage runs, from the decrypted bytes if the file is encrypted.
+    """Read the graph that a stage runs, from the decrypted bytes if its file is encrypted.
 
     Raises:
         CorruptFileError: the file does not decrypt with the key of the build.
         RecipeError: the key is not set, or changed during the build.
         UnsupportedError: cryptography is not installed.
     """
-    measured, file = job.asked.measured, job.asked.graph
+    file, is_lite = job.asked.graph, job.asked.lite is not None
+    content = None if is_lite else _decrypted(job, file)
+    return job.graph(file) if content is None else parse_graph(content, file.output)
+
+
+def _decrypted(job: Job[MeasuringStage], file: Upstream) -> bytes | None:
+    """The content of a packaged file that is encrypted; None for other files."""
+    measured = job.asked.measured
     if measured is None or not measured.variable:
-        return job.graph(file)
+        return None
     from mobileprep.packaging.encryption import decrypt  # few targets are encrypted
 
     key = key_from_environment(measured.variable, job.place("protect"), measured.key_id)
-    return parse_graph(decrypt(b"".join(job.data(file)), key, file.output), file.output)
+    return decrypt(b"".join(job.data(file)), key, file.output)
 
 
 def measuring_engine(
@@ -77,7 +85,9 @@ def measuring_engine(
 
     hint = f"write 'engine: graph' in '{section}' to measure the graph before conversion instead"
     file = job.asked.lite.output.removeprefix(PUBLISHED)
-    return _Placed(job, LiteRtModel(job.path(job.asked.lite)), section, hint, file)
+    content = _decrypted(job, job.asked.lite)
+    model = LiteRtModel(job.path(job.asked.lite) if content is None else Path(file), content)
+    return _Placed(job, model, section, hint, file)
 
 
 def basis_of(job: Job[MeasuringStage], engine: EngineRecord) -> str:

@@ -169,6 +169,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "ops.*.kernel": "tests of targets that load edit it",
     "ops.*.source": "tests of targets that load edit it",
     "flex": "runs nothing here",
+    "litert": "of files for LiteRT",
+    "litert.min_runtime": "of files for LiteRT",
     "budget.ops.allow": "needs every op of the model",
     "budget.latency_ms": "needs a device",
 }

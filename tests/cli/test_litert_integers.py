@@ -41,6 +41,42 @@ def test_a_range_file_and_integer_ends(graph: Path, run: Run) -> None:
     assert types("m.tflite") == ["UINT8", "FLOAT32"]
 
 
+CALIBRATED = """\
+version: 1
+name: r
+source: {frozen: frozen.pb}
+inputs: {x: {dtype: float32, shape: [-1, 3]}}
+outputs: [y]
+calibration: {data: samples.npz, range_file: ranges.yaml}
+targets:
+  phone: {artifact: tflite, quantize: int8}
+"""
+
+
+def test_a_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None:
+    np.savez("samples.npz", x=np.linspace(-1, 1, 15).astype(np.float32).reshape(5, 3))
+    Path("recipe.yaml").write_text(CALIBRATED)
+    assert run("calibrate", "recipe.yaml").code == 0
+    command = ["tflite", f"--in_graph={graph}", "--mode=int8", "--calibration=ranges.yaml"]
+    fits = run(*command, "--out_file=m.tflite")
+    assert fits.code == 0
+    assert "digests" not in fits.err
+
+    write_graph(graph, classifier(scale=2.0))
+    told = run(*command, "--out_file=other.tflite")
+    assert (told.code, Path("other.tflite").exists()) == (8, False)
+    assert "ranges.yaml: the range file is stale:\n  y: what computes it has changed\n" in told.err
+    assert "run 'mobileprep calibrate'" in told.err
+
+
+def test_ranges_without_digests_are_used_with_a_warning(graph: Path, run: Run) -> None:
+    Path("ranges.yaml").write_text(RANGES)
+    flags = ["--mode=int8", "--calibration=ranges.yaml"]
+    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert told.code == 0
+    assert "ranges.yaml: the ranges have no digests" in told.err
+
+
 def test_samples_that_are_measured(graph: Path, run: Run) -> None:
     size = classifier()["x"].attr_shape("shape")
     assert size is not None

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.litert.quantizing.kernels import KERNELS
 from tests.cli.conftest import Run
@@ -22,6 +24,7 @@ from tests.cli.pages import DOCS, examples
 from tests.ops.lookup.test_tables import from_file
 from tests.transforms.graphs import node, placeholder
 from tests.transforms.test_raise_control_flow import doubling
+from tests.transforms.test_replace_detection_postprocess import EXAMPLE_NODES
 
 PAGE = DOCS / "litert.md"
 FILE_IDENTIFIER = slice(4, 8)
@@ -34,13 +37,71 @@ def test_the_command_writes_a_file(digits: Path, run: Run) -> None:
     Path("assets/words.txt").write_text("yes\nno\n")
     words = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
     Path("words.pb").write_bytes(graph_to_bytes(words))
+    Path("ssd.pb").write_bytes(graph_to_bytes(detector()))
+    quantize = "transform --in_graph=frozen.pb --out_graph=quantized.pb --transforms=quantize_nodes"
+    ends = ("--inputs=image", "--outputs=probabilities")
+    assert run(*quantize.split(), *ends).code == 0
     commands = [(c, a) for c, a in examples(PAGE) if c.startswith("mobileprep tflite")]
     for command, answer in commands:
         told = run(*shlex.split(command)[1:])
         assert told.code == 0, told.err
         assert answer in ("", told.err)
-    for name in ("model.tflite", "eight.tflite", "words.tflite"):
+    for name in ("model.tflite", "eight.tflite", "floats.tflite", "words.tflite", "ssd.tflite"):
         assert Path(name).read_bytes()[FILE_IDENTIFIER] == b"TFL3"
+
+
+def test_the_detector_of_the_page_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    monkeypatch.chdir(tmp_path)
+    Path("ssd.pb").write_bytes(graph_to_bytes(detector()))
+    (target,) = re.findall(r"```yaml\n(targets:\n  detector:.*?)```", PAGE.read_text("utf-8"), re.S)
+    outputs = [*detector_names().values()][1:]
+    source = f"version: 1\nname: ssd\nsource: {{frozen: ssd.pb}}\noutputs: [{', '.join(outputs)}]\n"
+    Path("recipe.yaml").write_text(f"{source}inputs: {{image_tensor: }}\n{target}", "utf-8")
+    told = run("build", "recipe.yaml")
+    assert told.code == 0, told.err
+    record = read_model(map_file(Path("out/ssd/detector/ssd.tflite")), "ssd.tflite")
+    custom = [o.code.custom for o in record.subgraphs[0].operators if o.code.custom]
+    assert custom == ["TFLite_Detection_PostProcess"]
+    without = re.sub(r"outputs: .*", "outputs: [ssd/decoded]", source)
+    Path("recipe.yaml").write_text(f"{without}inputs: {{image_tensor: }}\n{target}", "utf-8")
+    told = run("build", "recipe.yaml")
+    assert told.code == 7
+    assert "the outputs do not depend on a NonMaxSuppression" in told.err
+
+
+def test_detections_of_the_command_need_a_suppression(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ssd.pb").write_bytes(graph_to_bytes(detector()))
+    given = ["--in_graph=ssd.pb", "--out_file=ssd.tflite", "--detection_postprocess=auto"]
+    told = run("tflite", *given, "--inputs=image_tensor", "--outputs=ssd/decoded")
+    assert told.code == 7
+    assert "the outputs do not depend on a NonMaxSuppression" in told.err
+
+
+def detector_names() -> dict[str, str]:
+    """The names of the object detection API by those of a small graph's inputs and outputs."""
+    names = ("boxes", "scores", "classes")
+    return {
+        "ssd/image": "image_tensor",
+        **{f"ssd/{name}": f"detection_{name}" for name in names},
+        "ssd/count": "num_detections",
+    }
+
+
+def detector() -> Graph:
+    """A small SSD model with the names that the object detection API gives."""
+    names = detector_names()
+
+    def renamed(made: Node) -> Node:
+        inputs = tuple(r.renamed(names.get(r.node, r.node)) for r in made.inputs)
+        return replace(made, name=names.get(made.name, made.name), inputs=inputs)
+
+    return Graph(map(renamed, EXAMPLE_NODES))
 
 
 def test_the_operators_in_integers_are_those_of_the_page() -> None:
@@ -73,13 +134,15 @@ def test_the_targets_in_integers_build(digits: Path, run: Run) -> None:
 
 def test_the_target_of_the_page_builds_beside_others(digits: Path, run: Run) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
-    (target,) = re.findall(r"```yaml\ntargets:\n  (phone: .*)\n```", PAGE.read_text("utf-8"))
+    lines = re.findall(r"```yaml\ntargets:\n  phone: (.*)\n```", PAGE.read_text("utf-8"))
+    targets = ", ".join(f"phone{i or ''}: {line}" for i, line in enumerate(lines))
     text = digits.read_text("utf-8")
     recipe, _, _ = text.partition("\nvalidation:")
     (validation,) = re.findall(r"```yaml\n(validation:\n.*?)```", PAGE.read_text("utf-8"), re.S)
-    digits.write_text(f"{recipe}\n{validation}\ntargets: {{{target}}}\n", "utf-8")
+    digits.write_text(f"{recipe}\n{validation}\ntargets: {{{targets}}}\n", "utf-8")
     told = run("build", digits)
     assert told.code == 0, told.err
+    assert len(lines) == 2
     model = Path("out/digits/phone/digits.tflite").read_bytes()
     assert model[FILE_IDENTIFIER] == b"TFL3"
 

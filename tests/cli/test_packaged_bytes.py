@@ -76,8 +76,18 @@ def text_weight(data: bytes) -> bytes:
 
 def encrypted_weight(data: bytes) -> bytes:
     """Change one weight of an encrypted model, and encrypt it again with the same key."""
+    return reencrypted(data, float_weight)
+
+
+def encrypted_int8_weight(data: bytes) -> bytes:
+    """Negate one large int8 weight of an encrypted .tflite file."""
+    return reencrypted(data, int8_weight)
+
+
+def reencrypted(data: bytes, change: Change) -> bytes:
+    """Change the content of an encrypted file, and encrypt it again with the same key."""
     key = key_from_environment("MODEL_KEY")
-    return encrypt(float_weight(decrypt(data, key, "r.pb.enc")), key)
+    return encrypt(change(decrypt(data, key, "r.enc")), key)
 
 
 KINDS: dict[str, tuple[str, str, Change, str]] = {
@@ -97,6 +107,14 @@ KINDS: dict[str, tuple[str, str, Change, str]] = {
         *("artifact: tflite, quantize: int8", "r.tflite"),
         *(int8_weight, "r.tflite (litert "),
     ),
+    "tflite encrypted": (
+        *("artifact: tflite, protect: {encrypt: {key: env:MODEL_KEY}}", "r.tflite.enc"),
+        *(encrypted_weight, "r.tflite.enc, decrypted (litert "),
+    ),
+    "tflite int8 encrypted": (
+        "artifact: tflite, quantize: int8, protect: {encrypt: {key: env:MODEL_KEY}}",
+        *("r.tflite.enc", encrypted_int8_weight, "r.tflite.enc, decrypted (litert "),
+    ),
 }
 
 
@@ -105,7 +123,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     """A kind of artifact that can be run here."""
     if request.param.startswith("tflite"):
         pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-    if request.param == "encrypted":
+    if request.param.endswith("encrypted"):
         pytest.importorskip("cryptography")
     return str(request.param)
 
@@ -175,12 +193,13 @@ def test_one_changed_weight_of_the_packaged_file_fails_the_build(
     assert file in failed.err
 
 
+@pytest.mark.parametrize("kind", ["encrypted", "tflite encrypted"], indirect=True)
 def test_an_encrypted_file_that_was_changed_is_refused(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    kind: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("cryptography")
-    change_file(monkeypatch, "r.pb.enc", lambda data: data[:-1] + bytes([data[-1] ^ 1]))
-    failed = run("build", written(SECTIONS["check"], KINDS["encrypted"][0]))
+    target, file, _, _ = KINDS[kind]
+    change_file(monkeypatch, file, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    failed = run("build", written(SECTIONS["check"], target))
     assert failed.code == 4
     assert "was changed after it was encrypted" in failed.err
 
@@ -190,7 +209,7 @@ def test_a_tflite_file_that_the_interpreter_cannot_run_fails_the_build(
     section: str, run: Run
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-    write_graph(Path("model.pb"), Graph([placeholder((-1, 64)), op("y", "Lgamma", "x")]))
+    write_graph(Path("model.pb"), Graph([placeholder((-1, 64)), op("y", "Digamma", "x")]))
     failed = run("build", written(SECTIONS[section], "artifact: tflite, flex: true"))
     assert failed.code == 6
     assert ": r.tflite: LiteRT cannot run the file: " in failed.err

@@ -111,7 +111,34 @@ def test_the_page_describes_the_format_and_its_recipe_holds(run: Run, digits: Pa
     assert int(table[-1][0]) == HEADER_BYTES
     assert [int(at) + int(size) for at, size in table[:-1]] == [int(at) for at, _ in table[1:]]
     assert f"`{MAGIC.hex(' ').upper()}`" in page
-    (section,) = re.findall(r"```yaml\ntargets:\n(.*?)```", page, re.DOTALL)
+    sections = re.findall(r"```yaml\ntargets:\n(.*?)```", page, re.DOTALL)
+    assert len(sections) == 2
     text = digits.read_text()
-    digits.write_text(text[: text.index("  # In the app's package")] + section)
-    assert run("validate", digits).code == 0
+    for section in sections:
+        digits.write_text(text[: text.index("  # In the app's package")] + section)
+        assert run("validate", digits).code == 0
+
+
+def test_the_tflite_target_of_the_page_builds(
+    run: Run, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
+    page = (DOCS / "protection.md").read_text(encoding="utf-8")
+    _, section = re.findall(r"```yaml\ntargets:\n(.*?)```", page, re.DOTALL)
+    text = digits.read_text()
+    plain = "  plain: {platform: android, artifact: tflite}\n"
+    digits.write_text(text[: text.index("  # In the app's package")] + section + plain)
+    built = run("build", digits)
+    assert built.code == 0, built.err
+    assert "measured on digits.tflite.enc, decrypted (litert " in built.out
+    phone = Path("out/digits/phone")
+    shipped = (phone / "digits.tflite.enc").read_bytes()
+    content = Path("out/digits/plain/digits.tflite").read_bytes()
+    assert decrypt(shipped, KEY, "digits.tflite.enc") == content
+    assert not (phone / "digits.tflite").exists()
+    assert "include 'digits.tflite.enc'" in (phone / "app.gradle").read_text()
+    table = re.search(r"\| language \| decrypts with .*?\n\n", page, re.DOTALL)
+    assert table is not None
+    written = {path.name for path in (phone / "integration").rglob("EncryptedModel.*")}
+    assert written - {"EncryptedModel.h"} == set(re.findall(r"`(EncryptedModel\.\w+)`", table[0]))

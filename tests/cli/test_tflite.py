@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mobileprep.cli import tflite
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
 from mobileprep.litert.convert import MODES
 from mobileprep.litert.quantizing.settings import END_TYPES
+from tests.litert.graphs import const, feed
+from tests.litert.graphs import op as node
 from tests.ops.lookup.test_tables import from_file
 from tests.stages.jobs import classifier, op
 
@@ -55,12 +59,25 @@ def test_shapes_that_are_none_are_refused(
 def test_flex_leaves_ops_to_the_delegate_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
     write_graph(tmp_path / "odd.pb", classifier().with_nodes(nodes))
     arguments = [f"--in_graph={tmp_path / 'odd.pb'}", f"--out_file={tmp_path / 'm.tflite'}"]
     assert main(["tflite", *arguments]) == 6
     assert main(["tflite", *arguments, "--flex"]) == 0
-    assert "link the Flex delegate, for Lgamma" in capsys.readouterr().err
+    assert "link the Flex delegate, for Erfinv" in capsys.readouterr().err
+
+
+def test_min_runtime_refuses_later_operators(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [feed("x", (2, 3), DType.BOOL), const("at", np.int32([[0]]))]
+    write_graph(tmp_path / "m.pb", Graph([*nodes, node("y", "GatherNd", ["x", "at"])]))
+    arguments = [f"--in_graph={tmp_path / 'm.pb'}", f"--out_file={tmp_path / 'm.tflite'}"]
+    assert main(["tflite", *arguments, "--min_runtime=2.16"]) == 0
+    assert main(["tflite", *arguments, "--min_runtime=2.14"]) == 6
+    assert "GatherNd 'y': GATHER_ND of bool[2, 3], int32[1, 1] requires" in capsys.readouterr().err
+    assert main(["tflite", *arguments, "--min_runtime=new"]) == 2
+    assert "expected two or three numbers, such as 2.14" in capsys.readouterr().err
 
 
 def test_hints_tell_what_the_fast_path_leaves(

@@ -85,7 +85,7 @@ CASES: Final[Mapping[str, Case]] = {
     "SUB": two("Sub"),
     "MUL": two("Mul"),
     "DIV": two("RealDiv"),
-    "FLOOR_DIV": two("FloorDiv"),
+    "FLOOR_DIV": two("FloorDiv", np.int32([7, -7]), np.int32([2, 2])),
     "FLOOR_MOD": case("FloorMod", _WHOLE, integers(2, 3, 4, low=1)),
     "ADD_N": case("AddN", _X, _X, _X, N=3),
     "SQUARED_DIFFERENCE": two("SquaredDifference"),
@@ -196,6 +196,8 @@ CASES: Final[Mapping[str, Case]] = {
     "NON_MAX_SUPPRESSION_V4": suppression(4),
     "NON_MAX_SUPPRESSION_V5": suppression(5, 0.0),
     # Beyond the list.
+    "BITCAST": case("Bitcast", _X, T=DType.FLOAT, type=DType.INT32),
+    "RIGHT_SHIFT": two("RightShift", _WHOLE, integers(2, 3, 4, low=0)),
     "BITWISE_XOR": two("BitwiseXor", _WHOLE, integers(2, 3, 4, low=0)),
     "BUCKETIZE": case("Bucketize", _X, boundaries=[-1.0, 0.0, 0.5]),
     "BROADCAST_ARGS": case("BroadcastArgs", np.int32([3, 1]), np.int32([2, 1, 4])),

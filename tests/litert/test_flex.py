@@ -41,18 +41,18 @@ def record(source: Graph) -> ModelRecord:
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\x00", bytes(range(256)) * 3])
 def test_options_are_two_strings(content: bytes) -> None:
     flexbuffers = pytest.importorskip("flatbuffers.flexbuffers")
-    root = flexbuffers.GetRoot(bytearray(string_pair("Lgamma", content))).AsVector
+    root = flexbuffers.GetRoot(bytearray(string_pair("Erfinv", content))).AsVector
     assert len(root) == 2
-    assert root[0].AsString == "Lgamma"
+    assert root[0].AsString == "Erfinv"
     assert bytes(root[1].AsStringBytes) == content
 
 
 def test_what_litert_lacks_is_left_to_flex() -> None:
-    made = record(graph("Lgamma"))
-    assert codes(made) == ["RELU", "FlexLgamma", "MUL"]
-    assert flex_of(made) == ("Lgamma",)
-    assert made.description == "written by mobileprep; needs the Flex delegate for Lgamma"
-    assert bytes(model_bytes(made)) == bytes(model_bytes(record(graph("Lgamma"))))
+    made = record(graph("Erfinv"))
+    assert codes(made) == ["RELU", "FlexErfinv", "MUL"]
+    assert flex_of(made) == ("Erfinv",)
+    assert made.description == "written by mobileprep; needs the Flex delegate for Erfinv"
+    assert bytes(model_bytes(made)) == bytes(model_bytes(record(graph("Erfinv"))))
 
 
 def test_nothing_is_left_to_flex_that_litert_has() -> None:
@@ -60,8 +60,8 @@ def test_nothing_is_left_to_flex_that_litert_has() -> None:
 
 
 def test_without_leave_it_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="Lgamma"):
-        converted(graph("Lgamma"), [CutInput("x")], ["y"])
+    with pytest.raises(UnsupportedError, match="Erfinv"):
+        converted(graph("Erfinv"), [CutInput("x")], ["y"])
 
 
 def test_control_flow_is_refused_even_so() -> None:
@@ -80,7 +80,7 @@ def test_control_flow_is_refused_even_so() -> None:
 def test_the_interpreter_without_the_delegate_says_what_it_lacks(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     path = tmp_path / "m.tflite"
-    path.write_bytes(model_bytes(record(graph("Lgamma"))))
+    path.write_bytes(model_bytes(record(graph("Erfinv"))))
     with pytest.raises(UnsupportedError) as caught:
         LiteRtModel(path).run(["y"], {"x": np.ones((2, 3), np.float32)})
     assert caught.value.hint == "it needs the Flex delegate, which ai-edge-litert has not"

@@ -42,20 +42,27 @@ def test_what_no_language_takes_is_refused(load, section: str, message: str) -> 
         load(HEAD + f"integration: {section}\ntargets: {{a: {{}}}}\n")
 
 
-def test_a_model_for_litert_has_code_of_its_own_and_is_not_encrypted(load) -> None:
+def test_a_model_for_litert_has_code_of_its_own(load) -> None:
     lite = "targets: {a: {artifact: tflite}}\n"
     load(HEAD + "integration: {languages: [java, kotlin, swift, cpp]}\n" + lite)
     with pytest.raises(RecipeError, match="no code for LiteRT is here in 'objc'"):
         load(HEAD + "integration: {languages: [objc]}\n" + lite)
     with pytest.raises(RecipeError, match="no code for TensorFlow is here in 'swift'"):
         load(HEAD + "integration: {languages: [swift]}\ntargets: {a: {}}\n")
-    whole = (
-        "targets: {a: {artifact: tflite, quantize: {mode: int8, inference_input_type: uint8}}}\n"
-    )
-    with pytest.raises(RecipeError, match="the code of 'integration' has floats"):
-        load(HEAD + "integration: {languages: [java]}\ncalibration: {data: d.npz}\n" + whole)
-    with pytest.raises(RecipeError, match="decrypts a model for LiteRT"):
-        load(HEAD + f"protect: {{encrypt: {{key: env:KEY}}}}\n{lite}")
+
+
+def test_a_model_for_litert_is_encrypted_and_takes_integers(load) -> None:
+    quantize = "quantize: {mode: int8, inference_input_type: uint8}"
+    text = "integration: {languages: [java]}\ncalibration: {data: d.npz}\n"
+    text += "protect: {encrypt: {key: env:KEY}}\n"
+    text += f"targets: {{a: {{artifact: tflite, {quantize}}}}}\n"
+    (target,) = load(HEAD + text).targets
+    assert (target.protect.key, target.quantize.inference_input_type) == ("KEY", "uint8")
+
+
+def test_a_memory_mapped_model_is_not_encrypted(load) -> None:
+    with pytest.raises(RecipeError, match="cannot be mapped into memory"):
+        load(HEAD + "protect: {encrypt: {key: env:KEY}}\ntargets: {a: {artifact: memmapped}}\n")
 
 
 def test_flex_is_of_files_for_litert(load) -> None:
@@ -63,6 +70,17 @@ def test_flex_is_of_files_for_litert(load) -> None:
         load(HEAD + "targets: {a: {flex: true}}\n")
     (target,) = load(HEAD + "targets: {a: {flex: true, artifact: tflite}}\n").targets
     assert target.flex
+
+
+def test_min_runtime_is_a_quoted_release_of_a_file_for_litert(load) -> None:
+    lite = "targets: {a: {artifact: tflite, litert: {min_runtime: %s}}}\n"
+    (target,) = load(HEAD + lite % '"2.14"').targets
+    assert target.min_runtime == "2.14"
+    for wrong in ("2.20", '"2"', '"2.x"'):
+        with pytest.raises(RecipeError, match=r"min_runtime|release"):
+            load(HEAD + lite % wrong)
+    with pytest.raises(RecipeError, match="'litert' requires 'artifact: tflite'"):
+        load(HEAD + 'targets: {a: {litert: {min_runtime: "2.14"}}}\n')
 
 
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])

@@ -149,3 +149,16 @@ def test_the_choice_of_file_or_graph_is_for_tflite_targets(tmp_path: Path, engin
     assert target.validation is not None
     assert target.check is not None
     assert (target.validation.engine, target.check.engine) == (engine, engine)
+
+
+def test_the_settings_of_litert_are_for_tflite_targets(tmp_path: Path) -> None:
+    settings = "litert: {detection_postprocess: auto}"
+    with pytest.raises(RecipeError, match="'litert' requires 'artifact: tflite'"):
+        text = HEAD.replace("{p: {}}", f"{{p: {{{settings}}}}}")
+        load_recipe(tmp_path / "recipe.yaml", text=text, environ={})
+    text = HEAD.replace("{p: {}}", f"{{p: {{artifact: tflite, {settings}}}}}")
+    (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
+    assert target.transforms[-1].name == "replace_detection_postprocess"
+    text = text.replace("auto", "keep")
+    (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
+    assert "replace_detection_postprocess" not in [step.name for step in target.transforms]

@@ -12,6 +12,7 @@ import pytest
 
 from mobileprep import freeze
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text
+from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
@@ -21,6 +22,11 @@ from mobileprep.opdefs.signatures import output_count
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+from tests.litert.graphs import answered, model
+from tests.litert.one_op import numbers
+from tests.litert.test_quantized_graphs import IMAGE
+from tests.litert.test_quantized_graphs import network as network_in_floats
+from tests.reference.original import run_original
 from tests.reference.tensorflow_worker import TensorFlow
 
 pytestmark = pytest.mark.reference
@@ -202,3 +208,16 @@ def _plain(value: Any) -> np.ndarray:
     if array.dtype.names:
         return array.view(array.dtype[0])
     return array.view(array.dtype.name[1:]) if array.dtype.name.startswith("q") else array
+
+
+@pytest.mark.parametrize("chain", ["quantize_nodes", "quantize_weights quantize_nodes"])
+def test_litert_computes_what_the_original_tool_quantized(
+    chain: str, original: Path, tmp_path: Path
+) -> None:
+    """In floats, so that it differs by what the graph rounds."""
+    graph = run_original(original, network_in_floats(), "x", "y", chain, tmp_path)
+    x = numbers(*IMAGE, seed=9)
+    assert sum(node.op == "QuantizedConv2D" for node in graph) == 2
+    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
+    (wanted,) = Interpreter(graph).run(["y"], {"x": x})
+    assert float(np.abs(found - wanted).mean()) < 0.03 * float(np.ptp(wanted))

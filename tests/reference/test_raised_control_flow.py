@@ -80,7 +80,16 @@ def test_a_case_of_many_branches(chosen: float, tf: ModuleType) -> None:
     compare(answered(content, [given]), wanted)
 
 
-def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: int | None) -> Graph:
+def recurrent(
+    tf: ModuleType,
+    kind: str,
+    *,
+    lengths: bool,
+    both: bool,
+    batch: int | None,
+    time: int | None = 6,
+    time_major: bool = False,
+) -> Graph:
     """A frozen network of TensorFlow 1 from "x" and "lengths" to "y" and "state"."""
     rnn = pytest.importorskip("tensorflow.python.ops.rnn")
     cells = pytest.importorskip("tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")
@@ -88,12 +97,15 @@ def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: in
     v1.disable_control_flow_v2()
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(1)
-        x = v1.placeholder(tf.float32, [batch, 6, 4], name="x")
+        sizes = [time, batch] if time_major else [batch, time]
+        x = v1.placeholder(tf.float32, [*sizes, 4], name="x")
         given = v1.placeholder(tf.int32, [batch], name="lengths") if lengths else None
         made = [getattr(cells, kind)(5) for _ in range(1 + both)]
         run: Any = rnn.bidirectional_dynamic_rnn if both else rnn.dynamic_rnn
         with v1.variable_scope("net", use_resource=False):
-            outputs, state = run(*made, x, sequence_length=given, dtype=tf.float32)
+            outputs, state = run(
+                *made, x, sequence_length=given, dtype=tf.float32, time_major=time_major
+            )
         tf.identity(tf.concat(outputs, 2) if both else outputs, name="y")
         tf.identity(tf.concat(tf.nest.flatten(state), 1), name="state")
         with v1.Session() as session:
@@ -123,3 +135,96 @@ def test_recurrent(kind: str, lengths: bool, both: bool, batch: int | None, tf: 
         compare(engine.run(outputs, feeds), wanted)
     content = model_bytes(converted(graph, [CutInput(name) for name in feeds], outputs))
     compare(answered(content, list(feeds.values())), wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("batch", [2, None], ids=["batch-2", "batch-open"])
+@pytest.mark.parametrize("both", [False, True], ids=["forward", "both-ways"])
+@pytest.mark.parametrize("lengths", [False, True], ids=["full", "lengths"])
+@pytest.mark.parametrize("time_major", [False, True], ids=["batch-first", "time-first"])
+def test_an_open_length(
+    time_major: bool, lengths: bool, both: bool, batch: int | None, tf: ModuleType
+) -> None:
+    graph = recurrent(
+        tf,
+        "GRUCell" if lengths else "BasicLSTMCell",
+        lengths=lengths,
+        both=both,
+        batch=batch,
+        time=None,
+        time_major=time_major,
+    )
+    names, outputs = ["x", *["lengths"] * lengths], ["y", "state"]
+    content = model_bytes(converted(graph, [CutInput(name) for name in names], outputs))
+    for time, rows in ((6, 2), (1, 2), (9, 2 if batch else 3)):
+        shape = (time, rows, 4) if time_major else (rows, time, 4)
+        x = np.random.default_rng(time).normal(size=shape).astype(np.float32)
+        feeds: dict[str, Array] = {"x": x}
+        if lengths:
+            feeds["lengths"] = np.array([max(time - 2, 1), time, 1][:rows], np.int32)
+        wanted = TensorFlowEngine(graph, "before").run(outputs, feeds)
+        compare(answered(content, list(feeds.values())), wanted)
+
+
+def doubled(tf: ModuleType, x: Any) -> Any:
+    """Elements twice as long as the input."""
+    return tf.compat.v1.map_fn(lambda row: tf.concat([row, -row], 0), x)
+
+
+def pooled(tf: ModuleType, x: Any) -> Any:
+    """Elements of half the input's length, written by turns of a branch."""
+    halves = tf.nn.avg_pool1d(x, 2, 2, "SAME")
+    array = tf.TensorArray(tf.float32, size=tf.shape(x)[1])
+
+    def turn(t: Any, array: Any) -> Any:
+        even = tf.equal(t % 2, 0)
+        ways = (lambda: array.write(t, halves), lambda: array.write(t, -halves))
+        return t + 1, tf.cond(even, *ways)
+
+    goes_on = lambda t, _: t < tf.shape(x)[1]  # noqa: E731
+    return tf.compat.v1.while_loop(goes_on, turn, [0, array])[1].stack()
+
+
+def nested(tf: ModuleType, x: Any) -> Any:
+    """A loop in a loop, each with longer elements than it takes."""
+    inner = lambda row: tf.concat([row, row[:1]], 0)  # noqa: E731
+    outer = lambda rows: tf.compat.v1.map_fn(inner, tf.concat([rows, rows], 0))  # noqa: E731
+    return tf.compat.v1.map_fn(outer, x)
+
+
+def masked(tf: ModuleType, x: Any) -> Any:
+    """Elements of two inputs, one of them bool."""
+    steps = tf.transpose(x, [1, 0, 2])
+    turn = lambda total, pair: tf.where(pair[1], total + pair[0], total)  # noqa: E731
+    return tf.compat.v1.scan(turn, (steps, steps > 0), initializer=tf.zeros_like(x[:, 0]))
+
+
+def growing(tf: ModuleType, x: Any) -> Any:
+    """An array that grows, of padded elements, until a sum is reached."""
+    array = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+    padded = tf.pad(x, [[0, 0], [0, 3], [0, 0]])
+
+    def turn(t: Any, array: Any) -> Any:
+        return t + 1, array.write(t, padded * tf.cast(t, tf.float32))
+
+    goes_on = lambda t, _: t * 2 < tf.shape(x)[1]  # noqa: E731
+    return tf.compat.v1.while_loop(goes_on, turn, [0, array])[1].stack()
+
+
+@pytest.mark.parametrize("batch", [2, None], ids=["batch-2", "batch-open"])
+@pytest.mark.parametrize(
+    "build", [doubled, pooled, nested, masked, growing], ids=lambda build: build.__name__
+)
+def test_elements_of_computed_sizes(build: Build, batch: int | None, tf: ModuleType) -> None:
+    tf.compat.v1.disable_control_flow_v2()
+    with tf.Graph().as_default() as definition:
+        x = tf.compat.v1.placeholder(tf.float32, [batch, None, 4], name="x")
+        tf.identity(build(tf, x), name="y")
+    graph = graph_from_bytes(definition.as_graph_def().SerializeToString(), "computed sizes")
+    content = model_bytes(converted(graph, [CutInput("x")], ["y"]))
+    for time, rows in ((6, 2), (1, 2), (9, 2 if batch else 3)):
+        given = np.random.default_rng(time).normal(size=(rows, time, 4)).astype(np.float32)
+        wanted = TensorFlowEngine(graph, "before").run(["y"], {"x": given})
+        compare(answered(content, [given]), wanted)
+        after = raised(graph, {"x": given}, ["y"])
+        compare(NumpyEngine(after, "raised").run(["y"], {"x": given}), wanted)

@@ -140,6 +140,32 @@ def test_a_loop_turns_until_its_condition_fails(
     assert [a.tolist() for a in out] == expected
 
 
+@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize("source", ["enter_limit", "constant"])
+@pytest.mark.parametrize(("limit", "expected"), [(100, [192, 6, 100]), (3, [3, 0, 3])])
+def test_a_body_may_return_a_tensor_from_outside(
+    source: str, limit: float, expected: list[float], combine: bool
+) -> None:
+    nodes = [
+        *loop(),
+        c("constant", 100.0, "^body"),
+        n("enter_last", "Enter", "x", frame_name="loop"),
+        n("last", "Merge", "enter_last", "next_last"),
+        n("switch_last", "Switch", "last", "go"),
+        n("next_last", "NextIteration", source),
+        n("z", "Exit", "switch_last"),
+    ]
+    runner = Interpreter(Graph(nodes), combine=combine)
+    out = runner.run(["y", "turns", "z"], {"x": f32(3), "limit": f32(limit)})
+    assert [a.tolist() for a in out] == expected
+
+
+def test_a_loop_without_a_condition_is_refused() -> None:
+    nodes = [n("go", "Identity", "less") if node.name == "go" else node for node in loop()]
+    with pytest.raises(InvalidGraphError, match="has 0 LoopCond nodes, not 1"):
+        Interpreter(Graph(nodes)).run(["y"], {"x": f32(3), "limit": f32(100)})
+
+
 def test_a_loop_runs_anew_each_time() -> None:
     runner = Interpreter(Graph(loop()))
     for _ in range(2):

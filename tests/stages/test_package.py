@@ -210,21 +210,28 @@ def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_pa
 
 
 def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:
-    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
     done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite")
-    with pytest.raises(UnsupportedError, match="Lgamma") as caught:
+    with pytest.raises(UnsupportedError, match="Erfinv") as caught:
         run(done)
     assert caught.value.where == done.place("artifact")
 
 
 def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
-    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
     done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
     told: list[str] = []
     run(dataclasses.replace(done, warn=told.append))
-    text = "the app has to link the Flex delegate, for Lgamma"
+    text = "the app has to link the Flex delegate, for Erfinv"
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('artifact')}: {text}"]
+
+
+def test_min_runtime_fails_a_package_with_later_operators(tmp_path: Path) -> None:
+    done = package(tmp_path, classifier(), artifact="tflite", min_runtime="1.4")
+    with pytest.raises(UnsupportedError, match=r"`min_runtime` is 1\.4"):
+        run(done)
+    run(package(tmp_path, classifier(), artifact="tflite", min_runtime="2.14"))
 
 
 def with_pool() -> Graph:

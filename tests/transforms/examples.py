@@ -1,7 +1,8 @@
 """A graph with something to do for each transform, and options for it.
 
 Most find it in the busy graph. A transform that does not, or that has options which must be given,
-has ``EXAMPLE_NODES`` and ``EXAMPLE_OPTIONS`` in its own test module.
+has ``EXAMPLE_NODES`` and ``EXAMPLE_OPTIONS`` in its own test module; if these nodes have inputs and
+outputs of their own, also ``EXAMPLE_INPUTS`` and ``EXAMPLE_OUTPUTS``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mobileprep.ir.graph import Graph
-from tests.transforms.busy import OPTIONS, busy_graph
+from tests.transforms.busy import INPUTS, OPTIONS, OUTPUTS, busy_graph
 
 
 class Example(NamedTuple):
-    """A graph and the options of a step."""
+    """A graph, the options of a step, and the graph's inputs and outputs."""
 
     graph: Graph
     options: dict[str, Any]
+    inputs: tuple[str, ...] = INPUTS
+    outputs: tuple[str, ...] = OUTPUTS
 
 
 @cache
@@ -28,4 +31,7 @@ def example(name: str) -> Example:
     graph = busy_graph()
     more = getattr(module, "EXAMPLE_NODES", ())
     options = getattr(module, "EXAMPLE_OPTIONS", OPTIONS.get(name, {}))
-    return Example(graph.with_nodes([*graph.nodes, *more]) if more else graph, options)
+    inputs = (*INPUTS, *getattr(module, "EXAMPLE_INPUTS", ()))
+    outputs = (*OUTPUTS, *getattr(module, "EXAMPLE_OUTPUTS", ()))
+    whole = graph.with_nodes([*graph.nodes, *more]) if more else graph
+    return Example(whole, options, inputs, outputs)

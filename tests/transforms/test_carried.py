@@ -12,7 +12,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.ir.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names
-from tests.transforms.busy import INPUTS, LOG, OUTPUTS, VERSIONS, busy_graph, samples
+from tests.transforms.busy import LOG, VERSIONS, busy_graph, samples
 from tests.transforms.examples import example
 
 GRAPH = busy_graph()
@@ -27,9 +27,9 @@ def log(tmp_path, monkeypatch):
     write_arrays(tmp_path / "samples.npz", samples())
 
 
-def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:
+def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = ()) -> Result:
     """The step's result in a chain, which is sound."""
-    context = Context(INPUTS, outputs, tf115)
+    context = Context(example(name).inputs, outputs or example(name).outputs, tf115)
     result = run_step(graph, ChainStep(name, example(name).options), context)
     check_graph(result.graph, name)
     return result

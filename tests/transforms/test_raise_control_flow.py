@@ -420,6 +420,25 @@ def test_elements_whose_first_size_is_that_of_an_input():
     same([shaped(-1), *writing()], ["out"])
 
 
+def longer(**attrs):
+    """An array of elements that are twice as long as the input."""
+    joined = node("longer", "ConcatV2", "x/enter scaled axis", N=2, Tidx=INT)
+    axis = [const("axis/value", 0, np.int32), enter("axis", "axis/value", constant=True, kind=INT)]
+    return [shaped(-1), *axis, joined, *writing(value="longer", **attrs)]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_elements_of_a_size_that_their_op_decides(grows):
+    same(longer(dynamic_size=grows), ["out"])
+    same(longer(dynamic_size=grows), ["out"], {"x": np.ones(1, np.float32)})
+
+
+def test_elements_that_may_differ_in_size_are_refused():
+    """Each would be as long as the longest."""
+    nodes = longer(identical_element_shapes=False)
+    refused(nodes, ["out"], UnsupportedError, "'array'.*has elements of unknown size along 0")
+
+
 def test_elements_of_unknown_rank_are_refused():
     with pytest.raises(UnsupportedError, match=r"'array' \(TensorArrayV3\) has elements of unk"):
         same([placeholder(), *writing()], ["out"])

@@ -10,11 +10,13 @@ from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
+from mobileprep.calibration.staleness import check_tensors
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import DataFiles, SampleChoice
 from mobileprep.formats.range_file import read_range_file
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, edge, parse_ref
+from mobileprep.ir.tensor_digests import tensor_digests
 from mobileprep.litert.convert import CalibrationGraph
 from mobileprep.recipe.quantize_settings import Calibration
 
@@ -30,17 +32,25 @@ def litert_ranges(
         calibration: a range file as ``mobileprep calibrate`` writes it; or samples, as an ``.npz``
             file with an array for each input, on which the ranges are measured as a recipe's
             calibration does by default.
-        model: gives the graph to run on samples.
-        warn: told in a sentence of samples that are left out.
+        model: returns the graph to run on samples.
+        warn: receives a sentence on skipped samples, or on a range file without digests.
 
     Raises:
-        CorruptFileError: it is not there, or can not be read.
-        AccuracyError: the samples do not fit, or make a tensor NaN or infinite.
+        CorruptFileError: the file does not exist or cannot be read.
+        AccuracyError: the range file was measured on another graph; or the samples do not fit the
+            model, or make a tensor NaN or infinite.
     """
-    if calibration.suffix.lower() in _RANGE_FILES:
-        tensors = read_range_file(calibration).tensors
-        return {name: (found.low, found.high) for name, found in tensors.items()}
-    return _measured(calibration, model(), warn)
+    if calibration.suffix.lower() not in _RANGE_FILES:
+        return _measured(calibration, model(), warn)
+    ranges = read_range_file(calibration)
+    if any(found.graph for found in ranges.tensors.values()):
+        graph = model()
+        fed = [edge(parse_ref(name)) for name in graph.inputs]
+        digests = tensor_digests(graph.graph, graph.tensors, fed)
+        check_tensors(ranges, {str(Ref(*t)): d for t, d in digests.items()}, str(calibration))
+    else:
+        warn(f"{calibration}: the ranges have no digests, so they may be of another model")
+    return {name: (found.low, found.high) for name, found in ranges.tensors.items()}
 
 
 def _measured(

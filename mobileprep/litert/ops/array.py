@@ -8,15 +8,19 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
+from mobileprep.litert.arithmetic import filled
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_int32, known_size, reshaped
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import LONG_NUMBERS, NAMES, need
 from mobileprep.ops.arrays import integers
 
+_STRIDES: Final = 3
 _MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
 
 
@@ -106,8 +110,8 @@ def old_concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _concatenated(scope: Scope, node: Node, values: Sequence[Value], axis: int) -> Value:
-    # Empty parts add nothing, and kernels refuse some of them.
-    full = [v for v in values if v.data is None or v.data.size]
+    # Parts of length 0 add nothing, and kernels refuse some of them.
+    full = [v for v in values if v.data is None or v.data.size or v.data.shape[axis]]
     if len(full) == 1:
         return full[0]
     shape = scope.output_shape(node)
@@ -164,55 +168,79 @@ def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("StridedSlice")
 def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """STRIDED_SLICE; an ellipsis is written out, and new axes are made by RESHAPE."""
+    """STRIDED_SLICE; an ellipsis is written out, and new axes are made by EXPAND_DIMS."""
     masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
     # The runtime takes the first element of an open begin, TensorFlow the one that is named.
     masks["begin_mask"] &= ~masks["shrink_axis_mask"]
-    values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
-    ellipsis, new_axes = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    if not ellipsis and not new_axes:
-        return scope.emit("STRIDED_SLICE", values, shape, kind, "StridedSliceOptions", **masks)
-    if inputs[0].rank is None:
+    bounds = [as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3)]
+    shape, kind, table = scope.output_shape(node), inputs[0].dtype, "StridedSliceOptions"
+    if not node.attr_int("ellipsis_mask", 0) and not node.attr_int("new_axis_mask", 0):
+        return scope.emit("STRIDED_SLICE", [inputs[0], *bounds], shape, kind, table, **masks)
+    count = bounds[0].shape[0] if bounds[0].shape else -1
+    if inputs[0].rank is None or count < 0:
         msg = "the rank of its input is not known"
         raise CannotExpressError(msg, GIVE_SHAPES)
-    spans = _written_out(scope, node, inputs[0].rank)
-    bounds = [scope.integers_constant([span[i] for span in spans], "slice") for i in range(3)]
+    axes = _sliced_axes(node, count, inputs[0].rank)
+    places = [axis for axis in axes if not axis.is_new]
+    parts = [_picked(scope, node, i, bounds[i - 1], places) for i in (1, 2, 3)]
     bits = {
-        name: sum(span[i] << place for place, span in enumerate(spans))
-        for i, name in ((3, "begin_mask"), (4, "end_mask"), (5, "shrink_axis_mask"))
+        name: sum(1 << i for i, axis in enumerate(places) if axis.is_set(mask))
+        for name, mask in masks.items()
     }
-    values = [inputs[0], *bounds]
-    cut = scope.emit("STRIDED_SLICE", values, None, kind, "StridedSliceOptions", **bits)
-    if not new_axes:
-        return cut
-    if shape is None or shape.count(-1) > 1:
-        msg = "it adds axes to unknown sizes"
-        raise CannotExpressError(msg, GIVE_SHAPES)
-    return reshaped(scope, cut, shape)
+    bits["begin_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
+    bits["end_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
+    kept = [axis for axis in axes if not axis.is_set(masks["shrink_axis_mask"]) or axis.is_new]
+    new = [i for i, axis in enumerate(kept) if axis.is_new]
+    sizes = None if shape is None else tuple(d for i, d in enumerate(shape) if i not in new)
+    result = scope.emit("STRIDED_SLICE", [inputs[0], *parts], sizes, kind, table, **bits)
+    if new and shape is not None and shape.count(-1) <= 1 and 0 not in shape:
+        return reshaped(scope, result, shape)
+    for i in new:
+        sizes = None if sizes is None else (*sizes[:i], 1, *sizes[i:])
+        axis = scope.integers_constant([i], "axis")
+        result = scope.emit("EXPAND_DIMS", [result, axis], sizes, kind, "ExpandDimsOptions")
+    return result
 
 
-_Span = tuple[int, int, int, int, int, int]
+@dataclass(frozen=True)
+class _SlicedAxis:
+    """An axis of a slice: the entry of the bounds that it has, None for one of an ellipsis."""
+
+    entry: int | None
+    is_new: bool = False
+
+    def is_set(self, mask: int) -> bool:
+        return self.entry is not None and bool(mask >> self.entry & 1)
 
 
-def _written_out(scope: Scope, node: Node, rank: int) -> list[_Span]:
-    """For each dimension begin, end, stride, and whether begin and end are open, and it goes."""
-    names = ("begin", "end", "strides")
-    given = [scope.integers(node, i, name) for i, name in enumerate(names, start=1)]
-    masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
-    bits = [node.attr_int(name, 0) for name in masks]
-    spans: list[_Span] = []
-    count = len(given[0])
-    axes_given = sum(not (bits[3] >> i & 1 or bits[4] >> i & 1) for i in range(count))
-    whole: _Span = (0, 0, 1, 1, 1, 0)
-    for i, (begin, end, stride) in enumerate(zip(*given, strict=True)):
-        if bits[3] >> i & 1:
-            spans += [whole] * (rank - axes_given)
-        elif not bits[4] >> i & 1:
-            is_single = bits[2] >> i & 1
-            is_open = bits[0] >> i & 1 & ~is_single
-            spans.append((begin, end, stride, is_open, bits[1] >> i & 1, is_single))
-    return spans + [whole] * (rank - len(spans))
+def _sliced_axes(node: Node, count: int, rank: int) -> list[_SlicedAxis]:
+    """The axes of a slice's input, and the new ones among them, in order."""
+    ellipsis, new = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
+    whole = rank - sum(not (ellipsis >> i & 1 or new >> i & 1) for i in range(count))
+    axes: list[_SlicedAxis] = []
+    for i in range(count):
+        if ellipsis >> i & 1:
+            axes += [_SlicedAxis(None)] * whole
+        else:
+            axes.append(_SlicedAxis(i, is_new=bool(new >> i & 1)))
+    given = sum(not axis.is_new for axis in axes)
+    return axes + [_SlicedAxis(None)] * (rank - given)
+
+
+def _picked(
+    scope: Scope, node: Node, index: int, bounds: Value, axes: Sequence[_SlicedAxis]
+) -> Value:
+    """An input of a slice with an entry for each axis; those of an ellipsis are not read."""
+    known = scope.known(node, index)
+    if known is not None:
+        values = [1 if axis.entry is None else int(known[axis.entry]) for axis in axes]
+        return scope.integers_constant(values, "slice")
+    if index == _STRIDES and any(axis.entry is None for axis in axes):
+        msg = "its strides are computed while the graph runs"
+        raise CannotExpressError(msg, "make the strides a constant")
+    entries = scope.integers_constant([axis.entry or 0 for axis in axes], "entries")
+    shape, options = (len(axes),), {"axis": 0, "batch_dims": 0}
+    return scope.emit("GATHER", [bounds, entries], shape, DType.INT32, "GatherOptions", **options)
 
 
 @lowering("Gather", "GatherV2", "ResourceGather")
@@ -242,6 +270,21 @@ def scatter_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     places, sizes = (as_int32(scope, node, i, inputs[i]) for i in (0, 2))
     values, shape = [places, inputs[1], sizes], scope.output_shape(node)
     return scope.emit("SCATTER_ND", values, shape, inputs[1].dtype, "ScatterNdOptions")
+
+
+_SPARSE: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.INT8, DType.UINT8})
+
+
+@lowering("SparseToDense")
+def sparse_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SPARSE_TO_DENSE."""
+    indices, sizes, values, default = inputs
+    need(node, [values], _SPARSE)
+    need(node, [indices], {DType.INT32, DType.INT64})
+    given = [indices, sizes, values, default]
+    options = {"validate_indices": node.attr_bool("validate_indices", True)}
+    shape, kind = scope.output_shape(node), values.dtype
+    return scope.emit("SPARSE_TO_DENSE", given, shape, kind, "SparseToDenseOptions", **options)
 
 
 @lowering("Tile")
@@ -298,10 +341,15 @@ def fill(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return scope.emit("FILL", inputs, scope.output_shape(node), inputs[1].dtype, "FillOptions")
 
 
+_FILLED: Final = frozenset({DType.BOOL, DType.INT8, DType.INT16, DType.UINT8})
+
+
 @lowering("ZerosLike", "OnesLike")
 def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ZEROS_LIKE, and 1 added for ones."""
+    """ZEROS_LIKE, and 1 added for ones; FILL of other types."""
     value = inputs[0]
+    if value.dtype in _FILLED:
+        return filled(scope, value, np.array(node.op == "OnesLike", value.dtype.numpy))
     need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
     zeros = scope.emit("ZEROS_LIKE", inputs, value.shape, value.dtype, "ZerosLikeOptions")
     if node.op == "ZerosLike":
@@ -342,19 +390,27 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Roll")
 def roll(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """For each axis the CONCATENATION of two SLICEs."""
+    """For each axis the CONCATENATION of two SLICEs, or GATHER where sizes are computed."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | {DType.BOOL})
-    shifts, axes = (scope.integers(node, i, what) for i, what in ((1, "shift"), (2, "axis")))
-    for shift, axis in zip(shifts, axes, strict=True):
-        value = _rolled(scope, value, shift, axis)
+    axes = scope.integers(node, 2, "axis")
+    shifts = IndexArithmetic(scope).reshaped(as_int32(scope, node, 1, inputs[1]), (len(axes),))
+    for i, axis in enumerate(axes):
+        value = _rolled(scope, value, IndexArithmetic(scope).element(shifts, i), axis)
     return value
 
 
-def _rolled(scope: Scope, value: Value, shift: int, axis: int) -> Value:
-    size = known_size(value, axis)
+def _rolled(scope: Scope, value: Value, shift: Value, axis: int) -> Value:
+    work = IndexArithmetic(scope)
+    length = work.sizes(value)[axis]
     place = axis % (value.rank or 1)
-    kept = size - shift % size if size else 0
+    if shift.data is None or length.data is None:
+        order = work.floor_mod(work.sub(work.range(length), shift), length)
+        options = {"axis": place, "batch_dims": 0}
+        given = [value, order]
+        return scope.emit("GATHER", given, value.shape, value.dtype, "GatherOptions", **options)
+    size = int(length.data)
+    kept = size - int(shift.data) % size if size else 0
     if kept == size:
         return value
     parts = [_part(scope, value, place, kept, size), _part(scope, value, place, 0, kept)]

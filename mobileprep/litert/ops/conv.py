@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
+from mobileprep.litert.arithmetic import Arithmetic
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import (
     as_given,
+    as_int32,
     channels_last,
     is_channels_first,
+    known_size,
     last_shape,
     padded,
     permuted,
@@ -58,9 +64,14 @@ def conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _no_bias(scope: Scope, weights: Value, axis: int) -> Value | None:
-    """A bias of zeros, which older runtimes demand."""
-    if weights.shape is None or weights.shape[axis] < 0:
+    """A bias of zeros, which convolutions and older runtimes demand."""
+    if weights.shape is None:
         return None
+    if weights.shape[axis] < 0:
+        work = IndexArithmetic(scope)
+        sizes = work.joined([work.sizes(weights)[axis]])
+        zero = scope.constant(np.float32(0))
+        return scope.emit("FILL", [sizes, zero], (-1,), DType.FLOAT, "FillOptions")
     return scope.constant(np.zeros(weights.shape[axis], np.float32), "bias")
 
 
@@ -157,6 +168,36 @@ def conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return as_given(scope, node, done, 5)
 
 
+@lowering("Conv3DBackpropInputV2")
+def transpose_conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CONV_3D_TRANSPOSE, whose weights are in TensorFlow's order."""
+    need_float(node, inputs[1:])
+    if set(node.attr_ints("dilations", (1,))) != {1}:
+        msg = "it is dilated"
+        raise CannotExpressError(msg, "LiteRT has no dilated transposed convolution")
+    sizes = as_int32(scope, node, 0, inputs[0])
+    if is_channels_first(node):
+        known = scope.integers(node, 0, "output sizes")
+        sizes = scope.integers_constant(permuted(known, (0, 2, 3, 4, 1)) or (), "output_sizes")
+    image = channels_last(scope, node, inputs[2], 5)
+    strides = spatial(node, "strides", 5)
+    done = scope.emit(
+        "CONV_3D_TRANSPOSE",
+        [sizes, inputs[1], image],
+        last_shape(node, scope.output_shape(node), 5),
+        image.dtype,
+        "Conv3DOptions",
+        padding=node.attr_str("padding"),
+        stride_d=strides[0],
+        stride_h=strides[1],
+        stride_w=strides[2],
+        dilation_d_factor=1,
+        dilation_h_factor=1,
+        dilation_w_factor=1,
+    )
+    return as_given(scope, node, done, 5)
+
+
 @lowering("MatMul")
 def matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """FULLY_CONNECTED with weights [output, input]; BATCH_MATMUL where none are constant."""
@@ -191,10 +232,33 @@ def _dense(scope: Scope, rows: Value, weights: Value, shape: TensorShape) -> Val
 
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL."""
-    need_float(node, inputs)
+    """BATCH_MATMUL; of small integers by float32, where that is exact."""
     turned = node.attr_bool("adj_x", False), node.attr_bool("adj_y", False)
+    if {value.dtype for value in inputs} <= _LARGEST.keys():
+        return _integer_product(scope, node, inputs, turned)
+    need_float(node, inputs)
     return _product(scope, inputs[0], inputs[1], turned, scope.output_shape(node))
+
+
+# The largest magnitude of the integers of each type.
+_LARGEST: Final = {DType.INT8: 1 << 7, DType.UINT8: (1 << 8) - 1}
+# IndexArithmetic up to here are exact in float32.
+_EXACT: Final = 1 << 24
+
+
+def _integer_product(
+    scope: Scope, node: Node, inputs: Sequence[Value], turned: tuple[bool, bool]
+) -> Value:
+    left, right = inputs
+    depth = known_size(left, -2 if turned[0] else -1)
+    largest = depth * _LARGEST[left.dtype] * _LARGEST[right.dtype]
+    if largest > _EXACT:
+        reason = f"its sums of {depth} products may exceed 2**24, where float32 is exact"
+        raise CannotExpressError(reason, "cast its inputs to float32, or split the product")
+    work, shape = Arithmetic(scope), scope.output_shape(node)
+    floats = [work.cast(value, DType.FLOAT) for value in inputs]
+    product = _product(scope, floats[0], floats[1], turned, shape)
+    return work.cast(product, node.attr_dtype("Tout", left.dtype))
 
 
 def _product(

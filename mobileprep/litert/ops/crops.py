@@ -1,4 +1,4 @@
-"""Boxes cut out of pictures and resized, from operators that gather pixels."""
+"""Boxes cut out of images and resized, from operators that gather pixels."""
 
 from __future__ import annotations
 
@@ -9,159 +9,143 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
+from mobileprep.litert.arithmetic import Arithmetic
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
-from mobileprep.litert.scope import ACTIVATION, Scope
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import as_int32
 from mobileprep.litert.types import need_float
 
-_TABLES: Final = {
-    **{code: f"{code.title()}Options" for code in ("ADD", "SUB", "MUL", "DIV")},
-    "MINIMUM": "MaximumMinimumOptions",
-    "MAXIMUM": "MaximumMinimumOptions",
-    "GATHER_ND": "GatherNdOptions",
-    "SELECT_V2": "SelectV2Options",
-    "LOGICAL_AND": "LogicalAndOptions",
-    "GREATER_EQUAL": "GreaterEqualOptions",
-    "LESS_EQUAL": "LessEqualOptions",
-}
-_FUSED: Final = frozenset({"ADD", "SUB", "MUL", "DIV"})
+_AXES: Final = (0, 1)
 
 
 @lowering("CropAndResize")
 def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Four GATHER_ND of the pixels around each sample, and their weighted sum."""
+    """GATHER of the nearest pixel of each sample, or of four pixels and their weighted sum."""
     need_float(node, inputs[:2])
-    if node.attr_str("method", "bilinear") != "bilinear" or inputs[0].rank != 4:
-        reason = "it does not interpolate pictures of known rank linearly"
-        raise CannotExpressError(reason, "give it four dimensions, and the method bilinear")
-    height, width = scope.integers(node, 3, "crop size")
-    work = _Crops(scope, inputs[0], (scope.output_shape(node) or (-1,))[0])
-    picture = work.op(
-        "RESHAPE", [inputs[2], scope.integers_constant([-1, 1, 1])], (work.count, 1, 1)
-    )
-    sides = [
-        _Side(work, inputs[1], axis, size, 1 + axis) for axis, size in enumerate((height, width))
-    ]
-    whole = (work.count, height, width)
-    rows = [
-        work.mixed([work.pixels(picture, y, x, whole) for x in sides[1].places], sides[1].share)
-        for y in sides[0].places
-    ]
-    found = work.mixed(rows, sides[0].share)
-    inside = work.op("LOGICAL_AND", [sides[0].inside, sides[1].inside], whole, DType.BOOL)
-    full = work.reshaped(inside, (-1, height, width, 1), (*whole, 1))
-    outside = scope.constant(np.array(node.attr_float("extrapolation_value", 0.0), np.float32))
-    return work.op("SELECT_V2", [full, found, outside], scope.output_shape(node))
+    images, boxes = inputs[:2]
+    if images.rank != 4:
+        reason = "the rank of its images is not known to be 4"
+        raise CannotExpressError(reason, GIVE_SHAPES)
+    work, whole = Arithmetic(scope), IndexArithmetic(scope)
+    crop = as_int32(scope, node, 3, inputs[3])
+    samples = [_samples(scope, images, boxes, whole.element(crop, axis), axis) for axis in _AXES]
+    rows, columns = samples
+    owner = whole.reshaped(as_int32(scope, node, 2, inputs[2]), (-1, 1, 1))
+    sizes = whole.sizes(images)
+    pixels = whole.shaped(images, [whole.number(-1), sizes[3]])
+
+    def picked(row: Value, column: Value) -> Value:
+        """The pixels at rows and columns of each box's image."""
+        line = whole.add(whole.mul(owner, sizes[1]), row)
+        places = whole.add(whole.mul(line, sizes[2]), column)
+        shape = (*(places.shape or ()), (images.shape or ())[3])
+        options = {"axis": 0, "batch_dims": 0}
+        given = [pixels, places]
+        return scope.emit("GATHER", given, shape, images.dtype, "GatherOptions", **options)
+
+    if node.attr_str("method", "bilinear") == "nearest":
+        found = picked(*(sample.place(work.add(sample.value, 0.5)) for sample in samples))
+    else:
+        mixed = [
+            _mixed(work, [picked(row, column) for column in columns.ends], columns.share)
+            for row in rows.ends
+        ]
+        found = _mixed(work, mixed, rows.share)
+    inside = _with_channels(scope, whole.both(rows.inside, columns.inside))
+    outside = scope.constant(np.float32(node.attr_float("extrapolation_value", 0.0)))
+    shape, given = scope.output_shape(node), [inside, found, outside]
+    return scope.emit("SELECT_V2", given, shape, found.dtype, "SelectV2Options")
 
 
 @dataclass(frozen=True)
-class _Crops:
-    """Emits operators.
+class _Samples:
+    """Where the samples of all boxes lie along one axis of the images.
 
     Args:
-        scope: where.
-        images: the pictures.
-        count: how many boxes there are, -1 where unknown.
+        scope: where operators are emitted.
+        value: the coordinates, [boxes, height, 1] or [boxes, 1, width].
+        last: the last pixel.
     """
 
     scope: Scope
-    images: Value
-    count: int
+    value: Value
+    last: Value
 
-    def op(
-        self, code: str, inputs: list[Value], shape: TensorShape, kind: DType = DType.FLOAT
-    ) -> Value:
-        """An operator without options of its own."""
-        if code == "RESHAPE":
-            return self.scope.emit(code, inputs, shape, inputs[0].dtype, "ReshapeOptions")
-        options = {ACTIVATION: "NONE"} if code in _FUSED else {}
-        return self.scope.emit(code, inputs, shape, kind, _TABLES.get(code, ""), **options)
+    def place(self, value: Value) -> Value:
+        """The pixel below a coordinate, among those that exist."""
+        work = Arithmetic(self.scope)
+        return work.cast(self._clipped(work.one("FLOOR", value)), DType.INT32)
 
-    def reshaped(self, value: Value, sizes: tuple[int, ...], shape: TensorShape) -> Value:
-        return self.op("RESHAPE", [value, self.scope.integers_constant(sizes)], shape)
+    @property
+    def ends(self) -> list[Value]:
+        """The pixels before and behind each sample."""
+        work = Arithmetic(self.scope)
+        above = work.cast(self._clipped(work.one("CEIL", self.value)), DType.INT32)
+        return [self.place(self.value), above]
 
-    def cast(self, value: Value, kind: DType) -> Value:
-        names = {DType.FLOAT: "FLOAT32", DType.INT32: "INT32"}
-        kinds = {"in_data_type": names[value.dtype], "out_data_type": names[kind]}
-        return self.scope.emit("CAST", [value], value.shape, kind, "CastOptions", **kinds)
+    @property
+    def share(self) -> Value:
+        """How far each sample is from the first pixel to the second."""
+        work = Arithmetic(self.scope)
+        share = work.sub(self.value, work.one("FLOOR", self.value))
+        return _with_channels(self.scope, share)
 
-    def size(self, axis: int) -> Value:
-        """The last place along an axis of the pictures, as float32."""
-        options, pictures = {"out_type": "INT32"}, [self.images]
-        sizes = self.scope.emit("SHAPE", pictures, (4,), DType.INT32, "ShapeOptions", **options)
-        which = self.scope.constant(np.array(axis, np.int32))
-        size = self.scope.emit("GATHER", [sizes, which], (), DType.INT32, "GatherOptions", axis=0)
-        one = self.scope.constant(np.array(1, np.float32))
-        return self.op("SUB", [self.cast(size, DType.FLOAT), one], ())
+    @property
+    def inside(self) -> Value:
+        """Whether each sample lies in the image."""
+        beyond = [
+            Arithmetic(self.scope).compare(code, self.value, end)
+            for code, end in (("LESS", 0.0), ("GREATER", self.last))
+        ]
+        outside = IndexArithmetic(self.scope).either(*beyond)
+        return self.scope.emit(
+            "LOGICAL_NOT", [outside], outside.shape, DType.BOOL, "LogicalNotOptions"
+        )
 
-    def pixels(self, picture: Value, y: Value, x: Value, whole: tuple[int, ...]) -> Value:
-        """The pixels at rows and columns of each box's picture."""
-        zeros = self.scope.constant(np.zeros((1, *whole[1:]), np.int32))
-        parts = [self.op("ADD", [part, zeros], whole, DType.INT32) for part in (picture, y, x)]
-        kinds = {"values_count": 3, "axis": 3}
-        places = self.scope.emit("PACK", parts, (*whole, 3), DType.INT32, "PackOptions", **kinds)
-        depth = (self.images.shape or (-1,))[-1]
-        return self.op("GATHER_ND", [self.images, places], (*whole, depth))
-
-    def mixed(self, ends: Sequence[Value], share: Value) -> Value:
-        """Between two values, nearer the second the larger the share is."""
-        first, second = ends
-        apart = self.op("SUB", [second, first], first.shape)
-        return self.op("ADD", [first, self.op("MUL", [apart, share], first.shape)], first.shape)
+    def _clipped(self, value: Value) -> Value:
+        work = Arithmetic(self.scope)
+        return work.minimum(work.maximum(value, 0.0), self.last)
 
 
-class _Side:
-    """Where the samples of all boxes lie along one axis.
+def _samples(scope: Scope, images: Value, boxes: Value, size: Value, axis: int) -> _Samples:
+    """The samples in TensorFlow's order of operations, as the edge of an image depends on bits."""
+    work, whole = Arithmetic(scope), IndexArithmetic(scope)
+    last = work.cast(whole.sub(whole.sizes(images)[1 + axis], 1), DType.FLOAT)
+    low, high = (_edge(scope, boxes, axis + 2 * end) for end in (0, 1))
+    middle = work.mul(work.mul(work.add(low, high), 0.5), last)
+    if size.data is not None and int(size.data) == 1:
+        return _Samples(scope, middle, last)
+    gaps = work.cast(whole.maximum(whole.sub(size, 1), 1), DType.FLOAT)
+    step = work.div(work.mul(work.sub(high, low), last), gaps)
+    line = (1, -1, 1) if axis == 0 else (1, 1, -1)
+    places = work.cast(whole.reshaped(whole.range(size), line), DType.FLOAT)
+    value = work.add(work.mul(low, last), work.mul(step, places))
+    if size.data is None:
+        value = work.select(whole.less(1, size), value, middle)
+    return _Samples(scope, value, last)
 
-    Attributes:
-        places: the pixels before and behind each sample.
-        share: how far it is from the first to the second.
-        inside: whether it lies in the picture.
-    """
 
-    def __init__(self, work: _Crops, boxes: Value, axis: int, size: int, place: int) -> None:
-        scope, grid = work.scope, [1, 1, 1]
-        grid[place] = size
-        spread = (work.count, *grid[1:])
-        last = work.size(1 + axis)
-        low, high = (self._edge(work, boxes, axis + 2 * end) for end in (0, 1))
-        sample = self._samples(work, low, high, last, grid)
-        zero = scope.constant(np.array(0, np.float32))
-        first = work.op("FLOOR", [sample], spread)
-        second = work.op("CEIL", [sample], spread)
-        self.places = [self._clipped(work, end, zero, last) for end in (first, second)]
-        share = work.op("SUB", [sample, first], spread)
-        self.share = work.reshaped(share, (-1, *spread[1:], 1), (*spread, 1))
-        over = work.op("GREATER_EQUAL", [sample, zero], spread, DType.BOOL)
-        under = work.op("LESS_EQUAL", [sample, last], spread, DType.BOOL)
-        self.inside = work.op("LOGICAL_AND", [over, under], spread, DType.BOOL)
+def _edge(scope: Scope, boxes: Value, column: int) -> Value:
+    count = -1 if boxes.shape is None else boxes.shape[0]
+    which = scope.integers_constant(np.array(column))
+    options = {"axis": 1, "batch_dims": 0}
+    given = [boxes, which]
+    edge = scope.emit("GATHER", given, (count,), boxes.dtype, "GatherOptions", **options)
+    sizes = scope.integers_constant([-1, 1, 1])
+    return scope.emit("RESHAPE", [edge, sizes], (count, 1, 1), boxes.dtype, "ReshapeOptions")
 
-    def _samples(
-        self, work: _Crops, low: Value, high: Value, last: Value, grid: list[int]
-    ) -> Value:
-        """The places of all samples; in TensorFlow's order, since the edge is a matter of bits."""
-        one, spread = (work.count, 1, 1), (work.count, *grid[1:])
-        size = max(grid)
-        if size == 1:
-            half = work.scope.constant(np.array(0.5, np.float32))
-            middle = work.op("MUL", [work.op("ADD", [low, high], one), half], one)
-            return work.op("MUL", [middle, last], one)
-        gaps = work.scope.constant(np.array(size - 1, np.float32))
-        extent = work.op("MUL", [work.op("SUB", [high, low], one), last], one)
-        step = work.op("DIV", [extent, gaps], one)
-        count = work.scope.constant(np.arange(size, dtype=np.float32).reshape(grid))
-        start = work.op("MUL", [low, last], one)
-        return work.op("ADD", [start, work.op("MUL", [step, count], spread)], spread)
 
-    def _edge(self, work: _Crops, boxes: Value, column: int) -> Value:
-        which = work.scope.constant(np.array(column, np.int32))
-        ends, shape = [boxes, which], (work.count,)
-        edge = work.scope.emit("GATHER", ends, shape, DType.FLOAT, "GatherOptions", axis=1)
-        return work.reshaped(edge, (-1, 1, 1), (work.count, 1, 1))
+def _mixed(work: Arithmetic, ends: Sequence[Value], share: Value) -> Value:
+    """Between two values, nearer the second the larger the share is."""
+    first, second = ends
+    return work.add(first, work.mul(work.sub(second, first), share))
 
-    def _clipped(self, work: _Crops, place: Value, zero: Value, last: Value) -> Value:
-        above = work.op("MAXIMUM", [place, zero], place.shape)
-        return work.cast(work.op("MINIMUM", [above, last], place.shape), DType.INT32)
+
+def _with_channels(scope: Scope, value: Value) -> Value:
+    shape = (*(value.shape or ()), 1)
+    axis = scope.integers_constant(np.array(-1))
+    return scope.emit("EXPAND_DIMS", [value, axis], shape, value.dtype, "ExpandDimsOptions")

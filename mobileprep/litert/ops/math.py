@@ -14,12 +14,13 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import as_int32
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need, need_float
 from mobileprep.ops.dims import broadcast
 
 _SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
 _BOOLS = frozenset({DType.BOOL})
+_BYTES = LONG_NUMBERS | _SMALL | {DType.UINT16, DType.UINT32}
 _COMPARED = LONG_NUMBERS | _SMALL
 
 # For each op its builtin, the table of its options, and the types that the runtime takes.
@@ -56,7 +57,6 @@ _ONE: Final[dict[str, tuple[str, frozenset[DType]]]] = {
     "Log": ("LOG", FLOATS),
     "Sqrt": ("SQRT", FLOATS),
     "Rsqrt": ("RSQRT", FLOATS),
-    "Square": ("SQUARE", FLOATS),
     "Sin": ("SIN", FLOATS),
     "Cos": ("COS", FLOATS),
     "Floor": ("FLOOR", FLOATS),
@@ -83,7 +83,31 @@ def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A builtin on two tensors."""
     code, table, types = _TWO[node.op]
     need(node, inputs, types)
-    return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype, table)
+    shape, inputs = scope.output_shape(node), _with_rank_of_numbers(scope, inputs)
+    if code == "FLOOR_DIV" and inputs[0].dtype is DType.FLOAT:
+        # FLOOR_DIV fails for a divisor of 0, where TensorFlow returns infinity or NaN.
+        quotient = scope.emit("DIV", inputs, shape, DType.FLOAT, "DivOptions")
+        return scope.emit("FLOOR", [quotient], shape, DType.FLOAT)
+    return scope.emit(code, inputs, shape, inputs[0].dtype, table)
+
+
+def _with_rank_of_numbers(scope: Scope, inputs: Sequence[Value]) -> Sequence[Value]:
+    """Two inputs, of which a constant of one element has no more dimensions than the other one.
+
+    XNNPACK takes such a constant for a scalar in int8, and loses its dimensions.
+    """
+    left, right = inputs
+    if left.data is not None:
+        return [left, _with_rank_of(scope, left, right)]
+    return [_with_rank_of(scope, right, left), right]
+
+
+def _with_rank_of(scope: Scope, constant: Value, value: Value) -> Value:
+    sizes = value.shape
+    if constant.data is None or constant.data.size != 1 or sizes is None or sizes.count(-1) > 1:
+        return value
+    missing = constant.data.ndim - len(sizes)
+    return reshaped(scope, value, (*(1,) * missing, *sizes)) if missing > 0 else value
 
 
 @lowering("Div", "TruncateDiv")
@@ -98,11 +122,11 @@ def atan2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """ATAN2, which takes tensors of one shape."""
     need(node, inputs, FLOATS)
     shape = scope.output_shape(node)
-    values = [_repeated(scope, value, shape) for value in inputs]
+    values = [repeated(scope, value, shape) for value in inputs]
     return scope.emit("ATAN2", values, shape, inputs[0].dtype, "ATan2Options")
 
 
-def _repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
+def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
     """A value in a shape that its own is a part of."""
     if value.shape == shape and shape is not None:
         return value
@@ -136,8 +160,31 @@ def logic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A builtin on one tensor."""
     code, types = _ONE[node.op]
+    if code == "SIGN" and inputs[0].dtype is DType.INT64:
+        return _sign(scope, inputs[0])
     need(node, inputs, types)
     return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype)
+
+
+def _sign(scope: Scope, value: Value) -> Value:
+    """(x > 0) - (x < 0)."""
+    kinds = {"in_data_type": NAMES[DType.BOOL], "out_data_type": NAMES[value.dtype]}
+    sides = []
+    for name in ("Greater", "Less"):
+        code, table = _COMPARISONS[name]
+        given = [value, number(scope, value, 0)]
+        side = scope.emit(code, given, value.shape, DType.BOOL, table)
+        sides.append(scope.emit("CAST", [side], value.shape, value.dtype, "CastOptions", **kinds))
+    return binary(scope, "SUB", "SubOptions", *sides)
+
+
+@lowering("Square")
+def square(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SQUARE; x * x of integers."""
+    if inputs[0].dtype is DType.FLOAT:
+        return scope.emit("SQUARE", inputs, scope.output_shape(node), DType.FLOAT)
+    need(node, inputs, LONG_NUMBERS)
+    return binary(scope, "MUL", "MulOptions", inputs[0], inputs[0])
 
 
 @lowering("AddN")
@@ -242,6 +289,14 @@ def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, "cut the graph behind it")
     kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[wanted]}
     return scope.emit("CAST", inputs, scope.output_shape(node), wanted, "CastOptions", **kinds)
+
+
+@lowering("Bitcast")
+def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BITCAST."""
+    wanted = node.attr_dtype("type")
+    need(node, [*inputs, Value("", wanted, ())], _BYTES)
+    return scope.emit("BITCAST", inputs, scope.output_shape(node), wanted, "BitcastOptions")
 
 
 @lowering("Cumsum")

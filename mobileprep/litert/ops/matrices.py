@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,57 +11,209 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.litert.integers import IndexArithmetic
 from mobileprep.litert.ops.math import number
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import known_size
+from mobileprep.litert.shapes import as_int32, known_size, reshaped
 from mobileprep.litert.types import LONG_NUMBERS, need
 
+_LEFT: Final = "LEFT_LEFT"
 _BOOLS: Final = frozenset({DType.BOOL})
-# LiteRT repeats what it selects from along so many dimensions at most.
-_MOST_DIMENSIONS: Final = 5
 # A running product takes this many times the memory of its input.
 _LONGEST: Final = 256
 
 
 @lowering("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")
 def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MATRIX_DIAG, whose matrices are square, with zeros beside their main diagonal."""
-    need(node, inputs[:1], LONG_NUMBERS)
-    if inputs[0].rank == 0:
-        message = "its diagonal is a single number"
+    """MATRIX_DIAG of a main diagonal with zeros beside it; GATHER and SELECT_V2 of others."""
+    diagonals = inputs[0]
+    need(node, [diagonals], LONG_NUMBERS)
+    if not diagonals.rank:
+        message = "its diagonal is a single number, or of unknown rank"
         raise CannotExpressError(message, "give a diagonal of one dimension or more")
-    if node.op != "MatrixDiag":
-        _need_main_diagonal(scope, node)
-        _need_square(scope, node, inputs[0])
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit("MATRIX_DIAG", inputs[:1], shape, kind, "MatrixDiagOptions")
+    shape, kind = scope.output_shape(node), diagonals.dtype
+    if node.op == "MatrixDiag" or _is_plain(scope, node, diagonals):
+        return scope.emit("MATRIX_DIAG", [diagonals], shape, kind, "MatrixDiagOptions")
+    work = IndexArithmetic(scope)
+    band = _Band(work, node, inputs[1])
+    longest = known_size(diagonals, -1)
+    asked = [as_int32(scope, node, i, inputs[i]) for i in (2, 3)]
+    least = [
+        work.sub(longest, work.minimum(band.high, 0)),
+        work.add(longest, work.maximum(band.low, 0)),
+    ]
+    is_open = [work.less(size, 0) for size in asked]
+    square = work.maximum(*least)
+    rows, columns = (
+        work.select(
+            is_open[i], work.select(is_open[1 - i], square, least[i]), work.maximum(asked[i], 0)
+        )
+        for i in (0, 1)
+    )
+    return _placed(work, node, diagonals, band, (rows, columns), inputs[4])
 
 
 @lowering("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
 def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MATRIX_SET_DIAG, which sets the main diagonal."""
+    """MATRIX_SET_DIAG of the main diagonal; GATHER and SELECT_V2 of others."""
+    matrices, diagonals = inputs[:2]
     need(node, inputs[:2], LONG_NUMBERS)
-    if node.op != "MatrixSetDiag":
-        _need_main_diagonal(scope, node)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit("MATRIX_SET_DIAG", inputs[:2], shape, kind, "MatrixSetDiagOptions")
+    known = None if node.op == "MatrixSetDiag" else scope.known(node, 2)
+    if node.op == "MatrixSetDiag" or (known is not None and not np.any(known)):
+        shape, kind = scope.output_shape(node), matrices.dtype
+        return scope.emit("MATRIX_SET_DIAG", inputs[:2], shape, kind, "MatrixSetDiagOptions")
+    work = IndexArithmetic(scope)
+    sizes = (work.number(known_size(matrices, -2)), work.number(known_size(matrices, -1)))
+    return _placed(work, node, diagonals, _Band(work, node, inputs[2]), sizes, matrices)
+
+
+@lowering("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
+def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """GATHER of the diagonals, and SELECT_V2 of the padding of those that are shorter."""
+    matrices = inputs[0]
+    need(node, [matrices], LONG_NUMBERS)
+    rows, columns = known_size(matrices, -2), known_size(matrices, -1)
+    work = IndexArithmetic(scope)
+    band = _Band(work, node, inputs[1] if len(inputs) > 1 else work.number(0))
+    longest = work.minimum(
+        work.add(rows, work.minimum(band.high, 0)), work.sub(columns, work.maximum(band.low, 0))
+    )
+    offset, column = band.high, work.range(longest)
+    if not band.is_single:
+        count = work.add(work.sub(band.high, band.low), 1)
+        offset = work.sub(band.high, work.reshaped(work.range(count), (-1, 1)))
+    length = band.length(offset, rows, columns)
+    place = work.sub(column, band.shift(offset, length, longest))
+    row = work.add(place, work.maximum(work.sub(0, offset), 0))
+    flat = work.add(work.mul(row, columns), work.add(place, work.maximum(offset, 0)))
+    inside = work.both(work.less(-1, place), work.less(place, length))
+    found = _gathered(work, matrices, flat, 2)
+    if inside.data is not None and inside.data.all():
+        return found
+    padding = inputs[2] if len(inputs) > 2 else number(scope, matrices, 0)
+    return _chosen(scope, node, inside, found, padding)
 
 
 @lowering("MatrixBandPart")
 def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SELECT_V2 between the matrices and zero, by a constant that tells the band."""
+    """SELECT_V2 between the matrices and zero."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | _BOOLS)
     rows, columns = np.ogrid[: known_size(value, -2), : known_size(value, -1)]
-    (below,), (above,) = (scope.integers(node, i, "band") for i in (1, 2))
-    band = ((below < 0) | (rows - columns <= below)) & ((above < 0) | (columns - rows <= above))
-    shape, kept = scope.output_shape(node), scope.constant(band, "band")
+    work = IndexArithmetic(scope)
+    below, above = (work.reshaped(as_int32(scope, node, i, inputs[i]), ()) for i in (1, 2))
+    distance = work.number(rows - columns)
+    kept = work.both(
+        work.either(work.less(below, 0), work.less(distance, work.add(below, 1))),
+        work.either(work.less(above, 0), work.less(work.sub(0, distance), work.add(above, 1))),
+    )
+    shape = scope.output_shape(node)
     if value.dtype is DType.BOOL:
         return scope.emit("LOGICAL_AND", [value, kept], shape, DType.BOOL, "LogicalAndOptions")
     return _selected(scope, kept, value, 0, shape or ())
+
+
+class _Band:
+    """The diagonals that an op reads or writes: the lowest and the highest offset.
+
+    Source: the op definitions of MatrixDiagPartV3 and MatrixDiagV3 in TensorFlow.
+    """
+
+    def __init__(self, work: IndexArithmetic, node: Node, offsets: Value) -> None:
+        self._work = work
+        if offsets.shape is None or offsets.shape not in ((), (1,), (2,)):
+            message = "the number of its diagonals is not known"
+            raise CannotExpressError(message, "give one offset, or the lowest and the highest")
+        self.is_single = offsets.shape != (2,)
+        if offsets.data is not None:
+            self.low, self.high = (work.number(offsets.data.reshape(-1)[i]) for i in (0, -1))
+            self.is_single = self.is_single or bool(offsets.data[0] == offsets.data[1])
+        elif self.is_single:
+            self.low = self.high = work.reshaped(offsets, ())
+        else:
+            self.low, self.high = (work.element(offsets, i) for i in (0, 1))
+        self._align = node.attr_str("align", "RIGHT_LEFT") if node.op.endswith("V3") else _LEFT
+
+    def length(self, offset: Value, rows: Value | int, columns: Value | int) -> Value:
+        """The number of elements of the diagonal at an offset."""
+        work = self._work
+        return work.minimum(
+            work.add(rows, work.minimum(offset, 0)), work.sub(columns, work.maximum(offset, 0))
+        )
+
+    def shift(self, offset: Value, length: Value, longest: Value | int) -> Value:
+        """The index of a diagonal's first element among those of the longest one."""
+        work = self._work
+        right = work.sub(longest, length)
+        if self._align == _LEFT:
+            return work.number(0)
+        if self._align == "RIGHT_RIGHT":
+            return right
+        is_right = work.less(0, offset) if self._align == "RIGHT_LEFT" else work.less(offset, 0)
+        return work.select(is_right, right, work.number(0))
+
+
+def _placed(
+    work: IndexArithmetic,
+    node: Node,
+    diagonals: Value,
+    band: _Band,
+    sizes: tuple[Value, Value],
+    otherwise: Value,
+) -> Value:
+    """Matrices with diagonals in them, and other numbers elsewhere."""
+    rows, columns = sizes
+    longest = known_size(diagonals, -1)
+    count = 1 if band.is_single else known_size(diagonals, -2)
+    row, column = work.reshaped(work.range(rows), (-1, 1)), work.range(columns)
+    offset = work.sub(column, row)
+    shift = band.shift(offset, band.length(offset, rows, columns), longest)
+    place = work.add(work.minimum(row, column), shift)
+    flat = work.add(work.mul(work.sub(band.high, offset), longest), place)
+    last = count * longest - 1
+    flat = work.maximum(work.minimum(flat, last), 0)
+    inside = work.both(
+        work.less(work.sub(band.low, 1), offset), work.less(offset, work.add(band.high, 1))
+    )
+    found = _gathered(work, diagonals, flat, 1 if band.is_single else 2)
+    return _chosen(work.scope, node, inside, found, otherwise)
+
+
+def _gathered(work: IndexArithmetic, value: Value, flat: Value, axes: int) -> Value:
+    """The elements of the last axes at some places, clipped to those that exist."""
+    sizes = value.shape or ()
+    last = math.prod(sizes[-axes:]) - 1
+    places = work.maximum(work.minimum(flat, last), 0)
+    rest = sizes[:-axes]
+    line = reshaped(work.scope, value, (*rest, last + 1)) if rest.count(-1) < 2 else None
+    if line is None:
+        message = "more than one of the sizes before its matrices is not known"
+        raise CannotExpressError(message, GIVE_SHAPES)
+    shape = (*rest, *(places.shape or ()))
+    options = {"axis": len(rest), "batch_dims": 0}
+    return work.scope.emit("GATHER", [line, places], shape, value.dtype, "GatherOptions", **options)
+
+
+def _chosen(scope: Scope, node: Node, inside: Value, value: Value, otherwise: Value) -> Value:
+    # The runtime takes a tensor of one element for a scalar if the file has no rank for it.
+    shape = value.shape if scope.output_shape(node) is None else scope.output_shape(node)
+    values = [inside, value, otherwise]
+    return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
+
+
+def _is_plain(scope: Scope, node: Node, diagonal: Value) -> bool:
+    """Whether the result is a square matrix of a main diagonal, with zeros beside it."""
+    known = [scope.known(node, i) for i in range(1, 5)]
+    if any(values is None for values in known):
+        return False
+    length = -1 if diagonal.shape is None else diagonal.shape[-1]
+    offsets, *sizes, padding = (np.asarray(values) for values in known)
+    return (
+        not np.any(offsets) and not np.any(padding) and all(size in (-1, length) for size in sizes)
+    )
 
 
 @lowering("Cumprod")
@@ -102,28 +255,5 @@ def _selected(
     scope: Scope, chosen: Value, value: Value, otherwise: int, shape: tuple[int, ...]
 ) -> Value:
     """A value where a constant says so, and a number elsewhere."""
-    if len(shape) > _MOST_DIMENSIONS:
-        message = (
-            f"LiteRT selects from {_MOST_DIMENSIONS} dimensions at most, not from {len(shape)}"
-        )
-        raise CannotExpressError(message, "reshape its input before it")
     values = [chosen, value, number(scope, value, otherwise)]
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
-
-
-def _need_main_diagonal(scope: Scope, node: Node) -> None:
-    index = 2 if node.op.startswith("MatrixSetDiag") else 1
-    if any(scope.integers(node, index, "diagonal")):
-        message = "it has another diagonal than the main one"
-        raise CannotExpressError(message, "cut the graph before it, and feed what it computes")
-
-
-def _need_square(scope: Scope, node: Node, diagonal: Value) -> None:
-    length = -1 if diagonal.shape is None else diagonal.shape[-1]
-    told = (size for i in (2, 3) for size in scope.integers(node, i, "size"))
-    if any(size not in (-1, length) for size in told):
-        message = "its matrices are larger than the diagonal"
-        raise CannotExpressError(message, "pad them afterwards")
-    if np.any(scope.needed(node, 4, "padding")):
-        message = "it has other numbers than zero beside the diagonal"
-        raise CannotExpressError(message, "set the diagonal of a constant")

@@ -7,8 +7,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
+from mobileprep.litert.arithmetic import Arithmetic
+from mobileprep.litert.integers import IndexArithmetic
+from mobileprep.litert.ops.image import windows
 from mobileprep.litert.program import Value
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
@@ -30,13 +34,62 @@ _RANK: Final = 5
 
 @lowering("MaxPool", "AvgPool")
 def pool(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MAX_POOL_2D or AVERAGE_POOL_2D."""
+    """MAX_POOL_2D or AVERAGE_POOL_2D; MAXIMUM of the elements of each window of integers."""
+    if node.op == "MaxPool" and inputs[0].dtype in (DType.INT32, DType.INT64):
+        return _pooled_integers(scope, node, inputs[0])
     need_float(node, inputs)
     lowest = float(np.finfo(np.float32).min)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]), lowest)
     shape = last_shape(node, scope.output_shape(node))
     window = _Window(spatial(node, "ksize"), spatial(node, "strides"), padding)
     return as_given(scope, node, _pooled(scope, _CODES[node.op], image, shape, window))
+
+
+def _pooled_integers(scope: Scope, node: Node, value: Value) -> Value:
+    lowest = int(np.iinfo(np.int32 if value.dtype is DType.INT32 else np.int64).min)
+    image, padding = padded(scope, node, channels_last(scope, node, value), lowest)
+    shape, steps = last_shape(node, scope.output_shape(node)), (1, 1)
+    sizes, strides = spatial(node, "ksize"), spatial(node, "strides")
+    parts, _ = windows(scope, image, shape, (sizes, strides, steps), padding, lowest)
+    largest, work = parts[0], Arithmetic(scope, value.dtype)
+    for part in parts[1:]:
+        largest = work.maximum(largest, part)
+    return as_given(scope, node, largest)
+
+
+@lowering("MaxPoolWithArgmax")
+def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """MAX_POOL_2D, and ARG_MAX of the elements of each window."""
+    need_float(node, inputs)
+    (image,), shape = inputs, scope.output_shape(node)
+    sizes, strides, padding = (
+        spatial(node, "ksize"),
+        spatial(node, "strides"),
+        node.attr_str("padding"),
+    )
+    lowest = float(np.finfo(np.float32).min)
+    steps = (sizes, strides, (1, 1))
+    parts, before = windows(scope, image, shape, steps, padding, lowest)
+    assert shape is not None
+    pooled = _pooled(scope, _CODES["MaxPool"], image, shape, _Window(sizes, strides, padding))
+    count, work, whole = len(parts), IndexArithmetic(scope), (*shape, len(parts))
+    options = {"values_count": count, "axis": len(shape)}
+    packed = scope.emit("PACK", parts, whole, image.dtype, "PackOptions", **options)
+    given = [packed, work.number(len(shape))]
+    largest = scope.emit("ARG_MAX", given, shape, DType.INT32, "ArgMaxOptions", output_type="INT32")
+    batch, height, width, depth = work.sizes(image)
+    wide = known_size(image, 2)
+    rows, columns = (np.arange(shape[1 + axis]) * strides[axis] - before[axis] for axis in (0, 1))
+    corners = work.number((rows[:, None] * wide + columns)[..., None])
+    inside = work.number(np.add.outer(np.arange(sizes[0]) * wide, np.arange(sizes[1])).reshape(-1))
+    options = {"axis": 0, "batch_dims": 0}
+    offset = scope.emit("GATHER", [inside, largest], shape, DType.INT32, "GatherOptions", **options)
+    place = work.add(work.mul(work.add(offset, corners), depth), work.range(depth))
+    if node.attr_bool("include_batch_in_index", False):
+        elements = work.mul(work.mul(height, width), depth)
+        start = work.mul(work.reshaped(work.range(batch), (-1, 1, 1, 1)), elements)
+        place = work.add(place, start)
+    return pooled, Arithmetic(scope).cast(place, node.attr_dtype("Targmax", DType.INT64))
 
 
 @lowering("MaxPool3D", "AvgPool3D")

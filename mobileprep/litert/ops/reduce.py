@@ -13,6 +13,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import as_int32
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need
 
 _BOOLS = frozenset({DType.BOOL})
@@ -32,14 +33,16 @@ def reduction(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A reduction along axes."""
     code, types = _CODES[node.op]
     need(node, inputs[:1], types)
-    axes = scope.needed(node, 1, "axes").reshape(-1)
-    value = inputs[0]
-    if value.rank == 0 or not axes.size:
+    value, known = inputs[0], scope.known(node, 1)
+    if value.rank == 0 or (known is not None and not known.size):
         return value
+    axes = as_int32(scope, node, 1, inputs[1])
+    if axes.data is not None:
+        axes = scope.integers_constant(axes.data.reshape(-1), "axes")
     keep = node.attr_bool("keep_dims", False)
     return scope.emit(
         code,
-        [value, scope.integers_constant(axes, "axes")],
+        [value, axes],
         scope.output_shape(node),
         value.dtype,
         "ReducerOptions",
@@ -55,7 +58,7 @@ def arg(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if kind not in (DType.INT32, DType.INT64):
         msg = f"its indices are {kind.short}"
         raise CannotExpressError(msg, "let them be int32 or int64")
-    axis = scope.integers_constant(scope.needed(node, 1, "axis"), "axis")
+    axis = as_int32(scope, node, 1, inputs[1])
     code, table = (
         ("ARG_MAX", "ArgMaxOptions") if node.op == "ArgMax" else ("ARG_MIN", "ArgMinOptions")
     )

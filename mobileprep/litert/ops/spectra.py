@@ -1,4 +1,7 @@
-"""Spectra of real signals, as products with sines and cosines: of any length."""
+"""Fourier transforms of any length, as products with sines and cosines.
+
+A complex tensor exists in the program only as its real and imaginary part.
+"""
 
 from __future__ import annotations
 
@@ -9,57 +12,105 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.ops.math import binary, repeated
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
-from mobileprep.litert.scope import ACTIVATION, Scope
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import known_size, reshaped
 from mobileprep.litert.types import need_float
 
-_READERS: Final = frozenset({"ComplexAbs", "Real", "Imag"})
+# Axes that each op transforms, and those along which only half of the spectrum exists.
+_FORWARD: Final = {"FFT": 1, "FFT2D": 2, "RFFT": 1, "RFFT2D": 2}
+_INVERSE: Final = {"IFFT": 1, "IFFT2D": 2, "IRFFT": 1, "IRFFT2D": 2}
+_READERS: Final = frozenset(
+    {"ComplexAbs", "Real", "Imag", "Angle", "Conj", "FFT", "FFT2D", *_INVERSE}
+)
 _LONGEST: Final = 1 << 12
 
+Parts = tuple[Value, Value | None]
+"""Real and imaginary part; None for a real tensor."""
 
-@lowering("RFFT")
-def rfft(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Two BATCH_MATMUL, of which ComplexAbs, Real and Imag read the results."""
+
+@lowering("RFFT", "RFFT2D")
+def real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BATCH_MATMUL by the waves of half a spectrum along the last axis, of a whole one before."""
     need_float(node, inputs[:1])
-    readers = scope.graph.consumers.get(node.name, ())
-    if not readers or any(reader.op not in _READERS for reader in readers):
-        reason = "LiteRT has hardly an operator on complex numbers"
-        raise CannotExpressError(reason, "read its ComplexAbs, Real or Imag alone")
-    length = scope.integers(node, 1, "length")[0]
-    signal = inputs[0]
-    given = -1 if not signal.shape else signal.shape[-1]
-    if not 0 < length <= _LONGEST or not 0 < given <= _LONGEST:
-        reason = f"it transforms {given} samples to a length of {length}"
-        raise CannotExpressError(reason, f"give it at most {_LONGEST} samples")
-    places = np.arange(given)[:, None] * np.arange(length // 2 + 1)[None, :] % length
-    angles = places * (2 * np.pi / length)
-    angles[length:] = np.nan  # Samples beyond the length do not count.
+    *before, length = _lengths(scope, node, _FORWARD[node.op])
+    parts = _along_last(scope, (inputs[0], None), _waves(scope, inputs[0], -1, length, half=True))
+    for size in before:
+        parts = _along_rows(scope, parts, _waves(scope, inputs[0], -2, size))
+    return _whole(scope, node, parts)
+
+
+@lowering("FFT", "FFT2D", "IFFT", "IFFT2D")
+def complex_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BATCH_MATMUL by waves along each axis."""
+    parts: Parts = _halves(scope, inputs[0])
+    inverse = node.op in _INVERSE
+    for axis in range(-1, -1 - {**_FORWARD, **_INVERSE}[node.op], -1):
+        length = known_size(inputs[0], axis)
+        waves = _waves(scope, inputs[0], axis, length, inverse=inverse)
+        parts = (_along_last if axis == -1 else _along_rows)(scope, parts, waves)
+    return _whole(scope, node, parts)
+
+
+@lowering("IRFFT", "IRFFT2D")
+def inverse_real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BATCH_MATMUL by waves; of half a spectrum along the last axis."""
+    *before, length = _lengths(scope, node, _INVERSE[node.op])
+    parts: Parts = _halves(scope, inputs[0])
+    for size in before:
+        parts = _along_rows(scope, parts, _waves(scope, inputs[0], -2, size, inverse=True))
+    count = length // 2 + 1
+    waves = _waves(scope, inputs[0], -1, length, inverse=True)
+    waves[count:] = 0
+    # The other half of the spectrum has the conjugate values, so both add the same real numbers.
+    waves[1 : (length + 1) // 2] *= 2
+    real, imaginary = parts
+    assert imaginary is not None
+    return binary(
+        scope,
+        "SUB",
+        "SubOptions",
+        _times(scope, real, waves.real),
+        _times(scope, imaginary, waves.imag),
+    )
+
+
+@lowering("Complex")
+def complex_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """Both parts."""
+    need_float(node, inputs)
     shape = scope.output_shape(node)
-    parts = [
-        _product(scope, signal, np.nan_to_num(waves, nan=0.0), shape)
-        for waves in (np.cos(angles), -np.sin(angles))
-    ]
-    whole = Value("", DType.COMPLEX64, shape)
-    scope.halves[whole] = (parts[0], parts[1])
-    return whole
+    real, imaginary = (repeated(scope, value, shape) for value in inputs)
+    return _whole(scope, node, (real, imaginary))
 
 
-def _product(
-    scope: Scope, signal: Value, waves: np.ndarray, shape: tuple[int, ...] | None
-) -> Value:
-    inputs = [signal, scope.constant(waves.astype(np.float32), "waves")]
-    return scope.emit("BATCH_MATMUL", inputs, shape, DType.FLOAT, "BatchMatMulOptions")
+@lowering("Conj")
+def conj(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """The imaginary part with its sign changed; a real tensor as it is."""
+    if inputs[0] not in scope.halves:
+        need_float(node, inputs)
+        return inputs[0]
+    real, imaginary = _halves(scope, inputs[0])
+    return _whole(scope, node, (real, _unary(scope, "NEG", imaginary)))
 
 
 @lowering("ComplexAbs")
 def complex_abs(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """The root of the sum of both parts' squares."""
     squares = [_unary(scope, "SQUARE", part) for part in _halves(scope, inputs[0])]
-    shape, options = squares[0].shape, {ACTIVATION: "NONE"}
-    total = scope.emit("ADD", squares, shape, DType.FLOAT, "AddOptions", **options)
-    return _unary(scope, "SQRT", total)
+    return _unary(scope, "SQRT", binary(scope, "ADD", "AddOptions", *squares))
+
+
+@lowering("Angle")
+def angle(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """ATAN2 of the parts."""
+    real, imaginary = _halves(scope, inputs[0])
+    shape, table = scope.output_shape(node), "ATan2Options"
+    return scope.emit("ATAN2", [imaginary, real], shape, DType.FLOAT, table)
 
 
 @lowering("Real", "Imag")
@@ -68,11 +119,100 @@ def part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return _halves(scope, inputs[0])[node.op == "Imag"]
 
 
+def _whole(scope: Scope, node: Node, parts: Parts) -> Value:
+    """A complex tensor of two parts.
+
+    Raises:
+        CannotExpressError: an op reads it that has no form for parts.
+    """
+    readers = scope.graph.consumers.get(node.name, ())
+    other = next((reader for reader in readers if reader.op not in _READERS), None)
+    if other is not None:
+        reason = f"{other.op} {other.name!r} reads its complex numbers"
+        mend = "read its ComplexAbs, Real, Imag, or Angle instead"
+        raise CannotExpressError(reason, mend)
+    real, imaginary = parts
+    assert imaginary is not None
+    whole = Value("", DType.COMPLEX64, scope.output_shape(node))
+    scope.halves[whole] = (real, imaginary)
+    return whole
+
+
+def _lengths(scope: Scope, node: Node, count: int) -> tuple[int, ...]:
+    lengths = scope.integers(node, 1, "length")
+    if len(lengths) != count:
+        message = f"it has {len(lengths)} lengths for {count} axes"
+        raise ValueError(message)
+    return lengths
+
+
+def _waves(
+    scope: Scope, value: Value, axis: int, length: int, *, half: bool = False, inverse: bool = False
+) -> Array:
+    """The complex waves of a transform: a row for each element, a column for each frequency.
+
+    Elements beyond the length are cut off, as in TensorFlow.
+    """
+    given = known_size(value, axis)
+    if not 0 < length <= _LONGEST or not 0 < given <= _LONGEST:
+        reason = f"it transforms {given} samples to a length of {length}"
+        raise CannotExpressError(reason, f"give it 1 to {_LONGEST} samples")
+    columns = length // 2 + 1 if half else length
+    turns = np.arange(given)[:, None] * np.arange(columns)[None, :] % length / length
+    waves: Array = np.exp((2j if inverse else -2j) * np.pi * turns)
+    waves[length:] = 0
+    return waves / length if inverse else waves
+
+
+def _along_last(scope: Scope, parts: Parts, waves: Array) -> Parts:
+    real, imaginary = parts
+    if imaginary is None:
+        return _times(scope, real, waves.real), _times(scope, real, waves.imag)
+    one, two = (_times(scope, real, waves.real), _times(scope, imaginary, waves.imag))
+    three, four = (_times(scope, real, waves.imag), _times(scope, imaginary, waves.real))
+    return (
+        binary(scope, "SUB", "SubOptions", one, two),
+        binary(scope, "ADD", "AddOptions", three, four),
+    )
+
+
+def _along_rows(scope: Scope, parts: Parts, waves: Array) -> Parts:
+    """A transform along the last axis but one."""
+    real, imaginary = parts
+    assert imaginary is not None
+    one, two = _row_times(scope, waves.real, real), _row_times(scope, waves.imag, imaginary)
+    three, four = _row_times(scope, waves.imag, real), _row_times(scope, waves.real, imaginary)
+    return (
+        binary(scope, "SUB", "SubOptions", one, two),
+        binary(scope, "ADD", "AddOptions", three, four),
+    )
+
+
+def _times(scope: Scope, value: Value, waves: Array) -> Value:
+    shape = None if value.shape is None else (*value.shape[:-1], waves.shape[1])
+    right = scope.constant(waves.astype(np.float32), "waves")
+    if shape is None or len(shape) > 1:
+        return _product(scope, value, right, shape)
+    row = reshaped(scope, value, (1, -1))
+    return reshaped(scope, _product(scope, row, right, (1, *shape)), shape)
+
+
+def _row_times(scope: Scope, waves: Array, value: Value) -> Value:
+    shape = value.shape
+    sizes = None if shape is None else (*shape[:-2], waves.shape[1], shape[-1])
+    turned = scope.constant(np.ascontiguousarray(waves.T, np.float32), "waves")
+    return _product(scope, turned, value, sizes)
+
+
+def _product(scope: Scope, left: Value, right: Value, shape: tuple[int, ...] | None) -> Value:
+    return scope.emit("BATCH_MATMUL", [left, right], shape, DType.FLOAT, "BatchMatMulOptions")
+
+
 def _halves(scope: Scope, value: Value) -> tuple[Value, Value]:
     found = scope.halves.get(value)
     if found is None:
         reason = "it takes complex numbers"
-        raise CannotExpressError(reason, "feed what this node puts out")
+        raise CannotExpressError(reason, "feed the output of this node instead")
     return found
 
 

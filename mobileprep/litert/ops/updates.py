@@ -13,7 +13,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import reshaped
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import need
 
 _MOVED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL, DType.INT8})
@@ -27,11 +27,25 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
     if target.rank is None or indices.shape is None or indices.shape[-1:] != (1,):
         reason = "its indices are no column of row numbers"
         raise CannotExpressError(reason, "give a tensor of known rank, and one index a row")
-    need(node, [indices], {DType.INT32})
+    indices = as_int32(scope, node, 1, indices)
     indices, rows = _last_rows(scope, node, indices, rows)
     if indices.shape == (1, 1):
         return _one_row(scope, node, (target, indices, rows))
+    if target.dtype is DType.BOOL:
+        whole = [_cast(scope, value, DType.INT32) for value in (target, rows)]
+        return _cast(scope, _many_rows(scope, whole[0], indices, whole[1]), DType.BOOL)
     need(node, [target], _COMPUTED)
+    return _many_rows(scope, target, indices, rows)
+
+
+def _cast(scope: Scope, value: Value, kind: DType) -> Value:
+    kinds = {"in_data_type": value.dtype.name, "out_data_type": kind.name}
+    return scope.emit("CAST", [value], value.shape, kind, "CastOptions", **kinds)
+
+
+def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Value:
+    """The target with rows at computed indices."""
+    assert target.rank is not None
     kind = target.dtype
     shape, options = (target.rank,), {"out_type": "INT32"}
     sizes = scope.emit("SHAPE", [target], shape, DType.INT32, "ShapeOptions", **options)

@@ -16,6 +16,7 @@ from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_fl
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.quantizing.steps import IntegerSteps, Range
 from mobileprep.transforms.quantize_nodes import Rules, Settings
+from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
 
 # What has a form in integers, and is computed so by a rule that does not say what is done.
 _LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
@@ -43,13 +44,19 @@ class OperatorChoice:
         return settings_of(op, self.rules)
 
     def notes(self) -> tuple[str, ...]:
-        """Which operators stay float, those of one kind and reason in one sentence."""
+        """A sentence for each kind of operator that stays float, and for each rescaled tensor."""
         alike: dict[tuple[str, str], list[str]] = {}
         for op, reason in self.reasons.items():
             alike.setdefault((op.code, reason), []).append(op.outputs[0].name)
-        return tuple(
+        floats = [
             f"{code} {_listed(names)} in float: {reason}" for (code, reason), names in alike.items()
-        )
+        ]
+        rescaled = [
+            f"{r.op.code} {r.op.outputs[0].name!r} rescales {r.value.name!r}, which has a scale "
+            f"{r.growth:.3g} times finer and other readers"
+            for r in self.scales.rescaled
+        ]
+        return (*floats, *rescaled)
 
 
 def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
@@ -76,7 +83,7 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
             reasons[op] = reason
     readers = Readers(program)
     while True:
-        scales = Scales(kept, asked.kind, ranges)
+        scales = Scales(program, kept, asked.kind, ranges)
         told = _unknown(kept, scales) or hidden_by_masks(kept, readers, scales, asked.kind, ranges)
         lonely = _lonely(program, kept, asked) if not told else set()
         reasons.update(told)
@@ -87,13 +94,17 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
 
 def settings_of(op: Op, rules: Rules) -> Settings:
     """What rules say of an operator, by the node that it comes from."""
-    return Settings("nodes") if op.node is None else rules.settings(op.node)
+    if op.node is None:
+        return Settings("nodes")
+    # Corners of boxes in 8 bits would be too coarse.
+    return Settings("float") if KEEP_FLOAT in op.node.attrs else rules.settings(op.node)
 
 
 def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     """The names of all tensors whose range decides what integers stand for, in order."""
     ops = [op for op in program.ops if op.code in KERNELS]
-    scales = Scales([op for op in ops if DType.INT8 in KERNELS[op.code].types], DType.INT8, {})
+    eight = [op for op in ops if DType.INT8 in KERNELS[op.code].types]
+    scales = Scales(program, eight, DType.INT8, {})
     found: dict[str, None] = {}
     for op in ops:
         for value in (*(op.inputs[i] for i in activations(op)), *results(op)):

@@ -1,20 +1,27 @@
-"""Which tensors share their steps, and what these are."""
+"""Which tensors share a scale and zero point, and their values."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.litert.program import Op, Value
+from mobileprep.frozen import dataclass
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, steps_of, union
 
 # Of a layer's output, a step is at least this share of what one weight can add to it: else the
 # factor that brings sums to the output is larger than kernels take.
 _MOST_SHARE: Final = 127 * 64
+
+# A tensor whose step would grow by more than this factor in a group keeps its own scale. Twice the
+# step is a loss of one bit.
+_MOST_GROWTH: Final = 2.0
 
 # What clips at a number refuses one that is beyond 32 bits in steps of its output.
 _CLIPPING: Final = frozenset({"RELU6", "RELU_N1_TO_1"})
@@ -42,37 +49,56 @@ def is_float(value: Value | None) -> bool:
     return value is not None and value.dtype is DType.FLOAT
 
 
-class Scales:
-    """The steps of all tensors that some operators take and give.
-
-    What an operator demands to have the same scale is one group, whose range is the union of those
-    of its tensors. A tensor whose scale is fixed is no part of a group with others: it is brought
-    to the group's steps before the operator.
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """An input that an operator rescales, as other readers of the tensor need a finer scale.
 
     Args:
-        ops: the operators that compute in integers, in order.
+        op: the operator.
+        value: the tensor.
+        growth: the scale that the operator needs, divided by the tensor's own.
+    """
+
+    op: Op
+    value: Value
+    growth: float
+
+
+class Scales:
+    """Scale and zero point of every tensor that the integer operators of a program read or write.
+
+    Tensors that an operator requires to have equal scales form a group, whose range is the union of
+    their ranges. Two kinds of tensors stay outside the group and are rescaled before the operator:
+    those whose scale the runtime fixes, and those of small range that other operators read too.
+
+    Args:
+        program: the whole program.
+        ops: its operators that compute in integers, in order.
         kind: int8 or int16.
         ranges: of tensors, by name.
     """
 
-    def __init__(self, ops: Sequence[Op], kind: DType, ranges: Mapping[str, Range]) -> None:
+    def __init__(
+        self, program: Program, ops: Sequence[Op], kind: DType, ranges: Mapping[str, Range]
+    ) -> None:
+        self.rescaled: list[Rescaled] = []
         self._kind = kind
         self._parents: dict[Slot, Slot] = {}
         self._fixed: dict[Slot, IntegerSteps] = {}
-        self._own: set[Slot] = set()
+        self._own: set[tuple[Op, int]] = set()
+        self._least: dict[Slot, float] = {}
         for op in ops:
             self._fix(op)
         alike = [op for op in ops if KERNELS[op.code].rule == "same"]
         for op in alike:
             if not _is_mixed(op):
                 self._join([*_computed(op), *results(op)])
-        for op in alike:
-            if _is_mixed(op):
-                self._join_mixed(op)
+        mixed = [op for op in alike if _is_mixed(op)]
+        if mixed:
+            self._join_all(program, ops, mixed, ranges)
         for op in alike:
             self._join([*results(op), *((op, i) for i in activations(op) if _is_constant(op, i))])
         self._spans = self._found(ops, ranges)
-        self._least: dict[Slot, float] = {}
         for op in ops:
             self._hold(op)
 
@@ -101,11 +127,85 @@ class Scales:
             scale, zero = kernel.fixed[self._kind]
             self._fixed[op.outputs[0]] = IntegerSteps(self._kind, scale, zero)
 
+    def _join_all(
+        self,
+        program: Program,
+        ops: Sequence[Op],
+        mixed: Sequence[Op],
+        ranges: Mapping[str, Range],
+    ) -> None:
+        """Join the operands of all mixed operators, except those that are to be rescaled."""
+        self._spans = self._found(ops, ranges)
+        alone = {v: (self._root(v), self.steps(v)) for op in mixed for v in _computed(op)}
+        before = dict(self._parents)
+        reading = self._reading(program, ops, frozenset(root for root, _ in alone.values()))
+
+        def join() -> None:
+            self._parents = dict(before)
+            for op in mixed:
+                self._join_mixed(op)
+            self._spans = self._found(ops, ranges)
+
+        def growth(value: Value, result: Value) -> float:
+            own, joined = alone[value][1], self.steps(result)
+            return 1.0 if own is None or joined is None else joined.scale / own.scale
+
+        needed: dict[Op | None, float] = {op: self._scale_alone(op) for op in mixed}
+
+        def is_read_elsewhere(value: Value, op: Op) -> bool:
+            """Whether another reader needs a finer scale than the operator, which joins it."""
+            joined = self.steps(results(op)[0])
+            limit = 0.0 if joined is None else joined.scale / _MOST_GROWTH
+            readers = reading[alone[value][0]]
+            return any(needed.get(reader, 0.0) < limit for reader in readers if reader is not op)
+
+        join()
+        # From the last operator to the first: what is rescaled there no longer widens the groups
+        # of operators before it.
+        for op in reversed(mixed):
+            done = len(self.rescaled)
+            for index in activations(op):
+                value = op.inputs[index]
+                if value is None or value.data is not None or (op, index) in self._own:
+                    continue
+                more = growth(value, results(op)[0])
+                if more > _MOST_GROWTH and is_read_elsewhere(value, op):
+                    self._own.add((op, index))
+                    self.rescaled.append(Rescaled(op, value, more))
+            if len(self.rescaled) > done:
+                join()
+
+    def _scale_alone(self, op: Op) -> float:
+        """The scale of a group that has only the operands of one operator."""
+        span: Range | None = None
+        for slot in (*results(op), *(self.slot(op, i) for i in activations(op))):
+            fixed = self._fixed.get(self._root(slot))
+            span = union(span, self._spans.get(self._root(slot)) if fixed is None else fixed.span)
+        return math.inf if span is None else steps_of(span, self._kind).scale
+
+    def _reading(
+        self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]
+    ) -> dict[Slot, list[Op | None]]:
+        """The readers of some groups, None for the program's caller; without those that are part
+        of the group, as their results have its scale."""
+        found: dict[Slot, list[Op | None]] = {root: [] for root in roots}
+        integer = frozenset(ops)
+        for op in program.ops:
+            ends = {self._root(v) for v in results(op)} if op in integer else frozenset[Slot]()
+            for value in op.inputs:
+                if value is not None and (root := self._root(value)) in roots - ends:
+                    found[root].append(op)
+        for port in program.outputs:
+            if (root := self._root(port.value)) in roots:
+                found[root].append(None)
+        return found
+
     def _join_mixed(self, op: Op) -> None:
         """Join several inputs with the output, those of fixed steps only if all have the same."""
         values = _computed(op)
         fixed = {self._fixed.get(self._root(value)) for value in values}
-        if len(fixed) == 1 and None not in fixed and not _widening(op):
+        is_free = not any((op, i) in self._own for i in activations(op))
+        if len(fixed) == 1 and None not in fixed and is_free and not self._widening(op):
             self._join([*values, *results(op)])
             return
         for index in activations(op):
@@ -113,6 +213,15 @@ class Scales:
             if value is not None and value.data is None and self.is_fixed(value):
                 self._own.add((op, index))
         self._join([*results(op), *(self.slot(op, i) for i in activations(op))])
+
+    def _widening(self, op: Op) -> bool:
+        """Whether constants widen the range of an operator's output."""
+        values = [op.inputs[i] for i in activations(op)]
+        constants = [v.data for v in values if v is not None and v.data is not None]
+        if not KERNELS[op.code].clips:
+            return bool(constants)
+        fixed = [self._fixed[self._root(v)] for v in _computed(op) if self.is_fixed(v)]
+        return any(_shows(op, data, steps) for data in constants for steps in fixed)
 
     def _hold(self, op: Op) -> None:
         """Note the least scale of an operator's output with which the runtime computes it."""
@@ -152,7 +261,8 @@ class Scales:
         if value is None:
             return None
         if value.data is None:
-            return self._fixed[self._root(value)].span
+            fixed = self._fixed.get(self._root(value))
+            return self._span(value, ranges) if fixed is None else fixed.span
         return None if KERNELS[op.code].clips else span_of(value.data)
 
     def _root(self, slot: Slot) -> Slot:
@@ -181,6 +291,14 @@ def _clips(op: Op) -> bool:
     return op.code in _CLIPPING or fused in _CLIPPING
 
 
+def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
+    """Whether elements of a constant that integers cannot represent get into the output."""
+    low, high = steps.span
+    is_above = constant.max(initial=low) > high + steps.scale
+    is_below = constant.min(initial=high) < low - steps.scale
+    return bool((is_above and op.code != "MINIMUM") or (is_below and op.code != "MAXIMUM"))
+
+
 def _computed(op: Op) -> list[Value]:
     """The different tensors that an operator takes and that are no constants."""
     found = (op.inputs[i] for i in activations(op))
@@ -189,13 +307,7 @@ def _computed(op: Op) -> list[Value]:
 
 def _is_mixed(op: Op) -> bool:
     """Whether a result may be beyond the range of one of an operator's inputs."""
-    return len(_computed(op)) > 1 or _widening(op)
-
-
-def _widening(op: Op) -> bool:
-    """Whether constants widen the range of what an operator puts out."""
-    constants = any(_is_constant(op, i) for i in activations(op))
-    return constants and not KERNELS[op.code].clips
+    return len(_computed(op)) > 1 or any(_is_constant(op, i) for i in activations(op))
 
 
 def _is_constant(op: Op, index: int) -> bool:

@@ -18,8 +18,10 @@ _LARGEST: Final = {DType.INT8: 127, DType.INT16: 32767}
 _LOWEST_BYTE: Final = -128
 # How many steps lie between the ends of a range.
 _COUNTS: Final = {DType.INT8: 255, DType.INT16: 2 * 32767}
-# Where a tensor is zero throughout, and where its numbers are too small for the kernels' factors.
+# The upper end where a tensor is zero throughout. A larger one would give sums with the tensor a
+# coarser scale, as the runtime bounds the quotient of the two.
 _UNIT: Final = 1.0
+# Where the values of a tensor are too small for the factors of the kernels.
 _LEAST_SCALE: Final = 1e-10
 # Half of what the sums of a layer can hold.
 _MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
@@ -72,7 +74,7 @@ def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
         low, high = -max(-low, high), max(-low, high)
     size = (high - low) / _COUNTS[kind]
     if size == 0:
-        low, high, size = 0.0, _UNIT * _COUNTS[kind], _UNIT
+        low, high, size = 0.0, _UNIT, _UNIT / _COUNTS[kind]
     wider = max(max(least, _LEAST_SCALE) / size, 1.0)
     scale = float(np.float32(size * wider))
     if kind is DType.INT16:

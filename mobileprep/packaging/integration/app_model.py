@@ -29,11 +29,14 @@ class AppTensor:
         name: as the graph has it, ``node`` or ``node:1``.
         dtype: its type.
         shape: its sizes, -1 where one is open; None where the rank is.
+        integers: the type of its quantized integers in a .tflite file; None if the file has values
+            of ``dtype``. Scale and zero point are read from the file at run time.
     """
 
     name: str
     dtype: DType
     shape: TensorShape = None
+    integers: DType | None = None
 
     @property
     def count(self) -> int | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+import numpy as np
+
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.encrypted_header import MAGIC
@@ -38,7 +40,7 @@ _DECRYPTING: Final[Mapping[Language, tuple[str, ...]]] = {
     "kotlin": ("java/{path}EncryptedModel.java",),
     "cpp": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
     "objc": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
-    "swift": (),
+    "swift": ("swift/EncryptedModel.swift",),
 }
 # The element types that TensorFlowInferenceInterface takes: in Java, in Kotlin.
 _JVM_TYPES: Final = {
@@ -49,12 +51,13 @@ _JVM_TYPES: Final = {
     DType.UINT8: ("byte", "ByteArray"),
 }
 # The element types that LiteRT's interfaces take: in Java, in Kotlin, in Swift, in C++, the class
-# of Java's buffers, and bytes.
+# of Java's buffers, and bytes. TensorFlowLiteSwift cannot access int8 tensors.
 _LITE_TYPES: Final = {
     DType.FLOAT: ("float", "FloatArray", "Float", "float", "FloatBuffer", 4),
     DType.INT32: ("int", "IntArray", "Int32", "std::int32_t", "IntBuffer", 4),
     DType.INT64: ("long", "LongArray", "Int64", "std::int64_t", "LongBuffer", 8),
     DType.UINT8: ("byte", "ByteArray", "UInt8", "std::uint8_t", "ByteBuffer", 1),
+    DType.INT16: ("short", "ShortArray", "Int16", "std::int16_t", "ShortBuffer", 2),
     DType.INT8: ("byte", "ByteArray", "Int8", "std::int8_t", "ByteBuffer", 1),
 }
 _COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
@@ -108,6 +111,66 @@ class Named:
         return Code(_JVM_TYPES[self.tensor.dtype][1])
 
     @property
+    def stored(self) -> DType:
+        """The type of its elements in the file."""
+        return self.tensor.integers or self.tensor.dtype
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the file has quantized integers, and the app may use values in float."""
+        return self.tensor.integers is not None
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether a byte of Java has to be read as 0 to 255."""
+        return self.stored is DType.UINT8
+
+    @property
+    def open(self) -> bool:
+        """Whether the app has to give a shape."""
+        return self.tensor.count is None and self.tensor.row is None
+
+    @property
+    def fed(self) -> Code:
+        """The noun for its elements in comments."""
+        return Code("quantized integers" if self.quantized else "values")
+
+    @property
+    def low(self) -> int:
+        """The least integer of the file."""
+        return int(np.iinfo(self.stored.numpy).min)
+
+    @property
+    def high(self) -> int:
+        """The greatest integer of the file."""
+        return int(np.iinfo(self.stored.numpy).max)
+
+    @property
+    def element(self) -> Code:
+        """The type of an element in Kotlin, for LiteRT."""
+        return Code(_LITE_TYPES[self.stored][1].removesuffix("Array"))
+
+    @property
+    def picture_java(self) -> Code:
+        """The type of the values of a picture in Java."""
+        return Code(_JVM_TYPES[self.tensor.dtype][0])
+
+    @property
+    def picture_kotlin(self) -> Code:
+        """The type of an array of the values of a picture in Kotlin."""
+        return Code(_JVM_TYPES[self.tensor.dtype][1])
+
+    @property
+    def picture_swift(self) -> Code:
+        """The type of the values of a picture in Swift."""
+        return Code(_LITE_TYPES[self.tensor.dtype][2])
+
+    @property
+    def picture_cpp(self) -> Code:
+        """The type of the values of a picture in C++, for LiteRT."""
+        return Code(_LITE_TYPES[self.tensor.dtype][3])
+
+    @property
     def cpp(self) -> Code:
         """The type of the elements of a picture in C++."""
         return Code("float" if self.tensor.dtype is DType.FLOAT else "tensorflow::uint8")
@@ -115,32 +178,32 @@ class Named:
     @property
     def lite_java(self) -> Code:
         """The type of its elements in Java, for LiteRT."""
-        return Code(_LITE_TYPES[self.tensor.dtype][0])
+        return Code(_LITE_TYPES[self.stored][0])
 
     @property
     def lite_kotlin(self) -> Code:
         """The type of an array of its elements in Kotlin, for LiteRT."""
-        return Code(_LITE_TYPES[self.tensor.dtype][1])
+        return Code(_LITE_TYPES[self.stored][1])
 
     @property
     def swift(self) -> Code:
         """The type of its elements in Swift."""
-        return Code(_LITE_TYPES[self.tensor.dtype][2])
+        return Code(_LITE_TYPES[self.stored][2])
 
     @property
     def lite_cpp(self) -> Code:
         """The type of its elements in C++, for LiteRT."""
-        return Code(_LITE_TYPES[self.tensor.dtype][3])
+        return Code(_LITE_TYPES[self.stored][3])
 
     @property
     def buffer(self) -> Code:
         """The class of Java's buffers of its elements."""
-        return Code(_LITE_TYPES[self.tensor.dtype][4])
+        return Code(_LITE_TYPES[self.stored][4])
 
     @property
     def width(self) -> int:
         """The bytes of an element."""
-        return _LITE_TYPES[self.tensor.dtype][5]
+        return _LITE_TYPES[self.stored][5]
 
     @property
     def viewed(self) -> Code:
@@ -186,6 +249,11 @@ class Channel:
     def swift(self) -> Code:
         """Its value in Swift."""
         return Code("luminance" if self.colour is None else f"Float(rgb[at + {self.colour}])")
+
+    @property
+    def swift_index(self) -> Code:
+        """Its value as an index in Swift."""
+        return Code("luminance" if self.colour is None else f"Int(rgb[at + {self.colour}])")
 
     def _of_pixel(self, shift: str, mask: str) -> Code:
         """Of a pixel of Android: alpha, red, green and blue from the highest byte down."""
@@ -244,6 +312,10 @@ def _check_lite(model: AppModel, language: Language) -> None:
         message = "no code for LiteRT is here in Objective-C++"
         raise UnsupportedError(message, "ask for 'swift' or 'cpp'")
     for tensor in (*model.inputs, *model.outputs):
+        if language == "swift" and DType.INT8 in (tensor.dtype, tensor.integers):
+            message = f"TensorFlowLiteSwift cannot access int8 tensors, such as {tensor.name!r}"
+            hint = "set 'inference_input_type' and 'inference_output_type' to uint8 or float"
+            raise UnsupportedError(message, f"{hint}, or leave 'swift' out")
         if tensor.dtype not in _LITE_TYPES:
             kind = tensor.dtype.name.lower()
             message = f"the code for LiteRT takes no {kind}, as {tensor.name!r} is"
@@ -275,15 +347,28 @@ def _known(model: AppModel) -> dict[str, object]:
         "class_name": Code(model.class_name),
         "guard": texts.upper((*model.package.split("."), model.class_name, "H")),
         "encrypted_guard": texts.upper((*model.package.split("."), "encrypted", "model", "h")),
+        "failures": _failures(model),
         "magic": Code(f"{{{', '.join(map(str, MAGIC))}}}"),
         "magic_bytes": list(MAGIC),
         "inputs": inputs,
         "outputs": outputs,
         "buffers": _buffers((*inputs, *outputs)) if model.artifact == "tflite" else [],
+        "quantized_inputs": any(named.quantized for named in inputs),
+        "quantized_outputs": any(named.quantized for named in outputs),
         "picture": fed,
+        "picture_index": 0 if fed is None else inputs.index(fed),
         "pictures": pictures,
         "channels": _channels(pictures) if pictures is not None else [],
     }
+
+
+def _failures(model: AppModel) -> dict[str, Code]:
+    """The constructors of errors in C++ where a model is decrypted, and their type."""
+    kinds = ("DataLoss", "Unimplemented", "Internal", "InvalidArgument")
+    if model.artifact == "tflite":
+        return dict.fromkeys(("type", *kinds), Code("std::string"))
+    found = {kind: Code(f"tensorflow::errors::{kind}") for kind in kinds}
+    return {"type": Code("tensorflow::Status"), **found}
 
 
 def _buffers(tensors: Sequence[Named]) -> list[Code]:

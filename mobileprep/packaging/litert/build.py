@@ -15,6 +15,7 @@ _ANDROID_FLEX: Final = "org.tensorflow:tensorflow-lite-select-tf-ops:2.16.1"
 _PODS: Final = ("TensorFlowLiteSwift",)
 _FLEX_POD: Final = "TensorFlowLiteSelectTfOps"
 _IOS: Final = "12.0"
+_IOS_WITH_CRYPTOKIT: Final = "13.0"
 
 
 class LiteOperator(NamedTuple):
@@ -36,10 +37,11 @@ class LiteFile(NamedTuple):
 
     Args:
         name: the model's name.
-        file: the file's.
+        file: the file's, before encryption.
         operators: what it needs.
         runtime: the oldest release of TensorFlow Lite that runs it.
         has_flex: whether the app has to link the Flex delegate.
+        encrypted: the name of the encrypted file that ships; empty if it is not encrypted.
     """
 
     name: str
@@ -47,6 +49,12 @@ class LiteFile(NamedTuple):
     operators: tuple[LiteOperator, ...]
     runtime: str
     has_flex: bool
+    encrypted: str = ""
+
+    @property
+    def shipped(self) -> str:
+        """The file that the app gets."""
+        return self.encrypted or self.file
 
 
 def lite_files(platform: str, abis: Collection[str], model: LiteFile) -> dict[str, str]:
@@ -94,6 +102,8 @@ def _bazel(model: LiteFile) -> str:
         f"#   bazel build -c opt --config=android_arm64 :{name}_android",
         f"#   bazel build -c opt --config=ios_arm64 :{name}_cc",
     ]
+    if model.encrypted:
+        lines.append(f"# {source} is that of a target without 'encrypt': Bazel cannot decrypt it.")
     rules, prefix = "//tensorflow/lite:build_def.bzl", "tflite_custom"
     if model.has_flex:
         rules, prefix = "//tensorflow/lite/delegates/flex:build_def.bzl", "tflite_flex"
@@ -115,14 +125,14 @@ def _gradle(abis: Sequence[Abi], model: LiteFile) -> str:
     if model.has_flex:
         flex = f"\n    dependencies.add('implementation', '{_ANDROID_FLEX}')"
     return f"""\
-// Takes {model.file}, and the code that runs it, into an Android app. In its build.gradle, behind
-// the plugin com.android.application:
+// Adds {model.shipped} and the code that runs it to an Android app. In its build.gradle, after the
+// plugin com.android.application:
 //   apply from: 'PATH/app.gradle'
 // LiteRT is what was published. One of your own, built by litert.BUILD, is an .aar that is named
 // before that line:
 //   ext.litertLibrary = file('libs/litert.aar')
-{copied_model(model.name, model.file, abis)}
-{packed_model(model.file)}
+{copied_model(model.name, model.shipped, abis)}
+{packed_model(model.shipped)}
 if (project.hasProperty('litertLibrary')) {{
     dependencies.add('implementation', files(litertLibrary))
 }} else {{
@@ -143,17 +153,17 @@ def _podspec(model: LiteFile) -> str:
             f"\n  pod.user_target_xcconfig = {{ 'OTHER_LDFLAGS' => '-force_load \"{library}\"' }}"
         )
     return f"""\
-# {model.file}, and the code that runs it, as a pod. In the app's Podfile:
+# {model.shipped}, and the code that runs it, as a pod. In the app's Podfile:
 #   pod '{model.name}', :path => 'PATH'
 Pod::Spec.new do |pod|
   pod.name = '{model.name}'
   pod.version = '1.0.0'
-  pod.summary = 'The model {model.file}, and the code that runs it'
+  pod.summary = 'The model {model.shipped}, and the code that runs it'
   pod.source = {{ :path => '.' }}
-  pod.platform = :ios, '{_IOS}'
+  pod.platform = :ios, '{_IOS_WITH_CRYPTOKIT if model.encrypted else _IOS}'
   pod.static_framework = true
   pod.swift_version = '5.0'
-  pod.resources = '{{{model.file},{model.name}_labels.txt,assets}}'
+  pod.resources = '{{{model.shipped},{model.name}_labels.txt,assets}}'
   pod.source_files = 'integration/swift/*.swift'
 {linked}{forced}
 end

@@ -14,7 +14,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import PREFIX, TENSOR, read_tflite
+from mobileprep.ir.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
 from mobileprep.limits import MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.engines.libraries import import_library
@@ -31,6 +31,7 @@ class LiteRtEngine:
         graph: the file as ``ir.tflite`` reads it, which has looked at every offset in it.
         path: the file.
         threads: how many to use, 0 or less for what LiteRT takes by itself.
+        content: the bytes to run in place of those of the file, which is then only named.
 
     Raises:
         UnsupportedError: ai-edge-litert is not installed, or does not take the file.
@@ -38,9 +39,12 @@ class LiteRtEngine:
 
     name = "litert"
 
-    def __init__(self, graph: Graph, path: Path, threads: int = 0) -> None:
+    def __init__(
+        self, graph: Graph, path: Path, threads: int = 0, content: bytes | None = None
+    ) -> None:
         self._graph = graph
         self._path = path
+        self._model = {"model_path": str(path)} if content is None else {"model_content": content}
         self._threads = threads if threads > 0 else None
         install = "pip install 'mobileprep[litert]'"
         self._library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", install)
@@ -135,7 +139,7 @@ class LiteRtEngine:
                 options["experimental_preserve_all_tensors"] = True
             try:
                 made = self._library.Interpreter(
-                    model_path=str(self._path), num_threads=self._threads, **options
+                    **self._model, num_threads=self._threads, **options
                 )
                 self._check_memory(made)
                 made.allocate_tensors()
@@ -153,6 +157,7 @@ class LiteRtModel:
 
     Args:
         path: the file, whose signature has the names.
+        content: its bytes after decryption; None to read the file.
 
     Raises:
         CorruptFileError: the file is missing or damaged.
@@ -161,11 +166,11 @@ class LiteRtModel:
 
     name = LiteRtEngine.name
 
-    def __init__(self, path: Path) -> None:
-        lite = read_tflite(path)
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        lite = read_tflite(path) if content is None else parse_tflite(content, str(path))
         self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
         self._graph = lite.graph
-        self._engine = LiteRtEngine(lite.graph, path)
+        self._engine = LiteRtEngine(lite.graph, path, content=content)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``; inputs and outputs alone have names."""

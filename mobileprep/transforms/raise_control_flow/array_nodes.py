@@ -22,7 +22,7 @@ _INT32: Final = attr.dtype(DType.INT32)
 _MOST: Final = (1 << 31) - 1
 
 Size = int | Ref
-"""A size that is known, or a scalar of int32 that has it."""
+"""A size, -1 for one that the first element decides, or a scalar of int32 that has it."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class ArrayNodes:
             kinds = {"dtype": self._kind, "shape": attr.shape(None)}
             self.nodes.append(Node(name, "Placeholder", tuple(waits), "", kinds))
             return
-        sizes = (0, *element[1:]) if self._form.joined else (node.data_inputs[0], *element)
+        known = [0 if size == -1 else size for size in element]
+        sizes = (0, *known[1:]) if self._form.joined else (node.data_inputs[0], *known)
         zero = np.zeros((), self._array.dtype.numpy)
         inputs = (self._sizes(node, sizes), self._constant(node, "zero", zero))
         kinds = {"T": self._kind, "index_type": _INT32}
@@ -92,6 +93,8 @@ class ArrayNodes:
             return
         if self._array.is_dynamic and self._form.element is not None:
             flow = self._grown(node, flow, index)
+        if -1 in (self._form.element or ()):
+            flow = self._widened(node, flow, self._expanded(node, value, 0))
         place = self._add(
             node, "place", "Reshape", (index, self._constant(node, "one", np.array([1, 1], "i4"))),
             T=_INT32, Tshape=_INT32,
@@ -111,6 +114,18 @@ class ArrayNodes:
         where = self._constant(node, "last", last)
         pads = self._add(node, "pads", "Mul", (lacking, where), T=_INT32)
         return self._add(node, "grown", "Pad", (flow, pads), T=self._kind, Tpaddings=_INT32)
+
+    def _widened(self, node: Node, flow: Ref, row: Ref) -> Ref:
+        """The contents with zeros at the end of each axis that is shorter than that of a row."""
+        kinds = {"T": self._kind, "out_type": _INT32}
+        ends = [self._add(node, "sizes", "Shape", (ref,), **kinds) for ref in (row, flow)]
+        more = self._add(node, "more", "Sub", tuple(ends), T=_INT32)
+        nothing = self._constant(node, "none", np.int32(0))
+        lacking = self._add(node, "lacking", "Maximum", (more, nothing), T=_INT32)
+        column = self._expanded(node, lacking, 1, DType.INT32)
+        last = self._constant(node, "last", np.array([[0, 1]], np.int32))
+        pads = self._add(node, "pads", "Mul", (column, last), T=_INT32)
+        return self._add(node, "widened", "Pad", (flow, pads), T=self._kind, Tpaddings=_INT32)
 
     def _read(self, node: Node) -> None:
         self._gathered(node, node.data_inputs[1])

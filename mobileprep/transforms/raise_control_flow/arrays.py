@@ -160,10 +160,21 @@ def _form(
     known: list[Size] = []
     for axis, size in enumerate(element):
         found = size if size >= 0 else sizes.of(array, axis, _element)
+        is_joined = axis > 0 and bool(array.of_op("TensorArrayConcatV3"))
+        if found is None and not is_joined and _is_written(array, fresh):
+            found = -1
         if found is None:
             raise cannot_raise(array.node, f"has elements of unknown size along {axis}", _SHAPES)
         known.append(found)
     return Form(tuple(known), fresh=fresh)
+
+
+def _is_written(array: TracedArray, fresh: frozenset[str]) -> bool:
+    """Whether elements are written one by one, and the first decides the size of all."""
+    if not array.node.attr_bool("identical_element_shapes", False):
+        return False
+    changing = [n for n in array.users if n.op not in _READING and n.name not in fresh]
+    return bool(changing) and all(n.op == "TensorArrayWriteV3" for n in changing)
 
 
 def _is_given(array: TracedArray, fresh: frozenset[str]) -> bool:

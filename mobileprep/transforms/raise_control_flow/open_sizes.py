@@ -6,7 +6,7 @@ element and input have the size in common. It is done again with other primes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -30,6 +30,17 @@ _INT32: Final = attr.dtype(DType.INT32)
 
 Place = tuple[str, int]
 """An input's name, and an axis of it."""
+
+_Way = Callable[[str, int, Sequence[int]], Hashable]
+# What is equal for sizes that are taken to be the same, of an input's name, an axis, and the axes
+# that it leaves open: one batch, none, the same axes, or the same axes from the last, as for
+# [time, batch] beside [batch].
+_WAYS: Final[Sequence[_Way]] = (
+    lambda name, axis, _: axis and (name, axis),
+    lambda name, axis, _: (name, axis),
+    lambda _, axis, __: axis,
+    lambda _, axis, left_open: left_open[-1] - axis,
+)
 
 
 class OpenSizes:
@@ -62,11 +73,11 @@ class OpenSizes:
 
     @cached_property
     def _trials(self) -> Sequence[Sequence[tuple[LoopShapes, Mapping[int, Place]]]]:
-        """Shapes with primes for open sizes, twice each way: one prime for all batches, or many."""
+        """Shapes with primes for open sizes, twice for each way in which sizes may be the same."""
         shapes = dict(self._open_inputs())
         count = sum(shape.count(-1) for shape in shapes.values())
-        ways = [True, False] if 0 < count <= len(_PRIMES) else []
-        return [[self._tried(shapes, p, alike=way) for p in (_PRIMES, _OTHERS)] for way in ways]
+        ways = _WAYS if 0 < count <= len(_PRIMES) else ()
+        return [[self._tried(shapes, p, way) for p in (_PRIMES, _OTHERS)] for way in ways]
 
     def _open_inputs(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         for node in self._graph:
@@ -75,15 +86,16 @@ class OpenSizes:
                 yield node.name, shape
 
     def _tried(
-        self, shapes: Mapping[str, tuple[int, ...]], primes: Sequence[int], *, alike: bool
+        self, shapes: Mapping[str, tuple[int, ...]], primes: Sequence[int], way: _Way
     ) -> tuple[LoopShapes, Mapping[int, Place]]:
         places: dict[int, Place] = {}
+        groups: dict[Hashable, int] = {}
         fed: dict[str, TensorShape] = {}
-        left = iter(primes[1:] if alike else primes)
         for name, shape in shapes.items():
             sizes = list(shape)
-            for axis in (i for i, size in enumerate(shape) if size < 0):
-                sizes[axis] = primes[0] if alike and axis == 0 else next(left, primes[-1])
+            left_open = [axis for axis, size in enumerate(shape) if size < 0]
+            for axis in left_open:
+                sizes[axis] = groups.setdefault(way(name, axis, left_open), primes[len(groups)])
                 places.setdefault(sizes[axis], (name, axis))
             fed[name] = tuple(sizes)
         return LoopShapes(self._graph, fed), places

@@ -102,6 +102,38 @@ def test_a_branch_that_gives_what_it_is_given(flag: bool) -> None:
     check(nodes, ["out"], {"x": X, "flag": flag})
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_branch_that_returns_a_tensor_twice(flag: bool) -> None:
+    nodes = [
+        placeholder(),
+        FLAG,
+        node("s", "Switch", "x flag"),
+        node("no", "Neg", "s"),
+        node("yes", "Square", "s:1"),
+        node("first", "Merge", "no yes", N=2),
+        node("second", "Merge", "no yes", N=2),
+        node("less", "Sub", "s s"),
+        node("third", "Merge", "less yes", N=2),
+    ]
+    check(nodes, ["first", "second", "third"], {"x": X, "flag": flag})
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_branch_that_returns_a_constant_twice(flag: bool) -> None:
+    nodes = [
+        placeholder(),
+        FLAG,
+        node("s", "Switch", "x flag"),
+        node("yes", "Identity", "s:1"),
+        node("no", "Identity", "s"),
+        const("five", [5, 6, 7], inputs="^yes"),
+        const("one", [1, 2, 3], inputs="^no"),
+        node("first", "Merge", "no five", N=2),
+        node("second", "Merge", "one five", N=2),
+    ]
+    check(nodes, ["first", "second"], {"x": X, "flag": flag})
+
+
 def test_an_array_that_a_loop_fills_is_a_tensor() -> None:
     record = check([shaped(3), *writing()], ["out"])
     assert "DYNAMIC_UPDATE_SLICE" in codes(record, 2)
@@ -117,6 +149,55 @@ def test_a_loop_whose_tensor_grows() -> None:
         node("more", "ConcatV2", "v/now x/enter axis", N=2, Tidx=DType.INT32),
     ]
     check(nodes, ["v/out"])
+
+
+def exchanging(after: Sequence[str]) -> list[Node]:
+    """Loop variables v0, v1, ... of four iterations; each continues with the node of ``after``."""
+    begin = [const(f"begin{i}", np.float32(i + 1)) for i in range(len(after))]
+    starts = [node(f"start{i}", "Mul", f"x begin{i}") for i in range(len(after))]
+    variables = [variable(f"v{i}", f"start{i}", name) for i, name in enumerate(after)]
+    return [placeholder(), *begin, *starts, *counted(4), *(n for v in variables for n in v)]
+
+
+def reshapes(record: ModelRecord) -> int:
+    """Number of copies in the body of a file's only loop."""
+    return codes(record, 2).count("RESHAPE")
+
+
+@pytest.mark.parametrize(
+    ("after", "copies"),
+    [
+        (["v1/now", "v0/now"], 1),
+        (["v2/now", "v0/now", "v1/now"], 1),
+        (["v1/now", "v2/now", "v0/now"], 1),
+        (["v1/now", "v0/now", "v3/now", "v2/now"], 2),
+        (["v1/now", "v0/now", "v0/now", "v2/now"], 1),
+        (["half", "v0/now", "v1/now", "v2/now"], 0),
+        (["v1/now", "v2/now", "half"], 0),
+        (["v0/now", "v0/now", "half"], 0),
+    ],
+    ids=["swap", "rotate", "rotate back", "two swaps", "swap and read", "history", "shift", "keep"],
+)
+def test_loop_variables_that_take_the_value_of_another(after: list[str], copies: int) -> None:
+    nodes = exchanging(after)
+    if "half" in after:
+        half = [const("0.5", np.float32(0.5), inputs="^count"), node("half", "Mul", "v0/now 0.5")]
+        nodes += half
+    record = check(nodes, [f"v{i}/out" for i in range(len(after))])
+    assert reshapes(record) == copies
+
+
+def test_a_nested_loop_swaps_its_variables() -> None:
+    inner = [
+        *(n for n in counted(3, frame="inner", prefix="i_") if n.name not in ("i_zero", "i_turns")),
+        const("i_zero", 0, np.int32, inputs="^count"),
+        const("i_turns", 3, np.int32, inputs="^count"),
+        *variable("a", "i_a", "b/now", "inner", "i_"),
+        *variable("b", "i_b", "a/now", "inner", "i_"),
+    ]
+    gates = [node("i_a", "Identity", "v0/now"), node("i_b", "Identity", "v1/now")]
+    nodes = [*exchanging(["b/out", "a/out"]), *gates, *inner]
+    check(nodes, ["v0/out", "v1/out"])
 
 
 def test_what_a_body_cannot_express_is_named() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
 from tests.litert.one_op import check, integers, numbers
 
 STRIDES = [[1, 1, 1, 1], [1, 2, 2, 1], [1, 2, 1, 1]]
@@ -95,6 +96,19 @@ def test_conv_3d(padding: str, stride: int) -> None:
     assert found == ["CONV_3D"]
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("constant", [[0, 1], [1]], ids=["constant", "computed sizes"])
+def test_conv_3d_backprop_input(padding: str, stride: int, constant: list[int]) -> None:
+    grown = [size * stride if padding == "SAME" else (size - 1) * stride + 3 for size in (3, 4, 5)]
+    sizes = np.array([1, *grown, 4], np.int32)
+    w, x = numbers(3, 3, 3, 4, 2, seed=5), numbers(1, 3, 4, 5, 2)
+    strides = [1, stride, stride, stride, 1]
+    kind = "Conv3DBackpropInputV2"
+    found = check(kind, [sizes, w, x], constant=constant, strides=strides, padding=padding)
+    assert found == ["CONV_3D_TRANSPOSE"]
+
+
 @pytest.mark.parametrize("turned_left", [False, True])
 @pytest.mark.parametrize("turned_right", [False, True])
 @pytest.mark.parametrize("fed", [False, True])
@@ -118,3 +132,22 @@ def test_batch_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]], turned: b
 def test_products_of_integers_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="not for int32"):
         check("MatMul", [integers(2, 3), integers(3, 2)], constant=[1])
+
+
+def test_a_convolution_with_an_unknown_number_of_channels() -> None:
+    values = [numbers(1, 6, 5, 3), numbers(2, 2, 3, 4)]
+    check("Conv2D", values, open_sizes=4, strides=[1, 1, 1, 1], padding="VALID")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_of_small_integers(turned: bool) -> None:
+    shapes = ((2, 5, 3), (2, 4, 5)) if turned else ((2, 3, 5), (2, 5, 4))
+    values = [integers(*shape, low=-128, high=128, dtype=np.int8) for shape in shapes]
+    options = {"adj_x": turned, "adj_y": turned, "Tout": DType.INT32}
+    check("BatchMatMulV3", values, **options)
+
+
+def test_a_product_of_integers_beyond_float32_is_refused() -> None:
+    values = [integers(1, 2000, dtype=np.int8), integers(2000, 1, dtype=np.int8)]
+    with pytest.raises(UnsupportedError, match="exact"):
+        check("BatchMatMulV3", values, Tout=DType.INT32)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from mobileprep.errors import UnsupportedError
 from tests.litert.one_op import check, integers, numbers
 
 
@@ -56,3 +59,72 @@ def test_soft_non_max_suppression(sigma: float) -> None:
     values = [found, scores, np.int32(9), np.float32(0.3), np.float32(0), np.float32(sigma)]
     attrs = {"pad_to_max_output_size": False}
     check("NonMaxSuppressionV5", values, constant=[2, 3, 4, 5], outputs=3, **attrs)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("rates", [1, 2])
+@pytest.mark.parametrize("strides", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_patches(padding: str, rates: int, strides: int, dtype: type) -> None:
+    check(
+        "ExtractImagePatches",
+        [numbers(2, 9, 8, 3).astype(dtype)],
+        padding=padding,
+        ksizes=[1, 3, 2, 1],
+        strides=[1, strides, strides, 1],
+        rates=[1, rates, rates, 1],
+    )
+
+
+def test_patches_of_an_image_of_unknown_size_are_refused() -> None:
+    ones = [1, 1, 1, 1]
+    attrs: dict[str, Any] = {
+        "ksizes": [1, 3, 3, 1],
+        "strides": ones,
+        "rates": ones,
+        "padding": "SAME",
+    }
+    with pytest.raises(UnsupportedError, match="the size of its image is not known"):
+        check("ExtractImagePatches", [numbers(1, 6, 6, 2)], open_sizes=3, **attrs)
+
+
+def test_suppression_of_all_boxes() -> None:
+    boxes, scores = np.float32([[0, 0, 1, 1], [2, 2, 3, 3]]), np.float32([0.9, 0.8])
+    more = [np.int32(0), np.float32(0.5), np.float32(0.1)]
+    check("NonMaxSuppressionV3", [boxes, scores, *more], constant=[2, 3, 4])
+
+
+COLORS = np.concatenate(
+    [
+        np.random.default_rng(7).random((2, 5, 6, 3), np.float32),
+        np.full((1, 5, 6, 3), 0.5, np.float32),
+        np.zeros((1, 5, 6, 3), np.float32),
+        np.eye(3, dtype=np.float32)[None, :, None].repeat(6, 2)[:, [0, 1, 2, 0, 1]],
+    ]
+)
+
+
+@pytest.mark.parametrize("open_sizes", [0, 3])
+@pytest.mark.parametrize("change", [-1.0, -0.3, 0.0, 0.15, 0.5, 1.0])
+def test_hues(change: float, open_sizes: int) -> None:
+    check("AdjustHue", [COLORS, np.float32(change)], open_sizes=open_sizes, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("open_sizes", [0, 3])
+@pytest.mark.parametrize("change", [0.0, 0.4, 1.0, 1.7, 30.0])
+@pytest.mark.parametrize("kind", ["AdjustSaturation", "AdjustContrastv2"])
+def test_saturation_and_contrast(kind: str, change: float, open_sizes: int) -> None:
+    check(kind, [COLORS, np.float32(change)], open_sizes=open_sizes, tolerance=1e-5)
+
+
+def test_colors_of_an_unknown_number_of_channels_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="channels"):
+        check("AdjustHue", [COLORS, np.float32(0.1)], open_sizes=4)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("size", [(3, 4), (9, 5), (7, 16)])
+def test_resizing_by_areas(size: tuple[int, int], aligned: bool) -> None:
+    values = [numbers(2, 7, 8, 3), np.int32(size)]
+    check("ResizeArea", values, constant=[1], align_corners=aligned)
+    check("ResizeArea", values, constant=[1], open_sizes=1, align_corners=aligned)

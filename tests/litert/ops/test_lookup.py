@@ -203,7 +203,7 @@ def test_other_uses_of_texts_are_refused() -> None:
     assert "StringLength 'length'" in refusal(Graph([*filled(), length]), "find", "length")
     joined = op("joined", "ExpandDims", ["words", "axis"], T=STRING, Tdim=DType.INT32)
     graph = Graph([*filled(), const("axis", 0, np.int32), joined])
-    assert "looks texts up in tables, and has no other operators" in refusal(
+    assert "mobileprep converts no operators on strings except lookups" in refusal(
         graph, "find", "joined"
     )
     alone = Graph(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from tests.litert.one_op import check, numbers
+from mobileprep.formats.dtypes import DType
+from tests.litert.one_op import check, integers, numbers
 
 
 @pytest.mark.parametrize("kind", ["MaxPool", "AvgPool"])
@@ -69,3 +73,32 @@ def test_cubes_of_unknown_sizes_are_refused() -> None:
             strides=[1, 2, 2, 2, 1],
             padding="SAME",
         )
+
+
+@pytest.mark.parametrize("with_batch", [False, True])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("window, stride", [((3, 3), (2, 2)), ((2, 4), (1, 3)), ((1, 1), (2, 1))])
+def test_the_places_of_the_largest(
+    window: tuple[int, int], stride: tuple[int, int], padding: str, with_batch: bool
+) -> None:
+    options: dict[str, Any] = {
+        "ksize": [1, *window, 1],
+        "strides": [1, *stride, 1],
+        "padding": padding,
+        "include_batch_in_index": with_batch,
+        "outputs": 2,
+    }
+    values = np.round(numbers(2, 5, 7, 3) * 2)  # With equal numbers, of which the first counts.
+    for kind in (DType.INT64, DType.INT32):
+        ran = check("MaxPoolWithArgmax", [values], Targmax=kind, **options)
+        assert {"MAX_POOL_2D", "ARG_MAX"} <= set(ran)
+    check("MaxPoolWithArgmax", [values], open_sizes=1, Targmax=DType.INT64, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_the_largest_integers(padding: str, dtype: type) -> None:
+    values = integers(2, 5, 7, 3, low=-(1 << 31), high=(1 << 31) - 1, dtype=dtype)
+    options: dict[str, Any] = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 2, 1], "padding": padding}
+    ran = check("MaxPool", [values], open_sizes=1, **options)
+    assert ran.count("MAXIMUM") == 5

@@ -47,3 +47,24 @@ def test_the_largest_k() -> None:
 
 def test_the_l2_loss() -> None:
     check("L2Loss", [numbers(3, 4, 5)])
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+@pytest.mark.parametrize("axes", [[1], [0, -1], []])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", ["Sum", "Mean", "Max", "Min", "Prod"])
+def test_computed_axes(kind: str, dtype: type, axes: list[int], keep_dims: bool) -> None:
+    inputs = [numbers(2, 3, 4), np.array(axes, dtype)]
+    check(kind, inputs, keep_dims=keep_dims)
+    check(kind, inputs, keep_dims=keep_dims, open_sizes=1)
+
+
+@pytest.mark.parametrize("kind", ["Any", "All"])
+def test_computed_axes_of_truth_values(kind: str) -> None:
+    check(kind, [numbers(2, 3, 4) > 0.4, np.int32([0, 2])])
+
+
+@pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
+def test_computed_axes_of_the_largest(kind: str) -> None:
+    check(kind, [numbers(2, 3, 4), np.int32(1)], output_type=DType.INT32)
+    check(kind, [numbers(2, 3, 4), np.int64(-1)])

@@ -1,42 +1,11 @@
-"""Segments whose numbers have gaps, and numbers of int64."""
+"""Buckets, and decoded sequences."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from mobileprep.errors import InvalidGraphError
 from tests.litert.one_op import check, numbers
-
-
-@pytest.mark.parametrize("ids", [[0, 0, 1, 3], [1, 1, 2, 3], [4, 4, 4, 4]])
-@pytest.mark.parametrize("open_sizes", [False, True])
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_constant_segments_with_gaps(ids: list[int], open_sizes: bool, dtype: type) -> None:
-    inputs = [numbers(4, 6, 3), np.array(ids, dtype)]
-    ran = check("SegmentSum", inputs, constant=[1], open_sizes=open_sizes)
-    assert ran == ["UNSORTED_SEGMENT_SUM"]
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_segments_without_gaps(dtype: type) -> None:
-    inputs = [numbers(4, 3), np.array([0, 0, 1, 2], dtype)]
-    assert check("SegmentSum", inputs, constant=[1]) == ["SEGMENT_SUM"]
-    assert check("SegmentSum", inputs)[-1] == "SEGMENT_SUM"
-
-
-@pytest.mark.parametrize("ids", [[0, 2, 1, 2], [-1, 0, 0, 1]])
-def test_segments_that_no_kernel_takes_are_malformed(ids: list[int]) -> None:
-    with pytest.raises(InvalidGraphError, match="'y'"):
-        check("SegmentSum", [numbers(4, 3), np.int32(ids)], constant=[1])
-
-
-@pytest.mark.parametrize("kind", ["Sum", "Prod", "Max", "Min"])
-def test_unsorted_segments_of_int64(kind: str) -> None:
-    inputs = [numbers(4, 3), np.array([1, 0, 3, 1]), np.int64(4)]
-    code = f"UNSORTED_SEGMENT_{kind.upper()}"
-    assert check(f"UnsortedSegment{kind}", inputs, constant=[1, 2]) == [code]
-    assert check(f"UnsortedSegment{kind}", inputs)[-1] == code
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64])
@@ -49,3 +18,12 @@ def test_buckets(dtype: type, boundaries: list[float]) -> None:
 def test_buckets_of_what_is_no_number() -> None:
     x = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
     check("Bucketize", [x], boundaries=[-1.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("open_sizes", [0, 1, 2])
+@pytest.mark.parametrize("is_merged", [False, True])
+@pytest.mark.parametrize("blank", [-1, 1])
+def test_greedy_decoding(blank: int, is_merged: bool, open_sizes: int) -> None:
+    lengths = np.int32([12, 7, 1, 9])
+    options = {"blank_index": blank, "merge_repeated": is_merged, "open_sizes": open_sizes}
+    check("CTCGreedyDecoder", [numbers(12, 4, 3), lengths], outputs=4, **options)

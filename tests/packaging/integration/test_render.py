@@ -134,6 +134,58 @@ def test_code_for_litert_is_where_its_language_looks_for_it() -> None:
     }
 
 
+def test_encrypted_models_for_litert_come_with_their_decryption() -> None:
+    model = lite_model(encrypted=True, file="digits.tflite.enc")
+    java = "java/org/example/app/EncryptedModel.java"
+    decrypting = {
+        "java": {java},
+        "kotlin": {java},
+        "cpp": {"cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"},
+        "swift": {"swift/EncryptedModel.swift"},
+    }
+    loads = {
+        "java": "new Interpreter(decrypted(assets, key), options)",
+        "kotlin": "Interpreter(decrypted(assets, key), options)",
+        "cpp": "TfLiteModelCreate(loaded->content_.data(), loaded->content_.size())",
+        "swift": "Interpreter(modelData: model, options: options, delegates: delegates)",
+    }
+    for language in OF_LITERT:
+        files = integration_code(model, language)
+        assert (
+            files.keys() - integration_code(lite_model(), language).keys() == decrypting[language]
+        )
+        text = "".join(files.values())
+        assert loads[language] in text
+        assert "tensorflow/core" not in text
+
+
+@pytest.mark.parametrize("kind", [DType.UINT8, DType.INT16])
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_quantized_tensors_are_fed_and_fetched_in_float_and_raw(
+    language: Language, kind: DType
+) -> None:
+    inputs = (AppTensor("image", DType.FLOAT, (1, 2, 1, 3), kind),)
+    outputs = (AppTensor("logits/y", DType.FLOAT, (1, 10), kind),)
+    text = "".join(integration_code(lite_model(inputs=inputs, outputs=outputs), language).values())
+    element = {
+        "java": {DType.UINT8: "byte[]", DType.INT16: "short[]"},
+        "kotlin": {DType.UINT8: "ByteArray", DType.INT16: "ShortArray"},
+        "cpp": {DType.UINT8: "<std::uint8_t>", DType.INT16: "<std::int16_t>"},
+        "swift": {DType.UINT8: "[UInt8]", DType.INT16: "[Int16]"},
+    }[language][kind]  # type: ignore[index]
+    for method in ("feedImage", "fetchY", "quantizedY", "pictureIntegers"):
+        assert re.search(method, text, re.IGNORECASE)
+    assert element in text
+
+
+def test_int8_in_swift_is_refused() -> None:
+    for tensor in (AppTensor("x", DType.FLOAT, (1,), DType.INT8), AppTensor("x", DType.INT8, (1,))):
+        with pytest.raises(UnsupportedError, match="cannot access int8 tensors") as failure:
+            integration_code(lite_model(outputs=(tensor,)), "swift")
+        assert "uint8" in failure.value.hint
+        assert integration_code(lite_model(outputs=(tensor,)), "java")
+
+
 @pytest.mark.parametrize("language", OF_LITERT)
 def test_hostile_names_add_nothing_to_code_for_litert(language: Language) -> None:
     hostile = dataclasses.replace(hostile_model(), artifact="tflite", init_ops=())

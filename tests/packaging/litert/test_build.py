@@ -61,6 +61,20 @@ def test_a_pod_takes_litert_and_the_model() -> None:
     assert "-force_load" in lite_files("ios", (), FLEX)["speech.podspec"]
 
 
+def test_an_encrypted_model_is_packaged_in_place_of_the_plain_one() -> None:
+    model = PLAIN._replace(encrypted="speech.tflite.enc")
+    gradle = lite_files("android", (), model)["app.gradle"]
+    assert "include 'speech.tflite.enc', 'speech_labels.txt'" in gradle
+    assert "noCompress 'enc'" in gradle
+    pod = lite_files("ios", (), model)
+    assert "pod.resources = '{speech.tflite.enc,speech_labels.txt,assets}'" in pod["speech.podspec"]
+    # CryptoKit is part of iOS since 13.
+    assert "pod.platform = :ios, '13.0'" in pod["speech.podspec"]
+    assert "pod.platform = :ios, '12.0'" in lite_files("ios", (), PLAIN)["speech.podspec"]
+    assert 'models = [":speech.tflite"]' in pod["litert.BUILD"]
+    assert "that of a target without 'encrypt'" in pod["litert.BUILD"]
+
+
 def test_a_platform_that_is_none_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="symbian"):
         lite_files("symbian", (), PLAIN)

@@ -5,11 +5,17 @@
 #include <openssl/hmac.h>
 
 #include <cstring>
+{% if model.artifact == "tflite" %}
+#include <fstream>
+#include <iterator>
+{% endif %}
 #include <limits>
 #include <memory>
+{% if model.artifact != "tflite" %}
 
 #include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/platform/env.h"
+{% endif %}
 
 {% for name in namespaces %}
 namespace {{ name }} {
@@ -70,41 +76,52 @@ bool Open(const std::uint8_t* data, std::size_t length, const std::uint8_t* key,
 
 }  // namespace
 
-tensorflow::Status DecryptModel(const std::string& encrypted, const std::uint8_t* key,
+{{ failures.type }} DecryptModel(const std::string& encrypted, const std::uint8_t* key,
                                 std::string* content) {
   content->clear();
   const auto* data = reinterpret_cast<const std::uint8_t*>(encrypted.data());
   const std::size_t size = encrypted.size();
   if (size < sizeof(kMagic) || std::memcmp(data, kMagic, sizeof(kMagic)) != 0) {
-    return tensorflow::errors::DataLoss("this is no encrypted model");
+    return {{ failures.DataLoss }}("this is no encrypted model");
   }
   if (size < kHeaderBytes + kTagBytes) {
-    return tensorflow::errors::DataLoss("the encrypted model was cut short");
+    return {{ failures.DataLoss }}("the encrypted model was cut short");
   }
   if (LittleEndian(data + 8, 4) != 1 || LittleEndian(data + 12, 4) != kHeaderBytes) {
-    return tensorflow::errors::Unimplemented("another version of the format of encrypted models");
+    return {{ failures.Unimplemented }}("another version of the format of encrypted models");
   }
   const std::size_t length = size - kHeaderBytes - kTagBytes;
   if (LittleEndian(data + kLengthAt, 8) != length ||
       length > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    return tensorflow::errors::DataLoss("the encrypted model was cut short");
+    return {{ failures.DataLoss }}("the encrypted model was cut short");
   }
   const std::string synthetic(encrypted, kSyntheticAt, kSyntheticBytes);
   std::uint8_t key_id[kDigestBytes], model_key[kDigestBytes], nonce[kDigestBytes];
   if (!Derive(key, "key id", "", key_id) || !Derive(key, "model", synthetic, model_key) ||
       !Derive(key, "nonce", synthetic, nonce)) {
-    return tensorflow::errors::Internal("HMAC-SHA256 failed");
+    return {{ failures.Internal }}("HMAC-SHA256 failed");
   }
   if (std::memcmp(key_id, data + kKeyIdAt, kKeyIdBytes) != 0) {
-    return tensorflow::errors::InvalidArgument("the model is encrypted with another key");
+    return {{ failures.InvalidArgument }}("the model is encrypted with another key");
   }
   if (!Open(data, length, model_key, nonce, content)) {
     content->clear();
-    return tensorflow::errors::DataLoss("the encrypted model was changed");
+    return {{ failures.DataLoss }}("the encrypted model was changed");
   }
-  return tensorflow::Status();
+  return {{ failures.type }}();
 }
 
+{% if model.artifact == "tflite" %}
+std::string ReadEncryptedModel(const std::string& path, const std::uint8_t* key,
+                               std::string* content) {
+  content->clear();
+  std::ifstream file(path, std::ios::binary);
+  const std::string encrypted((std::istreambuf_iterator<char>(file)),
+                              std::istreambuf_iterator<char>());
+  if (!file) return "the file " + path + " cannot be read";
+  return DecryptModel(encrypted, key, content);
+}
+{% else %}
 tensorflow::Status ReadEncryptedProto(const std::string& path, const std::uint8_t* key,
                                       tensorflow::protobuf::MessageLite* proto) {
   std::string encrypted, content;
@@ -115,6 +132,7 @@ tensorflow::Status ReadEncryptedProto(const std::string& path, const std::uint8_
   }
   return tensorflow::Status();
 }
+{% endif %}
 
 {% for name in namespaces | reverse %}
 }  // namespace {{ name }}

@@ -3,8 +3,8 @@
    * The values of a picture for {@link #feed{{ picture.pascal }}}, of pixels as Bitmap.getPixels gives them.
    * The picture has the size that the model takes.
    */
-  public static {{ picture.java }}[] pictureValues(int[] pixels) {
-    {{ picture.java }}[] values = new {{ picture.java }}[pixels.length * {{ channels | length }}];
+  public static {{ picture.picture_java }}[] pictureValues(int[] pixels) {
+    {{ picture.picture_java }}[] values = new {{ picture.picture_java }}[pixels.length * {{ channels | length }}];
     int at = 0;
     for (int pixel : pixels) {
 {% if pictures.channels == "grayscale" %}

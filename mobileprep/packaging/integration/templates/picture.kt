@@ -4,8 +4,8 @@
          * The values of a picture for [feed{{ picture.pascal }}], of pixels as Bitmap.getPixels gives them.
          * The picture has the size that the model takes.
          */
-        fun pictureValues(pixels: IntArray): {{ picture.kotlin }} {
-            val values = {{ picture.kotlin }}(pixels.size * {{ channels | length }})
+        fun pictureValues(pixels: IntArray): {{ picture.picture_kotlin }} {
+            val values = {{ picture.picture_kotlin }}(pixels.size * {{ channels | length }})
             var at = 0
             for (pixel in pixels) {
 {% if pictures.channels == "grayscale" %}

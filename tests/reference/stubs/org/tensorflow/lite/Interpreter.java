@@ -2,9 +2,12 @@ package org.tensorflow.lite;
 
 import java.nio.Buffer;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.nio.MappedByteBuffer;
+import java.nio.ShortBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -22,7 +25,17 @@ public final class Interpreter implements AutoCloseable {
     }
   }
 
+  /** The model as it is in memory when the interpreter runs. */
+  public static byte[] loaded = {};
+
+  private final ByteBuffer model;
+
   public Interpreter(ByteBuffer model, Options options) {
+    // As the original does.
+    if (!model.isDirect() || model.order() != ByteOrder.nativeOrder() && !(model instanceof MappedByteBuffer)) {
+      throw new IllegalArgumentException("not a direct buffer in native order");
+    }
+    this.model = model;
     CALLS.add("load " + model.remaining() + " bytes");
   }
 
@@ -34,7 +47,13 @@ public final class Interpreter implements AutoCloseable {
     for (Object input : inputs) {
       CALLS.add("feed " + shown((Buffer) input));
     }
+    loaded = new byte[model.capacity()];
+    model.duplicate().get(loaded);
     CALLS.add("run " + outputs);
+  }
+
+  public Tensor getInputTensor(int index) {
+    return new Tensor(index);
   }
 
   public Tensor getOutputTensor(int index) {
@@ -51,6 +70,12 @@ public final class Interpreter implements AutoCloseable {
     }
     if (values instanceof IntBuffer) {
       return Arrays.toString(((IntBuffer) values).array());
+    }
+    if (values instanceof ByteBuffer) {
+      return Arrays.toString(((ByteBuffer) values).array());
+    }
+    if (values instanceof ShortBuffer) {
+      return Arrays.toString(((ShortBuffer) values).array());
     }
     return Arrays.toString(((LongBuffer) values).array());
   }

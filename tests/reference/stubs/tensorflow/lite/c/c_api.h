@@ -9,6 +9,12 @@ typedef struct TfLiteModel TfLiteModel;
 typedef struct TfLiteInterpreter TfLiteInterpreter;
 typedef struct TfLiteInterpreterOptions TfLiteInterpreterOptions;
 typedef struct TfLiteTensor TfLiteTensor;
+typedef struct TfLiteQuantizationParams {
+  float scale;
+  int32_t zero_point;
+} TfLiteQuantizationParams;
+TfLiteQuantizationParams TfLiteTensorQuantizationParams(const TfLiteTensor* tensor);
+TfLiteModel* TfLiteModelCreate(const void* model_data, size_t model_size);
 TfLiteModel* TfLiteModelCreateFromFile(const char* model_path);
 void TfLiteModelDelete(TfLiteModel* model);
 TfLiteInterpreterOptions* TfLiteInterpreterOptionsCreate(void);

@@ -1,0 +1,251 @@
+"""Boxes of which only the best ones are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.library import flexbuffer
+from mobileprep.ir.node import Node
+from mobileprep.litert.arithmetic import Arithmetic
+from mobileprep.litert.integers import IndexArithmetic
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
+from mobileprep.litert.registry import lowering
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import known_size, pad, reshaped
+from mobileprep.litert.types import need_float
+
+# Images times classes, each of which is an operator.
+_MOST_RUNS: Final = 1 << 10
+_JOIN: Final = "ConcatenationOptions"
+_LOWEST: Final = float(np.finfo(np.float32).min)
+
+
+@lowering("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
+def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """NON_MAX_SUPPRESSION_V4, whose padding is cut off."""
+    indices, count = _suppressed(scope, node, inputs)
+    if _most(scope, node) == 0:
+        # LiteRT's interpreter rejects a result of SLICE that has no elements.
+        return indices
+    ends = scope.emit("EXPAND_DIMS", [count, _zero(scope)], (1,), DType.INT32, "ExpandDimsOptions")
+    values = [indices, scope.integers_constant([0], "begin"), ends]
+    return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions")
+
+
+@lowering("NonMaxSuppressionV4")
+def padded_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """NON_MAX_SUPPRESSION_V4, which pads with zeros always."""
+    if not node.attr_bool("pad_to_max_output_size", False):
+        indices, count = _suppressed(scope, node, inputs)
+        zero = _zero(scope)
+        ends = scope.emit("EXPAND_DIMS", [count, zero], (1,), DType.INT32, "ExpandDimsOptions")
+        values = [indices, scope.integers_constant([0], "begin"), ends]
+        return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions"), count
+    return _suppressed(scope, node, inputs)
+
+
+@lowering("NonMaxSuppressionV5")
+def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """NON_MAX_SUPPRESSION_V5."""
+    need_float(node, [*inputs[:2], *inputs[3:]])
+    most = _most(scope, node)
+    outputs = [((most,), DType.INT32), ((most,), DType.FLOAT), ((), DType.INT32)]
+    values = list(inputs)
+    if float(scope.needed(node, 5, "sigma")) > 0:
+        # TensorFlow ignores the threshold then. LiteRT does not, and drops a box that it has taken
+        # by its overlap with itself, which is 1.
+        values[3] = scope.constant(np.array(1, np.float32), "overlap")
+    table = "NonMaxSuppressionV5Options"
+    made = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
+    if node.attr_bool("pad_to_max_output_size", False):
+        return made
+    zero = _zero(scope)
+    ends = scope.emit("EXPAND_DIMS", [made[2], zero], (1,), DType.INT32, "ExpandDimsOptions")
+    begin = scope.integers_constant([0], "begin")
+    cut = tuple(
+        scope.emit("SLICE", [value, begin, ends], (-1,), value.dtype, "SliceOptions")
+        for value in made[:2]
+    )
+    return (*cut, made[2])
+
+
+def _suppressed(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    need_float(node, inputs[:2])
+    boxes, scores, most = inputs[:3]
+    if node.op == "NonMaxSuppression":
+        overlap = scope.constant(np.array(node.attr_float("iou_threshold", 0.5), np.float32))
+    else:
+        overlap = inputs[3]
+    least = inputs[4] if len(inputs) > 4 else _lowest(scope)
+    outputs = [((_most(scope, node),), DType.INT32), ((), DType.INT32)]
+    values = [boxes, scores, most, overlap, least]
+    table = "NonMaxSuppressionV4Options"
+    return scope.emit_many("NON_MAX_SUPPRESSION_V4", values, outputs, table)
+
+
+def _most(scope: Scope, node: Node) -> int:
+    known = scope.known(node, 2)
+    return -1 if known is None else int(known)
+
+
+def _zero(scope: Scope) -> Value:
+    return scope.constant(np.array(0, np.int32), "axis")
+
+
+def _lowest(scope: Scope) -> Value:
+    return scope.constant(np.array(np.finfo(np.float32).min, np.float32), "least_score")
+
+
+@lowering("TFLite_Detection_PostProcess")
+def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """The custom operator of that name, which exporters of detection models put into graphs.
+
+    It gives boxes [1, n, 4], classes [1, n], scores [1, n] and the number of detections [1].
+    """
+    need_float(node, inputs)
+    most = node.attr_int("max_detections")
+    per_box = node.attr_int("max_classes_per_detection", 1)
+    options: dict[str, int | bool | float] = {
+        "max_detections": most,
+        "max_classes_per_detection": per_box,
+        "detections_per_class": node.attr_int("detections_per_class", 100),
+        "use_regular_nms": node.attr_bool("use_regular_nms", False),
+        "num_classes": node.attr_int("num_classes"),
+    }
+    for name in ("nms_score_threshold", "nms_iou_threshold", *(f"{s}_scale" for s in "yxhw")):
+        options[name] = node.attr_float(name)
+    count = most * per_box
+    shapes = [(1, count, 4), (1, count), (1, count), (1,)]
+    outputs = [(shape, DType.FLOAT) for shape in shapes]
+    return scope.emit_custom(node.op, inputs, outputs, flexbuffer(options))
+
+
+@lowering("CombinedNonMaxSuppression")
+def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """NON_MAX_SUPPRESSION_V4 for each image and class, and TOPK_V2 of each image's boxes."""
+    need_float(node, [*inputs[:2], *inputs[4:]])
+    boxes, scores = inputs[:2]
+    sizes = [*(boxes.shape or (-1,))[:1], *(boxes.shape or (-1,))[2:3], *(scores.shape or ())[2:]]
+    if len(sizes) != 3 or -1 in sizes:
+        reason = "the number of its images or classes is not known"
+        raise CannotExpressError(reason, GIVE_SHAPES)
+    images, box_classes, classes = sizes
+    if images * classes > _MOST_RUNS:
+        reason = f"{images} images of {classes} classes are more than {_MOST_RUNS} suppressions"
+        raise CannotExpressError(reason, "convert it with a smaller batch")
+    per_class, most = (int(scope.needed(node, i, "number of boxes").reshape(())) for i in (2, 3))
+    if node.attr_bool("pad_per_class", False):
+        most = min(most, per_class * classes)
+    work = _Combined(scope, node, inputs[4:], per_class, most)
+    found = []
+    for image in range(images):
+        per_image = [
+            work.best(
+                _column(scope, boxes, [image, 0, c if box_classes > 1 else 0, 0], 4),
+                _column(scope, scores, [image, 0, c], 1),
+            )
+            for c in range(classes)
+        ]
+        found.append(work.joined(per_image))
+    shapes = [(images, most, 4), (images, most), (images, most), (images,)]
+    options = {"values_count": images, "axis": 0}
+    return tuple(
+        scope.emit("PACK", parts, shape, parts[0].dtype, "PackOptions", **options)
+        for parts, shape in zip(zip(*found, strict=True), shapes, strict=True)
+    )
+
+
+class _Combined:
+    """The operators of one node.
+
+    Args:
+        scope: where operators are emitted.
+        node: with ``clip_boxes``.
+        limits: the largest overlap and the lowest score.
+        per_class: the largest number of boxes of a class.
+        most: the largest number of boxes of an image.
+    """
+
+    def __init__(
+        self, scope: Scope, node: Node, limits: Sequence[Value], per_class: int, most: int
+    ) -> None:
+        self._scope = scope
+        self._is_clipped = node.attr_bool("clip_boxes", True)
+        self._limits = limits
+        self._per_class = per_class
+        self._most = most
+
+    def best(self, boxes: Value, scores: Value) -> tuple[Value, Value]:
+        """The boxes that are kept, and their scores, the lowest number for each that is not."""
+        whole, count = IndexArithmetic(self._scope), self._per_class
+        outputs = [((count,), DType.INT32), ((), DType.INT32)]
+        values = [boxes, reshaped(self._scope, scores, (-1,)), whole.number(np.array(count))]
+        table = "NonMaxSuppressionV4Options"
+        indices, kept = self._scope.emit_many(
+            "NON_MAX_SUPPRESSION_V4", [*values, *self._limits], outputs, table
+        )
+        is_kept = whole.less(whole.number(np.arange(count)), kept)
+        chosen = self._gathered(values[1], indices)
+        return (
+            self._gathered(boxes, indices),
+            Arithmetic(self._scope).select(is_kept, chosen, _LOWEST),
+        )
+
+    def joined(self, classes: Sequence[tuple[Value, Value]]) -> tuple[Value, Value, Value, Value]:
+        """The best boxes of an image with scores, classes, and their number."""
+        scope, work, count = self._scope, Arithmetic(self._scope), self._per_class
+        total = count * len(classes)
+        boxes, scores = (self._concatenated(parts) for parts in zip(*classes, strict=True))
+        numbers = scope.constant(np.repeat(np.arange(len(classes), dtype=np.float32), count))
+        taken = min(self._most, total)
+        outputs = [((taken,), DType.FLOAT), ((taken,), DType.INT32)]
+        given = [scores, scope.integers_constant(np.array(taken))]
+        best, order = scope.emit_many("TOPK_V2", given, outputs, "TopKV2Options")
+        is_kept = work.compare("GREATER", best, _LOWEST)
+        chosen = self._gathered(boxes, order)
+        if self._is_clipped:
+            chosen = work.minimum(work.maximum(chosen, 0.0), 1.0)
+        marks = work.cast(is_kept, DType.INT32)
+        axes, options = scope.integers_constant([0], "axes"), {"keep_dims": False}
+        kept = scope.emit("SUM", [marks, axes], (), DType.INT32, "ReducerOptions", **options)
+        return (
+            self._padded(work.select(reshaped(scope, is_kept, (taken, 1)), chosen, 0.0)),
+            self._padded(work.select(is_kept, best, 0.0)),
+            self._padded(work.select(is_kept, self._gathered(numbers, order), 0.0)),
+            kept,
+        )
+
+    def _gathered(self, value: Value, indices: Value) -> Value:
+        shape = (*(indices.shape or ()), *(value.shape or ())[1:])
+        options = {"axis": 0, "batch_dims": 0}
+        given = [value, indices]
+        return self._scope.emit("GATHER", given, shape, value.dtype, "GatherOptions", **options)
+
+    def _concatenated(self, parts: Sequence[Value]) -> Value:
+        if len(parts) == 1:
+            return parts[0]
+        shape, table = (len(parts) * self._per_class, *(parts[0].shape or ())[1:]), _JOIN
+        return self._scope.emit("CONCATENATION", parts, shape, DType.FLOAT, table, axis=0)
+
+    def _padded(self, value: Value) -> Value:
+        missing = self._most - known_size(value, 0)
+        amounts = np.zeros((value.rank or 1, 2), np.int64)
+        amounts[0, 1] = missing
+        return pad(self._scope, value, amounts)
+
+
+def _column(scope: Scope, value: Value, begin: Sequence[int], width: int) -> Value:
+    """The numbers of one image and class as a matrix [boxes, width]."""
+    sizes = [1, -1, *[1] * (len(begin) - 2)]
+    if width > 1:
+        sizes[-1] = width
+    count = -1 if value.shape is None else value.shape[1]
+    bounds = [scope.integers_constant(bound, "bound") for bound in (begin, sizes)]
+    shape = tuple(count if size < 0 else size for size in sizes)
+    part = scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
+    return reshaped(scope, part, (count, width))

@@ -1,0 +1,297 @@
+"""Whole recurrent cells, split into the products and activations that they compute.
+
+Source: the op definitions of LSTMBlockCell, BlockLSTM, BlockLSTMV2, and GRUBlockCell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.identities import constant_behind
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.ir.tensor import Tensor
+from mobileprep.opdefs.bodies import Body, function_of
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
+from mobileprep.ops.static_values import StaticValues
+
+# Longer sequences become a loop.
+_MAX_UNROLLED_STEPS: Final = 64
+_BLOCKS: Final = frozenset({"BlockLSTM", "BlockLSTMV2"})
+_INPUT_COUNTS: Final = {"LSTMBlockCell": 8, "GRUBlockCell": 6, **dict.fromkeys(_BLOCKS, 9)}
+_INT32: Final = attr.dtype(DType.INT32)
+_STATE, _HIDDEN = 1, 6
+
+
+def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Ref, ...]]:
+    """Split recurrent cells into plain ops.
+
+    Args:
+        graph: the graph.
+        outputs: the tensors that are fetched.
+
+    Returns:
+        The graph, and where the fetched tensors are in it.
+    """
+    cells = [n for n in graph if _INPUT_COUNTS.get(n.op) == len(n.data_inputs)]
+    if not cells:
+        return graph, tuple(outputs)
+    shapes = infer_shapes(graph)
+    values = StaticValues(graph.by_name, lambda ref: shape_of(shapes, ref))
+    fresh = FreshNames([*graph.by_name, *graph.library.functions])
+    read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
+    replaced: dict[Edge, Ref] = {}
+    added: dict[str, list[Node]] = {}
+    functions: dict[str, Function] = {}
+    for node in cells:
+        work = _Nodes(node, fresh, functions)
+        wanted = [i for i in range(7) if (node.name, i) in read]
+        if node.op == "GRUBlockCell":
+            results: Mapping[int, Ref] = dict(enumerate(_gru(work, node.data_inputs)))
+        elif node.op == "LSTMBlockCell":
+            x, state, hidden, *weights = node.data_inputs
+            results = dict(enumerate(_Lstm(node, weights).step(work, x, state, hidden)))
+        else:
+            shape = shape_of(shapes, node.data_inputs[1])
+            results = _sequence(work, graph, shape, values.size(node.data_inputs[0]), wanted)
+        added[node.name] = work.nodes
+        replaced.update({(node.name, index): ref for index, ref in results.items()})
+
+    def moved(refs: Sequence[Ref]) -> tuple[Ref, ...]:
+        return tuple(replaced.get(edge(r), r) for r in refs)
+
+    nodes = [
+        part.with_inputs(moved(part.inputs))
+        for node in graph
+        for part in added.get(node.name, [node])
+    ]
+    library = Library({**graph.library.functions, **functions}, graph.library.gradients)
+    return Graph(nodes, library, graph.versions), moved(outputs)
+
+
+class _Nodes:
+    """The plain ops of one cell, in order."""
+
+    def __init__(self, node: Node, fresh: FreshNames, functions: dict[str, Function]) -> None:
+        self.node = node
+        self.functions = functions
+        self.kind = node.attr_dtype("T", DType.FLOAT)
+        self.fresh = fresh
+        self.nodes: list[Node] = []
+
+    def add(self, op: str, *inputs: Ref, **attrs: AttrValue) -> Ref:
+        """Add an op of the cell's type."""
+        return self.put(op, inputs, T=attr.dtype(self.kind), **attrs)
+
+    def put(self, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Ref:
+        """Add an op with exactly these attributes."""
+        name = self.fresh.name(f"{self.node.name}/{op}")
+        self.nodes.append(Node(name, op, tuple(inputs), self.node.device, attrs))
+        return Ref(name)
+
+    def constant(self, what: str, value: object, kind: DType = DType.INT32) -> Ref:
+        name = self.fresh.name(f"{self.node.name}/{what}")
+        self.nodes.append(constant(name, Tensor.of(np.asarray(value, kind.numpy))))
+        return Ref(name)
+
+    def gates(self, x: Ref, hidden: Ref, weights: Ref, bias: Ref, count: int) -> list[Ref]:
+        """The parts of `[x, hidden] * weights + bias`."""
+        axis = self.constant("axis", 1)
+        pair = self.add("ConcatV2", x, hidden, axis, N=attr.integer(2), Tidx=_INT32)
+        no = attr.boolean(value=False)
+        product = self.add("MatMul", pair, weights, transpose_a=no, transpose_b=no)
+        total = self.add("BiasAdd", product, bias)
+        if count == 1:
+            return [total]
+        split = self.add("Split", axis, total, num_split=attr.integer(count))
+        return [Ref(split.node, index) for index in range(count)]
+
+    def gather(self, values: Ref, index: Ref, kind: DType) -> Ref:
+        """The element of a tensor at an index of its first axis."""
+        kinds = {"Tparams": attr.dtype(kind), "Tindices": _INT32, "Taxis": _INT32}
+        inputs = (values, index, self.constant("axis", 0))
+        return self.put("GatherV2", inputs, batch_dims=attr.integer(0), **kinds)
+
+    def pack(self, values: Sequence[Ref], kind: DType) -> Ref:
+        """The values along a new first axis."""
+        count = attr.integer(len(values))
+        return self.put("Pack", values, N=count, T=attr.dtype(kind), axis=attr.integer(0))
+
+
+class _Lstm:
+    """An LSTM cell: its options and weights, which are `w, wci, wcf, wco, b`."""
+
+    def __init__(self, node: Node, weights: Sequence[Ref]) -> None:
+        is_newer = node.op == "BlockLSTMV2"
+        self.weights, *self.peepholes, self.bias = weights
+        self.has_peepholes = node.attr_bool("use_peephole", False)
+        self.forget_bias = 0.0 if is_newer else node.attr_float("forget_bias", 1.0)
+        self.clip = node.attr_float("cell_clip", 0.0 if is_newer else 3.0)
+        # BlockLSTMV2 has the gates in the order of cuDNN.
+        self.order = (0, 2, 1, 3) if is_newer else (0, 1, 2, 3)
+
+    def step(self, work: _Nodes, x: Ref, state: Ref, hidden: Ref) -> tuple[Ref, ...]:
+        """The outputs of one step: i, cs, f, o, ci, co, h."""
+        add = work.add
+        parts = work.gates(x, hidden, self.weights, self.bias, 4)
+        i, ci, f, o = (parts[place] for place in self.order)
+        if self.has_peepholes:
+            i = add("AddV2", i, add("Mul", state, self.peepholes[0]))
+            f = add("AddV2", f, add("Mul", state, self.peepholes[1]))
+        if self.forget_bias:
+            f = add("AddV2", f, work.constant("forget_bias", self.forget_bias, work.kind))
+        i, f, ci = add("Sigmoid", i), add("Sigmoid", f), add("Tanh", ci)
+        cs = add("AddV2", add("Mul", ci, i), add("Mul", state, f))
+        if self.clip > 0:
+            cs = add("Minimum", cs, work.constant("cell_clip", self.clip, work.kind))
+            cs = add("Maximum", cs, work.constant("cell_clip", -self.clip, work.kind))
+        if self.has_peepholes:
+            o = add("AddV2", o, add("Mul", cs, self.peepholes[2]))
+        o, co = add("Sigmoid", o), add("Tanh", cs)
+        return i, cs, f, o, ci, co, add("Mul", o, co)
+
+
+def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
+    """The outputs of one step of a gated recurrent unit: r, u, c, h."""
+    x, hidden, gate_weights, weights, gate_bias, bias = inputs
+    add = work.add
+    r, u = (add("Sigmoid", part) for part in work.gates(x, hidden, gate_weights, gate_bias, 2))
+    c = add("Tanh", *work.gates(x, add("Mul", r, hidden), weights, bias, 1))
+    rest = add("Sub", work.constant("one", 1.0, work.kind), u)
+    return r, u, c, add("AddV2", add("Mul", u, hidden), add("Mul", rest, c))
+
+
+def _sequence(
+    work: _Nodes, graph: Graph, shape: TensorShape, known: int | None, wanted: Sequence[int]
+) -> Mapping[int, Ref]:
+    """The wanted outputs of a BlockLSTM: unrolled, or a loop for a long or an open time axis.
+
+    Args:
+        work: takes the nodes.
+        graph: has the weights.
+        shape: that of the input.
+        known: the length of the longest sequence, None if it is computed.
+        wanted: the numbers of the outputs.
+    """
+    steps = shape[0] if shape else -1
+    if not 0 < steps <= _MAX_UNROLLED_STEPS:
+        return _looped(work, graph, wanted)
+    x = work.node.data_inputs[1]
+    cell = _Lstm(work.node, work.node.data_inputs[4:])
+    state, hidden = work.node.data_inputs[2:4]
+    unpacked = work.add("Unpack", x, num=attr.integer(steps), axis=attr.integer(0))
+    rows: dict[int, list[Ref]] = {index: [] for index in wanted}
+    for t in range(steps if known is None else min(known, steps)):
+        results = cell.step(work, Ref(unpacked.node, t), state, hidden)
+        state, hidden = results[_STATE], results[_HIDDEN]
+        for index in wanted:
+            rows[index].append(results[index])
+    zeros = work.add("ZerosLike", work.node.data_inputs[2])
+    whole = {
+        index: work.pack([*made, *[zeros] * (steps - len(made))], work.kind)
+        for index, made in rows.items()
+    }
+    return whole if known is not None else _masked(work, whole, steps)
+
+
+def _length(work: _Nodes) -> Ref:
+    """The length of the longest sequence in int32."""
+    kinds = {"SrcT": attr.dtype(DType.INT64), "DstT": _INT32}
+    return work.put("Cast", work.node.data_inputs[:1], **kinds)
+
+
+def _masked(work: _Nodes, outputs: Mapping[int, Ref], steps: int) -> Mapping[int, Ref]:
+    """The outputs with zeros after the longest sequence."""
+    times = work.constant("times", np.arange(steps).reshape(steps, 1, 1))
+    is_inside = work.put("Less", (times, _length(work)), T=_INT32)
+    zero = work.constant("zero", 0.0, work.kind)
+    return {index: work.add("SelectV2", is_inside, ref, zero) for index, ref in outputs.items()}
+
+
+def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, Ref]:
+    """The wanted outputs by a While over the time steps."""
+    _, x, state, hidden, *weights = work.node.data_inputs
+    is_constant = [constant_behind(graph, ref) for ref in weights]
+    passed = [ref for ref, value in zip(weights, is_constant, strict=True) if value is None]
+    sizes, time = _sizes(work, x, state)
+    limit = work.put("Minimum", (_length(work), time), T=_INT32)
+    zero, kinds = work.constant("zero", 0.0, work.kind), {"index_type": _INT32}
+    zeros = [work.add("Fill", sizes, zero, **kinds) for _ in wanted]
+    given = (work.constant("first", 0), limit, x, state, hidden, *zeros, *passed)
+    types = (*[DType.INT32] * 2, *[work.kind] * (len(given) - 2))
+    args = tuple(Ref(f"arg_{i}") for i in range(len(given)))
+
+    inner = _Nodes(work.node, FreshNames(r.node for r in args), work.functions)
+    rest = iter(args[len(given) - len(passed) :])
+    own = [
+        next(rest) if value is None else inner.constant("weights", value.array(), work.kind)
+        for value in is_constant
+    ]
+    t, row = args[0], inner.gather(args[2], args[0], work.kind)
+    results = _Lstm(work.node, own).step(inner, row, *args[3:5])
+    written = [_written(inner, args[5 + i], t, results[index]) for i, index in enumerate(wanted)]
+    after = inner.put("AddV2", (t, inner.constant("one", 1)), T=_INT32)
+    states = (results[_STATE], results[_HIDDEN])
+    rets = (after, *args[1:3], *states, *written, *args[len(given) - len(passed) :])
+    body = _function(inner, "body", args, types, rets, types, graph.library)
+
+    test = _Nodes(work.node, FreshNames(r.node for r in args), work.functions)
+    goes_on = test.put("Less", args[:2], T=_INT32)
+    cond = _function(test, "cond", args, types, (goes_on,), (DType.BOOL,), graph.library)
+    loop = work.put(
+        "StatelessWhile",
+        given,
+        T=AttrValue("list(type)", types),
+        cond=cond,
+        body=body,
+        output_shapes=AttrValue("list", ()),
+        parallel_iterations=attr.integer(10),
+    )
+    return {index: Ref(loop.node, 5 + i) for i, index in enumerate(wanted)}
+
+
+def _sizes(work: _Nodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
+    """The shape of an output, and its first size."""
+
+    def size(value: Ref, axis: int) -> Ref:
+        sizes = work.add("Shape", value, out_type=_INT32)
+        return work.gather(sizes, work.constant("which", axis), DType.INT32)
+
+    time = size(x, 0)
+    return work.pack([time, size(state, 0), size(state, 1)], DType.INT32), time
+
+
+def _written(work: _Nodes, values: Ref, index: Ref, row: Ref) -> Ref:
+    """The values with another row at an index."""
+    place = work.put("Reshape", (index, work.constant("one", [1, 1])), T=_INT32, Tshape=_INT32)
+    wide = work.add("ExpandDims", row, work.constant("axis", 0), Tdim=_INT32)
+    return work.add("TensorScatterUpdate", values, place, wide, Tindices=_INT32)
+
+
+def _function(
+    work: _Nodes,
+    what: str,
+    args: Sequence[Ref],
+    arg_kinds: Sequence[DType],
+    rets: Sequence[Ref],
+    ret_kinds: Sequence[DType],
+    library: Library,
+) -> AttrValue:
+    """Make a function of the nodes, and give the attribute that names it."""
+    known = FreshNames([*work.functions, *library.functions])
+    name = known.name(f"{work.node.name}_{what}".replace("/", "_"))
+    inputs = tuple(ArgDef(r.node, kind) for r, kind in zip(args, arg_kinds, strict=True))
+    outputs = tuple(ArgDef(f"ret_{i}", kind) for i, kind in enumerate(ret_kinds))
+    like = Function(OpDef(name, inputs, outputs))
+    body = Body(tuple(args), tuple(work.nodes), tuple(rets))
+    work.functions[name] = function_of(body, like, library)
+    return AttrValue("func", FuncRef(name))

@@ -1,0 +1,135 @@
+"""Finds the box coder of a detection model: raw encodings, anchors, and scales."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import DIVISIONS, SCALINGS, SUMS
+from mobileprep.ir.reachability import reachable
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.transforms.base import refuse
+from mobileprep.transforms.replace_detection_postprocess.images import Images
+
+RAW_OUTPUTS: Final = (
+    "name the raw box encodings and the scores as outputs of the model, such as `concat` and "
+    "`concat_1`, and post-process them in the app"
+)
+_SHAPES: Final = frozenset({*IDENTITIES, "Reshape", "Squeeze", "ExpandDims"})
+_COLUMNS: Final = frozenset({"Unpack", "Split"})
+
+
+class _Column(NamedTuple):
+    """A column of the encodings: the node that cuts them, which one it is, and its divisor."""
+
+    node: str
+    number: int
+    scale: float
+
+
+def box_coder(
+    graph: Graph, images: Images, boxes: Ref, where: str
+) -> tuple[Ref, Array, tuple[float, ...]]:
+    """The raw encodings, the anchors as centers and sizes, and the scales y, x, height, width.
+
+    Args:
+        graph: the graph.
+        images: values of its tensors.
+        boxes: the decoded boxes.
+        where: the name of the transform, for errors.
+
+    Raises:
+        TransformError: the boxes are not decoded as ``Exp(h / scale) * anchor_h`` and
+            ``y / scale * anchor_h + anchor_y``, or the anchors depend on the image.
+    """
+    above = reachable(graph, [boxes.node], through_control=False)
+    nodes = [node for node in graph if node.name in above]
+    exps = [_column(graph, images, n.data_inputs[0]) for n in nodes if n.op == "Exp"]
+    bases = {column.node for column in exps if column is not None}
+    if len(exps) != 2 or len(bases) != 1:
+        message = "no box decoder with two Exp was found before the suppression of boxes"
+        raise refuse(where, message, RAW_OUTPUTS)
+    base = graph[bases.pop()]
+    scales: dict[int, float] = {}
+    products: dict[int, tuple[str, Ref]] = {}
+    for column, product, factor in _products(graph, images, nodes):
+        if column.node == base.name:
+            scales[column.number] = column.scale
+            products[column.number] = product, factor
+    centers = {i: _addend(graph, above, products[i][0]) for i in (0, 1) if i in products}
+    if sorted(products) != [0, 1, 2, 3]:
+        message = "the boxes are not decoded as centers and sizes relative to anchors"
+        raise refuse(where, message, RAW_OUTPUTS)
+    parts = [images.constant(r) for r in (centers[0], centers[1], products[2][1], products[3][1])]
+    known = [part.reshape(-1) for part in parts if part is not None]
+    if len(known) < len(parts):
+        message = "the anchors depend on the image"
+        hint = "export the model with a fixed_shape_resizer, or give its input a fixed shape"
+        raise refuse(where, message, hint)
+    anchors = np.stack(known, axis=1).astype(np.float32)
+    coder = tuple(scales[i] for i in range(4))
+    encodings = _encodings(graph, base)
+    expected = _decoded(images.values([str(encodings)])[0], anchors, coder)
+    value = images.values([str(boxes)])[0]
+    corners = value.reshape(-1, 4) if value.shape[-1] == 4 else value.reshape(4, -1).T
+    if corners.shape != expected.shape or not np.allclose(corners, expected, 1e-3, 1e-4):
+        message = "the decoded boxes are not corners in the order y, x, y, x"
+        raise refuse(where, message, RAW_OUTPUTS)
+    return encodings, anchors, coder
+
+
+def _column(graph: Graph, images: Images, ref: Ref) -> _Column | None:
+    """The column that a tensor is, divided by a scale or not."""
+    node, scale = graph[ref.node], 1.0
+    if node.op in SCALINGS:
+        factor = images.constant(node.data_inputs[1])
+        if factor is None or factor.size != 1:
+            return None
+        number = float(factor.reshape(()))
+        scale = number if node.op in DIVISIONS else 1 / number
+        ref = node.data_inputs[0]
+    return _Column(ref.node, ref.index, scale) if graph[ref.node].op in _COLUMNS else None
+
+
+def _products(graph: Graph, images: Images, nodes: list[Node]) -> list[tuple[_Column, str, Ref]]:
+    """Columns, and exponentials of columns, times something for each box."""
+    found = []
+    for node in nodes:
+        for ref, factor in (node.data_inputs, node.data_inputs[::-1]) if node.op == "Mul" else ():
+            source = graph[ref.node].data_inputs[0] if graph[ref.node].op == "Exp" else ref
+            column = _column(graph, images, source)
+            if column is not None and images.values([str(factor)])[0].size > 1:
+                found.append((column, node.name, factor))
+    return found
+
+
+def _addend(graph: Graph, above: set[str], product: str) -> Ref:
+    """What is added to a product; the product itself if nothing is."""
+    for node in graph.consumers.get(product, ()):
+        if node.op in SUMS and node.name in above:
+            return next(r for r in node.data_inputs if r.node != product)
+    return Ref(product)
+
+
+def _encodings(graph: Graph, base: Node) -> Ref:
+    """The tensor whose columns a node cuts, before it was brought into shape."""
+    ref = base.data_inputs[1 if base.op == "Split" else 0]
+    if graph[ref.node].op == "Transpose":
+        ref = graph[ref.node].data_inputs[0]
+    while graph[ref.node].op in _SHAPES:
+        ref = graph[ref.node].data_inputs[0]
+    return ref
+
+
+def _decoded(encodings: Array, anchors: Array, scales: tuple[float, ...]) -> Array:
+    code = encodings.reshape(-1, 4) / np.array(scales, np.float32)
+    if len(code) != len(anchors):
+        return np.zeros((0, 4), np.float32)
+    centers = code[:, :2] * anchors[:, 2:] + anchors[:, :2]
+    halves = np.exp(code[:, 2:]) * anchors[:, 2:] / 2
+    return np.concatenate([centers - halves, centers + halves], axis=1)

@@ -1,0 +1,277 @@
+"""Finds what a detection post-processor computes: by its data flow, checked on random images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.frozen import dataclass
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, SUMS
+from mobileprep.ir.reachability import reachable
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.transforms.base import refuse
+from mobileprep.transforms.replace_detection_postprocess.box_coder import RAW_OUTPUTS, box_coder
+from mobileprep.transforms.replace_detection_postprocess.images import Images
+
+_SUPPRESSIONS: Final = frozenset(
+    f"NonMaxSuppression{version}" for version in ("", "V2", "V3", "V4", "V5")
+)
+# Ops that pass their first input on, cut, gathered, or in another shape.
+_MOVES: Final = IDENTITIES | {
+    *("Reshape", "Squeeze", "ExpandDims", "Slice", "StridedSlice", "Unpack", "Split"),
+    *("Gather", "GatherV2", "Enter", "RefEnter", "Switch"),
+}
+_READS: Final = frozenset({"TensorArrayReadV3", "TensorArrayReadV2", "TensorArrayRead"})
+_SCATTERS: Final = frozenset({"TensorArrayScatterV3", "TensorArrayScatterV2", "TensorArrayScatter"})
+_CLIPS: Final = frozenset({"Minimum", "Maximum"})
+_JOINS: Final = frozenset({"ConcatV2", "Pack"})
+_OP: Final = "TFLite_Detection_PostProcess"
+
+
+@dataclass(frozen=True)
+class Detector:
+    """The inputs and settings of a detection post-processor.
+
+    Args:
+        encodings: the raw box encodings.
+        scores: the class scores of all boxes, after the score conversion.
+        columns: how many scores each box has, that of the background included.
+        anchors: centers and sizes, [boxes, 4].
+        scales: of the box coder: y, x, height, and width.
+        clips_first: whether boxes are clipped before overlapping ones are suppressed.
+        first_class: the number of the first class in the outputs.
+        options: the other attributes of TFLite_Detection_PostProcess.
+        outputs: the nodes of the outputs by role: boxes, scores, classes, count.
+        count_type: the type of the number of detections.
+    """
+
+    encodings: Ref
+    scores: Ref
+    columns: int
+    anchors: Array
+    scales: tuple[float, ...]
+    clips_first: bool
+    first_class: int
+    options: Mapping[str, AttrValue]
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    count_type: DType = DType.FLOAT
+
+
+def recognized(graph: Graph, images: Images, where: str) -> Detector | None:
+    """What the post-processor of a graph does; None if the outputs need no suppression of boxes.
+
+    Raises:
+        TransformError: naming the part that was not recognized.
+    """
+    try:
+        return _Recognition(graph, images, where).detector()
+    except (InvalidGraphError, UnsupportedError, UsageError) as error:
+        message = f"the graph does not run on a random image: {error}"
+        raise refuse(where, message, RAW_OUTPUTS) from error
+
+
+class _Recognition:
+    """One look at a graph."""
+
+    def __init__(self, graph: Graph, images: Images, where: str) -> None:
+        self._graph, self._images, self._where = graph, images, where
+
+    def detector(self) -> Detector | None:
+        ends_at = [ref.node for ref in self._images.outputs]
+        needed = reachable(self._graph, ends_at, through_control=False)
+        suppressions = [n for n in self._graph if n.name in needed and n.op in _SUPPRESSIONS]
+        if not suppressions:
+            return None
+        outputs = self._outputs({n.name for n in suppressions})
+        first = suppressions[0]
+        score_path = list(self._path(first.data_inputs[1]))
+        scores, columns = self._scores(score_path, len(suppressions))
+        box_path = list(self._path(first.data_inputs[0]))
+        encodings, anchors, scales = box_coder(self._graph, self._images, box_path[-1], self._where)
+        clips_first = any(n.op in _CLIPS for ref in box_path if (n := self._graph[ref.node]))
+        options = {
+            "max_detections": attr.integer(self._images.values([outputs["scores"]])[0].shape[1]),
+            "max_classes_per_detection": attr.integer(1),
+            "num_classes": attr.integer(len(suppressions)),
+            "use_regular_nms": attr.boolean(True),
+            **self._limits(suppressions, score_path),
+        }
+        count = (
+            self._images.values([outputs["count"]])[0].dtype
+            if "count" in outputs
+            else np.dtype(np.float32)
+        )
+        return Detector(
+            encodings,
+            scores,
+            columns,
+            anchors,
+            scales,
+            clips_first,
+            self._first_class(outputs["classes"]),
+            options,
+            outputs,
+            dtype_from_numpy(count) or DType.FLOAT,
+        )
+
+    def _outputs(self, suppressions: set[str]) -> dict[str, str]:
+        """The nodes of the outputs by role."""
+        roles: dict[str, str] = {}
+        for ref in self._images.outputs:
+            above = reachable(self._graph, [ref.node], through_control=False)
+            if not above & suppressions:
+                continue
+            value = self._images.values([str(ref)])[0]
+            role = ""
+            if value.ndim == 3 and value.shape[2] == 4:
+                role = "boxes"
+            elif value.ndim == 1:
+                role = "count"
+            elif value.ndim == 2:
+                is_whole = np.array_equal(value, np.round(value))
+                # Without a detection both are zero.
+                is_class = is_whole and (value.any() or "class" in ref.node)
+                role = "classes" if is_class else "scores"
+            if not role or role in roles or ref.index or value.shape[0] != 1:
+                message = f"{_OP} does not compute the output {str(ref)!r}"
+                raise refuse(self._where, message, "remove it from the outputs")
+            roles[role] = ref.node
+        for role in ("boxes", "scores", "classes"):
+            if role not in roles:
+                message = f"no output has the {role} of the detections"
+                raise refuse(self._where, message, "name all outputs of the post-processor")
+        return roles
+
+    def _path(self, ref: Ref) -> Iterator[Ref]:
+        """A tensor and its sources, up to the node that computes their values."""
+        seen = set()
+        while ref not in seen:
+            seen.add(ref)
+            yield ref
+            node = self._graph[ref.node]
+            if node.op in _READS:
+                flow = self._source(node.data_inputs[2])
+                if flow.op not in _SCATTERS:
+                    return
+                ref = flow.data_inputs[2]
+            elif node.op in _MOVES:
+                ref = node.data_inputs[1 if node.op == "Split" else 0]
+            elif node.op in _CLIPS | {"Sub", "Mul"}:
+                ref = node.data_inputs[0]
+            elif node.op in _JOINS and self._graph[node.data_inputs[0].node].op in _CLIPS | {"Mul"}:
+                # Boxes that are clipped, or scaled to a window, column by column.
+                ref = node.data_inputs[0]
+            else:
+                return
+
+    def _source(self, ref: Ref) -> Node:
+        """The node that a tensor comes from, outside of loops."""
+        node = self._graph[ref.node]
+        while node.op in IDENTITIES or node.op in ENTERS:
+            node = self._graph[node.data_inputs[0].node]
+        return node
+
+    def _outside(self, path: Sequence[Ref]) -> list[Ref]:
+        """The tensors of a path that lie outside of loops."""
+        inside = [i for i, ref in enumerate(path) if self._graph[ref.node].op in (*_READS, *ENTERS)]
+        return list(path[inside[-1] + 1 if inside else 0 :])
+
+    def _scores(self, path: Sequence[Ref], classes: int) -> tuple[Ref, int]:
+        """The tensor of the scores of all classes, with the background's if it is the first."""
+        found, values = None, None
+        for ref in self._outside(path):
+            value = self._images.values([str(ref)])[0]
+            if value.ndim < 2 or (value.ndim == 3 and value.shape[0] != 1):
+                continue
+            matrix = value.reshape(-1, value.shape[-1])
+            if matrix.shape[1] == classes and found is None:
+                found, values = ref, matrix
+            elif values is not None and np.array_equal(matrix[:, 1:], values):
+                return ref, classes + 1
+        if found is None:
+            message = f"no tensor has the scores of the {classes} classes that are suppressed"
+            raise refuse(self._where, message, RAW_OUTPUTS)
+        return found, classes
+
+    def _limits(
+        self, suppressions: Sequence[Node], score_path: Sequence[Ref]
+    ) -> dict[str, AttrValue]:
+        """The thresholds, and how many boxes of a class are kept."""
+        found = {self._limits_of(node, score_path) for node in suppressions}
+        if len(found) != 1:
+            message = "the classes are suppressed with different limits"
+            raise refuse(self._where, message, RAW_OUTPUTS)
+        overlap, score, most = found.pop()
+        return {
+            "nms_iou_threshold": attr.floating(overlap),
+            "nms_score_threshold": attr.floating(score),
+            "detections_per_class": attr.integer(most),
+        }
+
+    def _limits_of(self, node: Node, path: Sequence[Ref]) -> tuple[float, float, int]:
+        """The overlap and the score of a suppression, and how many boxes it keeps."""
+        inputs = node.data_inputs
+        overlap: float | None = node.attr_float("iou_threshold", 0.5)
+        if len(inputs) > 3:
+            overlap = self._number(inputs[3])
+        lowest = float(np.finfo(np.float32).min)
+        score = self._number(inputs[4]) if len(inputs) > 4 else lowest
+        sigma = self._number(inputs[5]) if len(inputs) > 5 else 0.0
+        most = self._number(inputs[2])
+        if overlap is None or score is None or most is None or sigma != 0:
+            message = f"the limits of {node.op} {node.name!r} are not constant"
+            if sigma:
+                message = f"{node.op} {node.name!r} lowers scores instead of dropping boxes"
+            raise refuse(self._where, message, RAW_OUTPUTS)
+        score = max(score, *(self._filtered(ref) for ref in path), lowest)
+        # TensorFlow keeps boxes with more than the score, LiteRT also those with exactly the score;
+        # boxes outside of the image have a score of zero.
+        above = np.nextafter(np.float32(score), np.float32(np.inf))
+        return overlap, float(max(above, np.finfo(np.float32).tiny)), int(most)
+
+    def _filtered(self, ref: Ref) -> float:
+        """The score above which a Gather of a path keeps boxes."""
+        node = self._graph[ref.node]
+        if node.op not in ("Gather", "GatherV2"):
+            return -np.inf
+        filters = [node.data_inputs[1]]
+        while filters:
+            chosen = self._graph[filters.pop().node]
+            if chosen.op == "Greater":
+                compared = list(self._path(chosen.data_inputs[0]))
+                is_score = compared[-1] in self._path(node.data_inputs[0])
+                limit = self._number(chosen.data_inputs[1])
+                return limit if is_score and limit is not None else -np.inf
+            if chosen.op in {*IDENTITIES, "Where", "Reshape", "Squeeze", "Cast"}:
+                filters.append(chosen.data_inputs[0])
+        return -np.inf
+
+    def _number(self, ref: Ref) -> float | None:
+        """A constant, or the smallest that a Minimum has."""
+        node = self._source(ref)
+        if node.op == "Const":
+            value = node.attr_tensor("value").array()
+            return float(value.reshape(())) if value.size == 1 else None
+        if node.op == "Minimum":
+            numbers = [n for r in node.data_inputs if (n := self._number(r)) is not None]
+            return min(numbers, default=None)
+        return None
+
+    def _first_class(self, name: str) -> int:
+        """The number that is added to the classes of the suppression."""
+        node = self._graph[name]
+        while node.op in {*IDENTITIES, "Cast", "ExpandDims", "Reshape", "Pack"}:
+            node = self._graph[node.data_inputs[0].node]
+        numbers = [self._number(ref) for ref in node.data_inputs] if node.op in SUMS else []
+        return int(next((n for n in numbers if n is not None), 0))

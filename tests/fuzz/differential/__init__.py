@@ -1,0 +1,1 @@
+"""Random graphs, converted to LiteRT, and compared with our own interpreter."""

@@ -1,0 +1,296 @@
+"""How far an output may be off: noise of the size of rounding errors, run through the graph.
+
+Noise is added to each tensor that a runtime rounds, and the graph runs again in our interpreter.
+Some runs draw the sign of the noise for each element, others for each tensor, because rounding
+errors of equal elements are equal. How far the outputs move is how far rounding can move them.
+Outputs that an argument near a step function decides differ from run to run, and are not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.prepare import Prepared
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from tests.litert.graphs import feed, op
+
+RUNS, MANY_RUNS = 16, 200
+"""Runs to find suspects, and to judge them. The first two have noise of one sign; of the others
+half draw signs for whole tensors."""
+_RELATIVE, _OF_PEAK = 4e-7, 2e-7
+"""Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
+_CONTROL_FLOW = frozenset(("While", "StatelessWhile", "If", "StatelessIf"))
+_WITHIN = 2e-5
+"""Rounding in loops and branches, to whose inner tensors no noise is added. The reference kernel of
+LOGISTIC alone is off by 1e-5."""
+_AROUND_ONE = frozenset(("Softplus", "Log1p", "Expm1", "Xlog1py", "Erf", "Erfc"))
+"""Ops that the converter composes of others with 1 as an inner result, to the precision of that."""
+_SUMMANDS = {
+    **dict.fromkeys(("Mean", "Sum", "AvgPool", "Cumsum", "EuclideanNorm"), 1),
+    **dict.fromkeys(("MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "DepthwiseConv2dNative"), 2),
+}
+"""Ops that add up elements of their first inputs, or products of these."""
+_MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
+"""How much larger than the rounding of one tensor its noise is, as few of all signs are drawn."""
+_COUNTS = {"int8": 255, "int16x8": 65534}
+_LAST = {"float": 0.0, "int8": 1.5, "int16x8": 4.0}
+"""Steps by which an operator may round its output: the tables of int16 are interpolated."""
+_LEAST_SCALE = 1e-10
+"""Smaller values are zeros in integers."""
+_FIXED = {
+    # The table of exp in int16 is off by up to 1.6 steps for each summand of the divisor.
+    "Softmax": (1 / 256, 4 / 32768),
+    "Sigmoid": (1 / 256, 1 / 32768),
+    "Tanh": (1 / 128, 1 / 32768),
+    "LogSoftmax": (16 / 256, 0.0),
+}
+_APPROXIMATE = frozenset(
+    (
+        *("ResizeBilinear", "Mean", "AvgPool", "AvgPool3D", "Exp", "Expm1", "Log", "Log1p", "Sqrt"),
+        *("Rsqrt", "Reciprocal", "Inv", "Sin", "Cos", "Tan", "Tanh", "Sigmoid", "Softmax", "Erf"),
+        *("LogSoftmax", "Softplus", "Softsign", "Elu", "Selu", "Erfc", "Atan2", "Pow", "LRN"),
+        *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Xdivy", "Xlogy", "Xlog1py"),
+        "EuclideanNorm",
+    )
+)
+"""Ops whose results depend on the order or the method of the computation."""
+_LAYERS = frozenset(
+    ["Conv2D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "MatMul", "BatchMatMulV2", "Einsum"]
+)
+"""Ops whose constants are stored in int8 in all modes."""
+_SAME = frozenset(
+    (
+        *("Maximum", "Minimum", "Select", "SelectV2", "ConcatV2", "Pack", "PadV2", "Pad", "TopKV2"),
+        *("MaxPool", "AvgPool", "Max", "Min", "Reshape", "Squeeze", "ExpandDims", "Transpose"),
+        *("Unpack", "Split", "SplitV", "MirrorPad", "Slice", "StridedSlice", "GatherV2", "Tile"),
+        *("GatherNd", "ResizeNearestNeighbor", "ResizeBilinear", "SpaceToBatchND", "ReverseV2"),
+        *("BatchToSpaceND", "BroadcastTo", "SpaceToDepth", "DepthToSpace", "Identity", "Roll"),
+        "MatrixBandPart",
+    )
+)
+"""Ops whose integer kernels have one scale for what they take and give."""
+
+Steps = Mapping[Edge, float]
+
+
+def tolerances(
+    source: Prepared,
+    feeds: Mapping[str, Array],
+    mode: str,
+    rounded: Sequence[Edge],
+    steps: Steps | None,
+    runs: int = RUNS,
+) -> list[tuple[Array | None, Array | None]]:
+    """For each output its value, and how far each element may be off; None where anything goes.
+
+    Args:
+        source: the simplified graph.
+        feeds: a value for each of its inputs.
+        mode: the mode of conversion.
+        rounded: the tensors that are rounded.
+        steps: the scale of each tensor in integers, None for a graph in float.
+        runs: number of runs.
+    """
+    noisy = _noisy(source.graph, rounded)
+    engine = NumpyEngine(noisy, "fuzz")
+    outputs = [str(ref) for ref in source.outputs]
+    names = [str(Ref(*t)) for t in rounded]
+    quiet = {_name(t): np.zeros((), np.float32) for t in rounded}
+    with np.errstate(all="ignore"):
+        summands = {t: _summands(source.graph[t[0]]) for t in rounded}
+        more = list(dict.fromkeys(name for given in summands.values() for name in given))
+        fetched = [*outputs, *names, *more]
+        known = dict(zip(fetched, engine.run(fetched, {**feeds, **quiet}), strict=True))
+        wanted = [known[name] for name in outputs]
+        floats = {}
+        for t in rounded:
+            peaks = [float(np.abs(known[name]).max(initial=0)) for name in summands[t]]
+            summand = math.prod(peaks) if peaks else 0.0
+            size = _float_size(source.graph[t[0]].op, known[str(Ref(*t))], summand)
+            floats[t] = _MARGIN[mode] * size
+        step_of = steps or {}
+        sizes = [np.maximum(floats[t], _MARGIN[mode] * step_of.get(t, 0.0)) for t in rounded]
+        random = np.random.default_rng(1)
+        moved: list[list[Array]] = []
+        for run in range(runs):
+            noise = {}
+            for t, size in zip(rounded, sizes, strict=True):
+                sign = random.choice([-1.0, 1.0], size.shape if run % 2 else ())
+                if run < 2:
+                    sign = np.float64(1 - 2 * run)
+                noise[_name(t)] = np.asarray(size * sign, np.float32)
+            moved.append(engine.run(outputs, {**feeds, **noise}))
+    found = []
+    for i, value in enumerate(wanted):
+        # An output is not moved by its own noise.
+        t = edge(source.outputs[i])
+        allowed = _allowed(value, [m[i] for m in moved], mode, step_of.get(t, 0.0))
+        found.append((value, None if allowed is None else allowed + floats.get(t, 0.0)))
+    return found
+
+
+def _allowed(value: Array, moved: Sequence[Array], mode: str, last: float) -> Array | None:
+    if any(m.shape != value.shape for m in moved):
+        return None
+    if value.dtype.kind != "f":
+        changed = np.zeros(value.shape, bool)
+        for m in moved:
+            changed |= m != value
+        return np.where(changed, np.inf, 0.0)
+    if not value.size:
+        return np.zeros(value.shape)
+    away = np.max([np.abs(m.astype(np.float64) - value) for m in moved], axis=0)
+    return np.where(np.isnan(away), np.inf, away) + least(value, mode, last)
+
+
+def least(value: Array, mode: str, last: float) -> Array:
+    """The least tolerance of an output: that of rounding it."""
+    if value.dtype.kind != "f":
+        return np.zeros(value.shape)
+    peak = float(np.abs(value).max(initial=0))
+    return np.full(
+        value.shape, (3e-6 if mode == "float" else 1e-5) * peak + _LAST[mode] * last + 1e-30
+    )
+
+
+def _summands(node: Node) -> list[str]:
+    """The inputs of a node whose largest values, multiplied, bound its summands."""
+    return [str(ref) for ref in node.data_inputs[: _SUMMANDS.get(node.op, 0)]]
+
+
+def _float_size(kind: str, value: Array, summand: float) -> Array:
+    """The size of rounding errors of an op in float32.
+
+    Args:
+        kind: the op.
+        value: its output.
+        summand: what the summands of its elements do not exceed.
+    """
+    if not value.size:
+        return np.zeros(value.shape)
+    if kind in _AROUND_ONE:
+        summand = max(summand, 1.0)
+    relative = _WITHIN if kind in _CONTROL_FLOW else _RELATIVE
+    size = relative * np.abs(value) + _OF_PEAK * max(float(np.abs(value).max()), summand)
+    if kind in _APPROXIMATE:
+        return size
+    # Small multiples of a power of two are computed without rounding.
+    scaled = value.astype(np.float64) * 1024
+    is_exact = (scaled == np.rint(scaled)) & (np.abs(value) < 8192)
+    return np.where(is_exact, 0.0, size)
+
+
+def _name(t: Edge) -> str:
+    return f"{t[0]}/noise{t[1]}"
+
+
+_GROWTH = 2.0
+"""A tensor may get a scale that is larger than needed by this factor, so that it need not be
+rescaled."""
+
+
+def accepted(own: Steps, file: Steps) -> dict[Edge, float]:
+    """The scales that are good enough."""
+    return {t: max(step, min(file[t], _GROWTH * step)) for t, step in own.items()}
+
+
+def _noised(t: Edge) -> Ref:
+    return Ref(f"{t[0]}/noisy{t[1]}")
+
+
+def _noisy(graph: Graph, rounded: Sequence[Edge]) -> Graph:
+    """The graph with a placeholder for the noise of each of some tensors."""
+    targets = {t: _noised(t) for t in rounded}
+    nodes = []
+    for node in graph:
+        inputs = tuple(r if r.is_control else targets.get(edge(r), r) for r in node.inputs)
+        nodes.append(replace(node, inputs=inputs))
+    for t, ref in targets.items():
+        nodes.append(feed(_name(t), None))
+        nodes.append(op(ref.node, "AddV2", [str(Ref(*t)), _name(t)], T=DType.FLOAT))
+    return graph.with_nodes(nodes)
+
+
+def float_tensors(graph: Graph) -> list[Edge]:
+    """The float tensors that nodes of a graph compute."""
+    found: list[Edge] = []
+    for node in graph:
+        definition = signature_of(node)
+        if node.op in ("Const", "Placeholder") or definition is None:
+            continue
+        types = output_types(node, definition)
+        found += [(node.name, i) for i, kind in enumerate(types) if kind is DType.FLOAT]
+    return found
+
+
+def weights(graph: Graph) -> list[Edge]:
+    """The constants that are float."""
+    return [(n.name, 0) for n in graph if n.op == "Const" and n.attr_dtype("dtype") is DType.FLOAT]
+
+
+def own_steps(
+    graph: Graph, values: Mapping[Edge, Array], calibrated: Sequence[Edge], mode: str
+) -> dict[Edge, float]:
+    """The scale that each tensor deserves by its own range, and by what its op demands."""
+    found: dict[Edge, float] = {}
+    wanted = set(calibrated)
+    layers = {r.node for node in graph if node.op in _LAYERS for r in node.data_inputs}
+    for node in graph:
+        taken = max((found.get(edge(r), 0.0) for r in node.data_inputs), default=0.0)
+        for i in range(8):
+            t = (node.name, i)
+            if t not in values:
+                continue
+            step = _own(values[t], mode)
+            if node.op == "Const":
+                found[t] = _own(values[t], "int8") if node.name in layers else step
+                continue
+            if node.op in _FIXED:
+                step = max(step, _FIXED[node.op][mode != "int8"])
+            elif node.op in _SAME:
+                step = max(step, taken)
+            if t in wanted or node.op in _FIXED or node.op in _SAME:
+                found[t] = step
+        if node.op in ("BiasAdd", "Add", "AddV2"):
+            _widen_bias(graph, node, found)
+    return found
+
+
+def _widen_bias(graph: Graph, node: Node, steps: dict[Edge, float]) -> None:
+    """Give the bias of a layer its step: the product of those of the input and the weights."""
+    layers = [graph[r.node] for r in node.data_inputs if graph[r.node].op in _LAYERS]
+    for ref in node.data_inputs:
+        if graph[ref.node].op == "Const" and layers:
+            step = np.prod([steps.get(edge(r), 1.0) for r in layers[0].data_inputs[-2:]])
+            steps[edge(ref)] = max(steps[edge(ref)], float(step))
+
+
+def _own(value: Array, mode: str) -> float:
+    """The scale that a tensor needs by its range, 0 where it is 0 throughout."""
+    low, high = min(float(value.min(initial=0)), 0.0), max(float(value.max(initial=0)), 0.0)
+    if mode != "int8":
+        low, high = -max(-low, high), max(-low, high)
+    step = (high - low) / _COUNTS[mode]
+    return max(step, _LEAST_SCALE) if step else 0.0
+
+
+def file_steps(record: ModelRecord, own: Mapping[Edge, float]) -> dict[Edge, float]:
+    """The largest scale with which the file has each tensor, if it is larger than needed."""
+    scales: dict[str, float] = {}
+    for tensor in record.subgraphs[0].tensors:
+        if tensor.quantization is None or tensor.type not in ("INT8", "INT16"):
+            continue
+        name = tensor.name.split("_int8")[0].split("_int16")[0]
+        scales[name] = max(scales.get(name, 0.0), float(tensor.quantization.scales.max()))
+    return {t: max(step, scales.get(str(Ref(*t)), 0.0)) for t, step in own.items()}

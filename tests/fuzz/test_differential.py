@@ -1,0 +1,110 @@
+"""The differential fuzzer: a sample of random graphs, the proofs of known faults, and its parts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.litert.convert import Mode
+from tests.fuzz.differential.check import Checker, Finding
+from tests.fuzz.differential.engines import Answer, Worker
+from tests.fuzz.differential.generate import Case, case_of
+from tests.fuzz.differential.known import FAULTS, Fault, known_fault
+from tests.fuzz.differential.shrink import shrunk
+from tests.fuzz.differential.text import shown
+from tests.litert.graphs import const, expected, feed, op
+
+SEED = 15
+if not sys.platform.startswith("linux"):
+    pytest.skip("the worker process forks", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def checker() -> Iterator[Checker]:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    found = Checker()
+    yield found
+    found.stop()
+
+
+@pytest.mark.parametrize(("mode", "count"), [("float", 25), ("int8", 15), ("int16x8", 10)])
+def test_litert_computes_random_graphs(checker: Checker, mode: Mode, count: int) -> None:
+    for number in range(count):
+        case = case_of(mode, SEED, number)
+        findings = [f for f in checker.findings(case) if known_fault(case, f) is None]
+        assert findings == [], f"{SEED}:{number}\n{shown(case)}"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_known_fault_is_still_there(checker: Checker, fault: Fault) -> None:
+    case = fault.proof()
+    findings = checker.findings(case)
+    assert any(fault.explains(case, f) for f in findings)
+    assert [f.kind for f in findings if known_fault(case, f) is None] == []
+
+
+def test_a_case_is_the_same_each_time() -> None:
+    texts = [shown(case_of("float", SEED, 7)) for _ in range(2)]
+    assert texts[0] == texts[1] != shown(case_of("float", SEED, 8))
+
+
+def test_the_interpreter_runs_what_is_generated() -> None:
+    """Loops, branches, and functions of all kinds turn up."""
+    ops: set[str] = set()
+    for number in range(60):
+        case = case_of("float", SEED, number)
+        values = expected(case.graph, case.feeds, case.outputs)
+        assert len(values) == len(case.outputs)
+        ops |= {node.op for node in case.graph}
+    assert ops > {"While", "If", "Exit", "Merge", "SelectV2", "StridedSlice", "Conv2D"}
+
+
+def test_a_shrunk_case_has_only_what_it_needs_to_fail(checker: Checker) -> None:
+    nodes = [
+        feed("x", (2, 3)),
+        const("one", np.float32(1)),
+        op("y", "Add", ["x", "one"], T=DType.FLOAT),
+        op("z", "Exp", ["y"], T=DType.FLOAT),
+    ]
+    case = Case(Graph(nodes), {"x": np.ones((2, 3), np.float32)}, ("y", "z"))
+    assert checker.findings(case) == []
+
+    def fails(tried: Case) -> bool:
+        return any(node.op == "Exp" for node in tried.graph)
+
+    small = shrunk(case, fails)
+    assert [node.op for node in small.graph] == ["Placeholder", "Exp"]
+    assert small.outputs == ("z",)
+    assert [v.shape for v in small.feeds.values()] == [(1,)]
+
+
+def test_a_crash_is_an_answer() -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    worker = Worker("litert")
+    try:
+        assert worker.ask((b"no model", [], ["builtin"]))[0].error.startswith("ValueError")
+        assert worker.ask(_Crash()) == [Answer(error="SIGABRT: no message")]
+        assert worker.ask((b"no model", [], ["builtin"]))[0].error.startswith("ValueError")
+        assert worker.crashes == 1
+    finally:
+        worker.stop()
+
+
+class _Crash:
+    """Ends the process that reads it."""
+
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        import os
+
+        return os.abort, ()
+
+
+def test_a_finding_that_no_fault_explains_is_reported() -> None:
+    case = case_of("float", SEED, 0)
+    assert known_fault(case, Finding("wrong: xnnpack,builtin", "")) is None
+    assert known_fault(case, Finding("wrong: reference", "", ("SUM",))) is not None

@@ -1,0 +1,175 @@
+"""Whole recurrent cells become products and activations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import check, compare, numbers
+
+INPUTS, CELLS, BATCH = 3, 4, 2
+WEIGHTS = [
+    numbers(INPUTS + CELLS, 4 * CELLS, seed=1),
+    *(numbers(CELLS, seed=seed) for seed in (2, 3, 4)),
+    numbers(4 * CELLS, seed=5),
+]
+STATES = [3 * numbers(BATCH, CELLS, seed=6), numbers(BATCH, CELLS, seed=7)]
+BLOCKS = ["BlockLSTM", "BlockLSTMV2"]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"use_peephole": True},
+    {"cell_clip": 0.25, "forget_bias": 0.0},
+    {"cell_clip": -1.0, "forget_bias": 0.5, "use_peephole": True},
+]
+
+
+def sequence(steps: int) -> Array:
+    return numbers(steps, BATCH, INPUTS, seed=8)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_step_of_an_lstm(options: dict[str, Any]) -> None:
+    arrays = [numbers(BATCH, INPUTS), *STATES, *WEIGHTS]
+    operators = check(
+        "LSTMBlockCell", arrays, constant=range(3, 8), outputs=7, T=DType.FLOAT, **options
+    )
+    assert operators.count("FULLY_CONNECTED") == 1
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_step_of_a_gated_unit(is_open: bool) -> None:
+    arrays = [
+        numbers(BATCH, INPUTS),
+        STATES[1],
+        *(numbers(INPUTS + CELLS, size, seed=size) for size in (2 * CELLS, CELLS)),
+        *(numbers(size, seed=size) for size in (2 * CELLS, CELLS)),
+    ]
+    operators = check(
+        "GRUBlockCell",
+        arrays,
+        constant=range(2, 6),
+        outputs=4,
+        open_sizes=int(is_open),
+        T=DType.FLOAT,
+    )
+    assert operators.count("FULLY_CONNECTED") == 2
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("length", [0, 3, 5, 9])
+def test_a_short_sequence_is_unrolled(kind: str, length: int, options: dict[str, Any]) -> None:
+    options = {k: v for k, v in options.items() if kind == "BlockLSTM" or k != "forget_bias"}
+    arrays = [np.int64(length), sequence(5), *STATES, *WEIGHTS]
+    constant = [0, *range(4, 9)]
+    operators = check(kind, arrays, constant=constant, outputs=7, T=DType.FLOAT, **options)
+    assert operators.count("FULLY_CONNECTED") == min(length, 5)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("length", [0, 3, 5, 9])
+def test_a_computed_length(kind: str, length: int) -> None:
+    arrays = [np.int64(length), sequence(5), *STATES, *WEIGHTS]
+    operators = check(kind, arrays, constant=range(4, 9), outputs=7, T=DType.FLOAT)
+    assert "WHILE" not in operators
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("constant", [range(4, 9), range(5, 8)], ids=["constant", "fed"])
+def test_an_open_length_is_a_loop(kind: str, constant: range) -> None:
+    for steps, length in ((5, 5), (7, 3), (1, 0)):
+        arrays = [np.int64(length), sequence(steps), *STATES, *WEIGHTS]
+        operators = check(
+            kind,
+            arrays,
+            constant=constant,
+            open_sizes=2,
+            outputs=7,
+            T=DType.FLOAT,
+            use_peephole=True,
+            tolerance=1e-5,
+        )
+        assert operators.count("WHILE") == 1
+
+
+def layer(kind: str, steps: int, output: int, dtype: DType = DType.FLOAT) -> Graph:
+    """A layer as exporters write it: weights behind Identity, the length cast."""
+    arrays = dict(zip(("w", "wci", "wcf", "wco", "b"), WEIGHTS, strict=True))
+    arrays |= {"state": STATES[0], "hidden": STATES[1]}
+    return Graph(
+        [
+            feed("x", (steps, BATCH, INPUTS), dtype),
+            *(const(f"{n}/value", a.astype(dtype.numpy)) for n, a in arrays.items()),
+            *(op(n, "Identity", [f"{n}/value"], T=dtype) for n in arrays),
+            const("steps", np.int32(max(steps, 1))),
+            op("length", "Cast", ["steps"], SrcT=DType.INT32, DstT=DType.INT64),
+            op("lstm", kind, ["length", "x", "state", "hidden", *list(arrays)[:5]], T=dtype),
+            op("y", "Tanh", [f"lstm:{output}"], T=dtype),
+        ]
+    )
+
+
+def test_a_long_sequence_is_a_loop() -> None:
+    graph, x = layer("BlockLSTM", 100, 6), sequence(100)
+    record = model(graph, ["x"], ["y"])
+    assert codes(record).count("WHILE") == 1
+    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["y"]), 1e-5)
+
+
+def test_only_outputs_that_are_read_are_written() -> None:
+    record = model(layer("BlockLSTM", 5, 6), ["x"], ["y"])
+    assert codes(record).count("PACK") == 1
+    assert not {"SELECT", "SELECT_V2", "CAST"} & set(codes(record))
+
+
+def test_a_length_out_of_the_shape_of_the_input() -> None:
+    kinds = dict.fromkeys(("Tparams", "Tindices", "Taxis"), DType.INT32)
+    steps = [
+        op("sizes", "Shape", ["x"], T=DType.FLOAT, out_type=DType.INT32),
+        *(const(n, v) for n, v in (("first", 0), ("axis", 0))),
+        op("steps", "GatherV2", ["sizes", "first", "axis"], batch_dims=0, **kinds),
+    ]
+    given = [n for n in layer("BlockLSTM", 5, 6) if n.name != "steps"]
+    nodes = [feed("x", (5, -1, INPUTS)) if n.name == "x" else n for n in (*given, *steps)]
+    graph, x = Graph(nodes), sequence(5)
+    record = model(graph, ["x"], ["y"])
+    assert not {"SELECT", "SELECT_V2", "LESS"} & set(codes(record))
+    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["y"]), 1e-5)
+
+
+def test_a_layer_in_float16() -> None:
+    graph, x = layer("BlockLSTM", 5, 6, DType.HALF), sequence(5).astype(np.float16)
+    found = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
+    compare(found, expected(graph, {"x": x}, ["y"]), 5e-3)
+
+
+def test_cells_of_one_loop_body_keep_their_names_apart() -> None:
+    one, x = layer("BlockLSTM", -1, 6), sequence(6)
+    weights = ["state", "hidden", "w", "wci", "wcf", "wco", "b"]
+    again = op("lstm_body", "BlockLSTMV2", ["length", "x", *weights], T=DType.FLOAT)
+    graph = Graph([*one, again, op("z", "AddV2", ["y", "lstm_body:1"], T=DType.FLOAT)])
+    record = model(graph, ["x"], ["z"])
+    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["z"]), 1e-5)
+
+
+def test_tensorflow_computes_the_same() -> None:
+    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    x = sequence(5)
+    wanted = tensorflow.raw_ops.BlockLSTM(
+        **dict(zip(("cs_prev", "h_prev"), STATES, strict=True)),
+        **dict(zip(("w", "wci", "wcf", "wco", "b"), WEIGHTS, strict=True)),
+        x=x,
+        seq_len_max=tensorflow.constant(5, tensorflow.int64),
+    )
+    for index, output in enumerate(wanted):
+        record = model(layer("BlockLSTM", 5, index), ["x"], ["y"])
+        compare(answered(model_bytes(record), [x]), [np.tanh(output.numpy())], 1e-5)
+    assert math.isfinite(float(wanted[6].numpy().max()))

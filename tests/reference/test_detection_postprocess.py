@@ -1,0 +1,87 @@
+"""SSD exports with TFLite_Detection_PostProcess: LiteRT and TensorFlow find the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mobileprep.cli.main import main
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.ir.serde import graph_from_bytes
+from mobileprep.ir.tensor import Array
+from mobileprep.metrics.detection import MeanAveragePrecision
+from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from tests.litert.graphs import answered, codes
+from tests.metrics.batches import batch
+from tests.reference.detectors import OUTPUTS, Form, frozen
+
+pytestmark = pytest.mark.reference
+
+FORMS = {
+    "2017": Form("2017"),
+    "2018": Form("2018"),
+    "2018 softmax": Form("2018", "softmax", least_score=0.2),
+    "2019": Form("2019"),
+    "2019 softmax": Form("2019", "softmax", least_score=0.2),
+    "no background": Form(has_background=False),
+    "constant anchors": Form(computes_anchors=False),
+    "other scales": Form(scales=(8.0, 9.0, 3.0, 4.0)),
+    "no scales": Form(scales=None),
+    "one class": Form(classes=1),
+    "any score": Form(least_score=1e-8, per_class=100, total=100),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_detections_are_those_of_the_graph(tf: ModuleType, tmp_path: Path, form: Form) -> None:
+    content = frozen(tf, form)
+    source, target = tmp_path / "frozen_inference_graph.pb", tmp_path / "detector.tflite"
+    source.write_bytes(content)
+    command = ["tflite", f"--in_graph={source}", f"--out_file={target}"]
+    command += ["--inputs=image_tensor", "--input_shapes=1,40,56,3"]
+    command += [f"--outputs={','.join(OUTPUTS)}", "--detection_postprocess=auto"]
+    assert main(command) == 0
+    found = set(codes(read_model(target.read_bytes(), str(target))))
+    assert not found & {"WHILE", "NON_MAX_SUPPRESSION_V4", "DYNAMIC_UPDATE_SLICE"}
+    engine = TensorFlowEngine(graph_from_bytes(content, "graph"), "graph")
+    random = np.random.default_rng(1)
+    metric = MeanAveragePrecision()
+    for _ in range(6):
+        image = random.integers(0, 256, (1, 40, 56, 3)).astype(np.uint8)
+        expected = engine.run(list(OUTPUTS), {"image_tensor": image})
+        boxes, scores, classes, count = answered(target.read_bytes(), [image])
+        metric.update(batch(_named(boxes, scores, classes, count), _labels(expected)))
+        np.testing.assert_array_equal(count, expected[3])
+    assert metric.value() > 0.999
+
+
+def _named(boxes: Array, scores: Array, classes: Array, count: Array) -> dict[str, Array]:
+    return {"boxes": boxes, "scores": scores, "classes": classes, "count": count}
+
+
+def _labels(found: list[Array]) -> Array:
+    """The detections of the graph as the objects to find."""
+    rows = np.concatenate([found[0], found[2][..., None]], axis=2)
+    rows[0, int(found[3][0]) :, 4] = -1
+    return rows.astype(float)
+
+
+def test_the_post_processor_stays_float_in_integer_modes(tf: ModuleType, tmp_path: Path) -> None:
+    source, target = tmp_path / "frozen_inference_graph.pb", tmp_path / "detector.tflite"
+    source.write_bytes(frozen(tf, Form("2018")))
+    samples = np.random.default_rng(1).integers(0, 256, (8, 40, 56, 3)).astype(np.uint8)
+    np.savez(tmp_path / "samples.npz", image_tensor=samples)
+    command = ["tflite", f"--in_graph={source}", f"--out_file={target}", "--mode=int8"]
+    command += ["--inputs=image_tensor", "--input_shapes=1,40,56,3"]
+    command += [f"--outputs={','.join(OUTPUTS)}", "--detection_postprocess=auto"]
+    assert main([*command, f"--calibration={tmp_path / 'samples.npz'}"]) == 0
+    (graph,) = read_model(target.read_bytes(), str(target)).subgraphs
+    types = {
+        operator.code.builtin: graph.tensors[operator.outputs[0]].type
+        for operator in graph.operators
+    }
+    assert [types[code] for code in ("CONV_2D", "LOGISTIC")] == ["INT8", "INT8"]
+    assert [types[code] for code in ("EXP", "LOG", "MAXIMUM")] == ["FLOAT32"] * 3
