@@ -33,7 +33,7 @@ _UNARY: Final = (
 MAX_RANKS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"), 4),
     **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD", "POW", "LOGICAL_AND", "LOGICAL_OR"), 4),
-    **dict.fromkeys(("BITWISE_XOR", "MUL", "SQUARED_DIFFERENCE", "PRELU"), 4),
+    **dict.fromkeys(("BITWISE_XOR", "RIGHT_SHIFT", "MUL", "SQUARED_DIFFERENCE", "PRELU"), 4),
     **dict.fromkeys(("SUB", "DIV", "MAXIMUM", "MINIMUM", "SELECT_V2"), 5),
     "ADD": 6,
     **dict.fromkeys(("PAD", "PADV2", "SLICE", "STRIDED_SLICE", "BATCH_MATMUL"), 5),

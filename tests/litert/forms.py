@@ -31,7 +31,7 @@ BINARY = {
     "FLOOR_MOD": "f32 i32 i64",
     "SQUARED_DIFFERENCE": "f32 i32 i8",
     **dict.fromkeys(("LOGICAL_AND", "LOGICAL_OR"), "bool"),
-    "BITWISE_XOR": "i32",
+    **dict.fromkeys(("BITWISE_XOR", "RIGHT_SHIFT"), "i32"),
     "ATAN2": "f32",
     "PRELU": "f32 i8",
 }
