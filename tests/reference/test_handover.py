@@ -54,6 +54,10 @@ def outputs(recipe: Path, store: Path) -> dict[str, dict[str, Output]]:
     return found
 
 
+# A release that loads all of these models.
+RELEASE = {"tensorflow": ["2.21"]}
+
+
 @pytest.mark.parametrize("name", FROZEN)
 def test_memory_and_store_hand_on_the_same(
     models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +72,10 @@ def test_memory_and_store_hand_on_the_same(
         "inputs": {name: {} for name in fed},
         "outputs": ends(graph)[:2],
         "transforms": CHAIN,
-        "targets": {"t": {"platform": "linux"}, "u": {"platform": "ios", "quantize": "weights"}},
+        "targets": {
+            "t": {"platform": "linux", "registration": RELEASE},
+            "u": {"platform": "ios", "registration": RELEASE, "quantize": "weights"},
+        },
     }
     (tmp_path / "recipe.yaml").write_text(json.dumps(data))
     handed = outputs(tmp_path / "recipe.yaml", tmp_path / "handed")
