@@ -53,6 +53,7 @@ ALONE = {
     "they give a number, or a value for each key": {
         *("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2"),
     },
+    "LiteRT defines it, and no release of TensorFlow": {"TFLite_Detection_PostProcess"},
     "one kernel with the third version": {
         *("TensorArrayConcatV2", "TensorArrayGatherV2", "TensorArrayReadV2", "TensorArraySizeV2"),
         *("TensorArrayScatterV2", "TensorArraySplitV2", "TensorArrayWriteV2"),

@@ -18,9 +18,9 @@ def test_every_kernel_is_of_an_op_that_there_is() -> None:
     names = kernel_names()
     assert names == sorted(set(names))
     assert {"Add", "Conv2D", "MatMul", "Softmax"} <= set(names)
-    for name in names:
-        assert any_op_def(name) is not None, name
-        assert find_kernel(name) is not None
+    unknown = [name for name in names if any_op_def(name) is None]
+    assert unknown == ["TFLite_Detection_PostProcess"]  # LiteRT defines it
+    assert all(find_kernel(name) is not None for name in names)
 
 
 def test_an_op_without_kernel_has_none() -> None:

@@ -290,7 +290,7 @@ def test_every_mapping_of_the_schema_is_closed_and_every_key_described():
 
 def test_every_pattern_has_a_message_and_refuses_a_trailing_line_end():
     patterns = [d for d in recipe_schema()["$defs"].values() if "pattern" in d]
-    assert len(patterns) == 11
+    assert len(patterns) == 12
     for described in patterns:
         assert described["patternErrorMessage"]
         assert described["pattern"].endswith("$(?!\\n)")
