@@ -298,7 +298,7 @@ class Budget:
         int | None,
         Option(
             "The largest size of the model file as app packages store it: compressed by deflate, "
-            "as ISA-L's level 1 does it, which mostly comes out larger than zlib's level 9.",
+            "as zlib's level 1 does it, which is at most some percent larger than level 9.",
             definition="size",
         ),
     ] = None

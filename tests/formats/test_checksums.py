@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import mmap
+import sys
 
+import google_crc32c
 import numpy as np
 import pytest
 
-from mobileprep.formats.checksums import crc32c, mask, masked_crc32c
+from mobileprep.formats import checksums
+from mobileprep.formats.checksums import crc32c, mask, masked_crc32c, numpy_crc32c
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,33 @@ def test_masks_by_rotation_and_a_constant():
     assert mask(1) == (0xA282EAD8 + (1 << 17)) & 0xFFFFFFFF
     assert mask(0xFFFFFFFF) == 0xA282EAD7  # the sum wraps
     assert masked_crc32c(b"6789", crc32c(b"12345")) == mask(0xE3069283)
+
+
+# Whole windows of the folding are 138,336 bytes; 45,480 are left at the end.
+@pytest.mark.parametrize(
+    "size",
+    [*range(1, 70), 511, 512, 513, 4096, 65_537, 183_816, 183_817, 183_824, 322_157, 1_000_003],
+)
+@pytest.mark.parametrize("seed", [0, 0xFFFFFFFF, 0x12345678])
+def test_numpy_gives_the_checksums_of_the_library(size, seed):
+    data = np.random.default_rng(size).integers(0, 256, size + 1, np.uint8)[1:]
+    assert numpy_crc32c(seed, data) == google_crc32c.extend(seed, data)
+
+
+def test_numpy_serves_where_the_library_is_missing_or_slow(monkeypatch):
+    monkeypatch.setattr(google_crc32c, "implementation", "python")
+    checksums.implementation.cache_clear()
+    try:
+        assert checksums.implementation() is numpy_crc32c
+        assert crc32c(b"123456789") == 0xE3069283
+        monkeypatch.setitem(sys.modules, "google_crc32c", None)
+        checksums.implementation.cache_clear()
+        assert checksums.implementation() is numpy_crc32c
+    finally:
+        checksums.implementation.cache_clear()
+
+
+def test_a_view_of_read_only_bytes_is_not_changed():
+    data = bytes(200_000)
+    assert numpy_crc32c(1, np.frombuffer(data, np.uint8)) == google_crc32c.extend(1, data)
+    assert data == bytes(200_000)

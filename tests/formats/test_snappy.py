@@ -51,3 +51,57 @@ def test_no_block_holds_more_than_a_message_may():
     block = memoryview(b"\x81\x80\x80\x80\x08" + bytes(101 << 20))
     with pytest.raises(CorruptFileError, match="declare 2147483649"):
         decompress(block, "file")
+
+
+def block(length: int, *elements: bytes) -> memoryview:
+    return memoryview(bytes([length]) + b"".join(elements))
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (block(8, b"\x08abc", b"\x05\x03"), b"abcabcab"),
+        (block(8, b"\x08abc", b"\x12\x01\x00"), b"abcccccc"),
+        (block(7, b"\x08abc", b"\x0f\x03\x00\x00\x00"), b"abcabca"),
+        (block(3, b"\xf0\x02abc"), b"abc"),
+        (block(3, b"\xf4\x02\x00abc"), b"abc"),
+    ],
+    ids=["copy with 1 byte", "with 2", "with 4", "literal of 1 byte's length", "of 2"],
+)
+def test_every_kind_of_element_is_read(stored, expected):
+    assert decompress(stored, "file") == expected
+    assert bytes(cramjam.snappy.decompress_raw(bytes(stored))) == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (block(8, b"\x08abc", b"\x05\x04"), "leaves the 8 bytes"),
+        (block(6, b"\x08abc", b"\x05\x03"), "leaves the 6 bytes"),
+        (block(8, b"\x08abc", b"\x05\x00"), "offset 0"),
+        (block(8, b"\x20abc"), "leaves the 8 bytes"),
+        (block(9, b"\x20abc"), "9 bytes are declared where 3 are left"),
+        (block(4, b"\x08abc"), "4 decompressed bytes are declared where 3 come out"),
+    ],
+)
+def test_elements_outside_of_the_block_are_refused(stored, message):
+    with pytest.raises(CorruptFileError, match=message):
+        decompress(stored, "file")
+
+
+def test_random_damage_is_refused_or_read_as_the_library_reads_it():
+    rng = np.random.default_rng(5)
+    good = bytes(packed(b"some text that repeats, some text that repeats" * 20 + rng.bytes(50)))
+    for _ in range(2000):
+        bad = bytearray(good)
+        for at in rng.integers(2, len(bad), 2):
+            bad[at] = rng.integers(256)
+        try:
+            expected = bytes(cramjam.snappy.decompress_raw(bytes(bad)))
+        except cramjam.DecompressionError:
+            expected = None
+        try:
+            result = bytes(decompress(memoryview(bytes(bad)), "file"))
+        except CorruptFileError:
+            result = None
+        assert result == expected

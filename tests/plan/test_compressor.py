@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from isal import ISAL_VERSION
+from zlib import ZLIB_RUNTIME_VERSION
 
 from mobileprep.plan.compressor import LEVEL, compressor
 
 
 def test_it_is_named_with_its_version_and_level() -> None:
-    assert compressor() == f"deflate by ISA-L {ISAL_VERSION} at level {LEVEL}"
+    assert compressor() == f"deflate by zlib {ZLIB_RUNTIME_VERSION} at level {LEVEL}"
     assert LEVEL == 1

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isal import isal_zlib
 
 from mobileprep.ir.channel_statistics import (
     ChannelStatistics,
@@ -58,10 +57,10 @@ def test_it_is_the_size_of_one_stream_that_zlib_reads(size: int) -> None:
     whole = data(size)
     stream = b"\x78\x01"
     for at in range(0, size, BLOCK):
-        packer = isal_zlib.compressobj(1, wbits=-15)
+        packer = zlib.compressobj(1, wbits=-15, memLevel=9)
         block = whole[at : at + BLOCK]
         stream += b"".join(packer.compress(block[k : k + SLICE]) for k in range(0, BLOCK, SLICE))
-        stream += packer.flush(isal_zlib.Z_FULL_FLUSH)
+        stream += packer.flush(zlib.Z_FULL_FLUSH)
     stream += b"\x03\x00" + zlib.adler32(whole).to_bytes(4, "big")
     assert zlib.decompress(stream) == whole
     assert compressed_size([whole], 1) == len(stream)
@@ -69,9 +68,19 @@ def test_it_is_the_size_of_one_stream_that_zlib_reads(size: int) -> None:
 
 def test_blocks_cost_next_to_nothing() -> None:
     whole = np.random.default_rng(3).standard_normal(3 << 20).astype(np.float32).tobytes()
-    packer = isal_zlib.compressobj(1)
+    packer = zlib.compressobj(1, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
     single = len(packer.compress(whole) + packer.flush())
     assert abs(compressed_size([whole], 1) - single) < single / 10_000
+
+
+@pytest.mark.parametrize("kind", ["dense", "repeating"])
+def test_no_level_of_zlib_is_much_smaller_than_the_reported_size(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    weights = rng.standard_normal(1 << 19).astype(np.float32)
+    if kind == "repeating":
+        weights = weights[:256][rng.integers(0, 256, 1 << 19)]
+    whole = weights.tobytes()
+    assert compressed_size([whole], 1) < 1.1 * len(zlib.compress(whole, 9))
 
 
 def test_how_the_file_is_cut_into_pieces_does_not_matter() -> None:
