@@ -62,7 +62,8 @@ def masked_crc32c(data: Buffer, seed: int = 0) -> int:
 def implementation() -> Callable[[int, np.ndarray[Any, Any]], int]:
     """The faster of the library and numpy."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # about its own slow code
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about its own slow code
             import google_crc32c
     except ImportError:
         return numpy_crc32c
@@ -140,7 +141,8 @@ def _advance(sums: np.ndarray[Any, Any], zeros: int) -> np.ndarray[Any, Any]:
     """Remainders of texts, each with so many zero bytes appended."""
     table = _advance_table(zeros)
     parts = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
-    return np.bitwise_xor.reduce(table[np.arange(4), parts], axis=1)
+    advanced: np.ndarray[Any, Any] = np.bitwise_xor.reduce(table[np.arange(4), parts], axis=1)
+    return advanced
 
 
 @lru_cache(maxsize=1)
@@ -155,7 +157,8 @@ def _byte_table() -> list[int]:
 
 def _after_zeros(states: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     table = np.array(_byte_table(), np.uint32)
-    return (states >> np.uint32(8)) ^ table[states & np.uint32(255)]
+    after: np.ndarray[Any, Any] = (states >> np.uint32(8)) ^ table[states & np.uint32(255)]
+    return after
 
 
 @lru_cache(maxsize=1)
@@ -181,4 +184,5 @@ def _advance_table(zeros: int) -> np.ndarray[Any, Any]:
         return np.stack([_after_zeros(byte << np.uint32(8 * k)) for k in range(4)])
     half = _advance_table(zeros // 2)
     parts = half.astype("<u4").view(np.uint8).reshape(4, 256, 4)
-    return np.bitwise_xor.reduce(half[np.arange(4), parts], axis=2)
+    table: np.ndarray[Any, Any] = np.bitwise_xor.reduce(half[np.arange(4), parts], axis=2)
+    return table

@@ -6,8 +6,9 @@ import enum
 from functools import lru_cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+
+from mobileprep.errors import UnsupportedError
 
 _REF_OFFSET = 100
 
@@ -53,9 +54,6 @@ class DType(enum.IntEnum):
     INT2 = 31
     UINT2 = 32
 
-    # As Python 3.11 has it: before, texts of graphs had names of members for numbers.
-    __str__ = int.__repr__
-
     @classmethod
     def _missing_(cls, value: object) -> DType | None:
         if not isinstance(value, int):
@@ -90,13 +88,22 @@ class DType(enum.IntEnum):
 
     @property
     def numpy(self) -> np.dtype[Any] | None:
-        """The little-endian numpy type that holds one element, or None (string, resource)."""
-        return _NUMPY.get(self) or _NUMPY.get(self - _REF_OFFSET)
+        """The little-endian numpy type that holds one element, or None (string, resource).
+
+        Raises:
+            UnsupportedError: the type is not numpy's own, and ml_dtypes is not installed.
+        """
+        base = self.base
+        kind = _NUMPY.get(base)
+        return _narrow(base) if kind is None and base in _NARROW else kind
 
     @property
     def itemsize(self) -> int:
         """Bytes an element takes in tensor content; 0 where elements have no fixed size."""
-        kind = self.numpy
+        base = self.base
+        if base in _NARROW:
+            return 2 if base is DType.BFLOAT16 else 1
+        kind = _NUMPY.get(base)
         return kind.itemsize if kind is not None else 0
 
     @property
@@ -123,7 +130,6 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     DType.QINT8: np.dtype("i1"),
     DType.QUINT8: np.dtype("u1"),
     DType.QINT32: np.dtype("<i4"),
-    DType.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
     DType.QINT16: np.dtype("<i2"),
     DType.QUINT16: np.dtype("<u2"),
     DType.UINT16: np.dtype("<u2"),
@@ -131,14 +137,20 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     DType.HALF: np.dtype("<f2"),
     DType.UINT32: np.dtype("<u4"),
     DType.UINT64: np.dtype("<u8"),
-    DType.FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
-    DType.FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    DType.FLOAT8_E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    DType.FLOAT8_E4M3B11FNUZ: np.dtype(ml_dtypes.float8_e4m3b11fnuz),
-    DType.FLOAT8_E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
-    DType.INT4: np.dtype(ml_dtypes.int4),
-    DType.UINT4: np.dtype(ml_dtypes.uint4),
 }
+# Types of ml_dtypes, an extra: it has no wheels for some systems that numpy has wheels for.
+_NARROW = frozenset(
+    {
+        DType.BFLOAT16,
+        DType.FLOAT8_E5M2,
+        DType.FLOAT8_E4M3FN,
+        DType.FLOAT8_E4M3FNUZ,
+        DType.FLOAT8_E4M3B11FNUZ,
+        DType.FLOAT8_E5M2FNUZ,
+        DType.INT4,
+        DType.UINT4,
+    }
+)
 _QUANTIZED = frozenset({DType.QINT8, DType.QUINT8, DType.QINT16, DType.QUINT16, DType.QINT32})
 _FLOATING = frozenset(
     {
@@ -177,9 +189,36 @@ def dtype_from_numpy(kind: np.dtype[Any]) -> DType | None:
     """The plain type that an array of that numpy type holds, or None; text counts as string."""
     if kind.kind in "OSU":
         return DType.STRING
+    if kind.type.__module__ == "ml_dtypes":
+        return _from_ml_dtypes().get(kind.newbyteorder("="))
     return _from_numpy().get(kind.newbyteorder("<") if kind.kind in "iufc" else kind)
+
+
+def narrow_max(kind: np.dtype[Any]) -> Any:  # noqa: ANN401 - a numpy scalar
+    """The largest finite number of a floating type of numpy or ml_dtypes."""
+    if kind.type.__module__ != "ml_dtypes":
+        return np.finfo(kind).max
+    import ml_dtypes
+
+    return ml_dtypes.finfo(kind).max  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=16)
+def _narrow(dtype: DType) -> np.dtype[Any]:
+    try:
+        import ml_dtypes
+    except ImportError:
+        message = f"{dtype.short} values need the package ml_dtypes"
+        raise UnsupportedError(message, "run `pip install 'mobileprep[narrow]'`") from None
+    kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.short))
+    return kind
 
 
 @lru_cache(maxsize=1)
 def _from_numpy() -> dict[np.dtype[Any], DType]:
     return {kind: DType(number) for number, kind in _NUMPY.items() if number not in _QUANTIZED}
+
+
+@lru_cache(maxsize=1)
+def _from_ml_dtypes() -> dict[np.dtype[Any], DType]:
+    return {_narrow(dtype): dtype for dtype in _NARROW}

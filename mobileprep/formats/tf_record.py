@@ -164,7 +164,7 @@ class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - typeshed's Buffer is newer than Python 3.10
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - typeshed's Buffer is newer than Python 3.11
         view = memoryview(buffer)
         part = self._data[self._at : self._at + len(view)]
         view[: len(part)] = part

@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -72,17 +72,17 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
 def _deflated(block: Sequence[memoryview], level: int) -> int:
     slices = [np.concatenate([np.frombuffer(p, np.uint8) for p in x]) for x in _cut(block, _SLICE)]
     packer = _packer(level, _strategy(slices, level))
-    size = sum(len(packer.compress(part)) for part in slices)
+    size = sum(len(packer.compress(part.data)) for part in slices)
     return size + len(packer.flush(zlib.Z_FULL_FLUSH))
 
 
-def _strategy(slices: Sequence[np.ndarray], level: int) -> int:
+def _strategy(slices: Sequence[np.ndarray[Any, Any]], level: int) -> int:
     """Search for repetitions only where it helps: in dense weights it is most of the work."""
     middle = slices[len(slices) // 2][:_PROBE]
     sizes = []
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):
         packer = _packer(level, strategy)
-        sizes.append(len(packer.compress(middle)) + len(packer.flush()))
+        sizes.append(len(packer.compress(middle.data)) + len(packer.flush()))
     repeats = sizes[0] < sizes[1] * (1 - _MIN_GAIN)
     return zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_HUFFMAN_ONLY
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cache
-from types import GenericAlias, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
@@ -130,8 +130,7 @@ def transforms_in(module: ModuleType) -> dict[str, type[Transform]]:
     return {
         kind.transform_name: kind
         for kind in vars(module).values()
-        # To Python 3.10 an alias such as list[int] is a type, and yet no class.
-        if isinstance(kind, type) and not isinstance(kind, GenericAlias)
+        if isinstance(kind, type)
         # A subclass inherits the name without being the transform.
         if issubclass(kind, Transform) and vars(kind).get("transform_name")
     }

@@ -278,7 +278,6 @@ def test_leftovers_of_killed_builds_are_swept(run: Run) -> None:
     Path("recipe.yaml").write_text(text)
     code = """\
 import functools, os, signal
-# First of all, and no function: pathlib of Python 3.10 keeps what it finds as its own method.
 replace = os.replace
 def killed(*paths, **more):
     if "out" in str(paths[1]):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from mobileprep.errors import UnsupportedError
+from mobileprep.formats import dtypes
 from mobileprep.formats.dtypes import DType, dtype_from_numpy, dtype_from_text
 from mobileprep.formats.protos import graph_pb2 as pb
 
@@ -137,3 +141,16 @@ def test_unknown_numbers_pass_through(number: int) -> None:
 def test_what_is_no_number_is_no_type() -> None:
     with pytest.raises(ValueError, match="float"):
         DType("float")
+
+
+def test_without_ml_dtypes_narrow_types_have_sizes_and_no_values(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    dtypes._narrow.cache_clear()
+    try:
+        assert (DType.BFLOAT16.itemsize, DType.INT4.itemsize, DType.FLOAT.itemsize) == (2, 1, 4)
+        assert DType.FLOAT.numpy == np.dtype("<f4")
+        with pytest.raises(UnsupportedError, match="bfloat16 values need the package") as error:
+            _ = DType.BFLOAT16.numpy
+        assert "mobileprep[narrow]" in error.value.hint
+    finally:
+        dtypes._narrow.cache_clear()

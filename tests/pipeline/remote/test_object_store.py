@@ -172,7 +172,7 @@ def test_a_damaged_object_of_ours_is_not_sent(bucket: Bucket, remote: Remote, so
         (Exception("secret"), "fails (Exception)"),
         (OSError("secret"), "fails (OSError)"),
         (KeyError("content-length"), "fails (KeyError)"),
-        (asyncio.TimeoutError(), "is too slow"),
+        (TimeoutError(), "is too slow"),
     ],
 )
 def test_faults_are_told_without_their_text(
