@@ -16,9 +16,10 @@ from mobileprep.api.pages import Pages, check_page
 from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, promised_files, publish_target, shared_store
+from mobileprep.core.limits import shared_memory
+from mobileprep.core.parallel import cores
 from mobileprep.errors import MissedLimitError, MobileprepError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.limits import shared_memory
 from mobileprep.pipeline.execute import Advance, Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.file_index import FileIndex
@@ -32,7 +33,6 @@ from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.pipeline.writable import check_target
 from mobileprep.plan.spec import TargetPlan
-from mobileprep.processors import cores
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
 

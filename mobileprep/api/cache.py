@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from mobileprep.core.files import unreadable
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import unreadable
 from mobileprep.pipeline.eviction import forget_notes, remove_unfinished, survey
 from mobileprep.pipeline.inspection import inspect
 from mobileprep.pipeline.store import Store

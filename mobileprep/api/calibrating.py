@@ -10,6 +10,8 @@ from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.api.range_groups import RangeGroup, joined_ranges, range_groups
 from mobileprep.api.recipes import check_names, load_recipe
 from mobileprep.api.targets import plan_state
+from mobileprep.core.files import write_text
+from mobileprep.core.limits import shared_memory
 from mobileprep.formats.range_file import (
     RangeFile,
     TensorRange,
@@ -18,8 +20,6 @@ from mobileprep.formats.range_file import (
     read_range_file,
 )
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import write_text
-from mobileprep.limits import shared_memory
 from mobileprep.pipeline.execute import Advance, Executor, Listener
 from mobileprep.pipeline.execute import Warn as TaskWarn
 from mobileprep.pipeline.runner import build as run_stages

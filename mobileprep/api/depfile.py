@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mobileprep.destinations import is_stdout
+from mobileprep.core.files import inside, write_bytes
+from mobileprep.core.paths import is_stdout
 from mobileprep.errors import ArtifactError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import inside, write_bytes
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_beside
 from mobileprep.pipeline.published import MANIFEST

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from mobileprep.api.feeding.litert_ranges import litert_ranges
 from mobileprep.api.models import ModelOptions, computed_ends, load_model
+from mobileprep.core.files import atomic_writer
 from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import atomic_writer
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.ends import placeholders
 from mobileprep.ir.graph import Graph

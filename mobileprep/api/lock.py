@@ -9,9 +9,9 @@ from mobileprep import __version__
 from mobileprep.api.paths import FilePath
 from mobileprep.api.recipes import load_recipes
 from mobileprep.api.targets import plan_state
+from mobileprep.core.files import write_text
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import write_text
 from mobileprep.pipeline.state import State
 from mobileprep.plan.library_versions import computing_libraries
 from mobileprep.plan.portable import is_absolute

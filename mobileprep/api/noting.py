@@ -10,8 +10,8 @@ from typing import Final
 from mobileprep.api.lock import lock_warnings
 from mobileprep.api.pages import page_files
 from mobileprep.api.unchanged import Request, store_folder
+from mobileprep.core.files import file_inside, inside
 from mobileprep.errors import CorruptFileError, MobileprepError
-from mobileprep.fsio import file_inside, inside
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import published_names
 from mobileprep.pipeline.published import MANIFEST

@@ -14,9 +14,7 @@ from typing import Any, Final
 
 from mobileprep import __version__
 from mobileprep.api.targets import build_report
-from mobileprep.errors import CorruptFileError, MobileprepError
-from mobileprep.frozen import dataclass
-from mobileprep.fsio import (
+from mobileprep.core.files import (
     check_writable,
     file_inside,
     read_file,
@@ -25,6 +23,8 @@ from mobileprep.fsio import (
     unfinished,
     write_bytes,
 )
+from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here

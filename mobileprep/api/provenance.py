@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.core.files import write_text
 from mobileprep.errors import UsageError
-from mobileprep.fsio import write_text
 from mobileprep.pipeline.manifest import Manifest, read_manifest
 from mobileprep.pipeline.published import MANIFEST
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from mobileprep.regular_files import opened
+from mobileprep.core.paths import opened
 
 # What exporters call every model: it tells nothing of this one.
 _GENERIC: Final = re.compile(

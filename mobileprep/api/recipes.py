@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from mobileprep.api.paths import FilePath
+from mobileprep.core.files import inside
 from mobileprep.errors import UsageError
-from mobileprep.fsio import inside
 from mobileprep.recipe.load import load_recipe as load_file
 from mobileprep.recipe.model import Recipe
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.api.targets import REPORT
+from mobileprep.core.files import file_inside, read_bytes, sha256_file
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import file_inside, read_bytes, sha256_file
 from mobileprep.pipeline.manifest import manifest_folders
 from mobileprep.report.collect import Report
 from mobileprep.report.comparison.model import NodeChange, NodeChanges

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from mobileprep.api.pages import LARGEST_PAGE
 from mobileprep.api.targets import REPORT
+from mobileprep.core.files import read_bytes, write_bytes
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.fsio import read_bytes, write_bytes
 from mobileprep.pipeline.published import MANIFEST
 from mobileprep.report.page.reading import data_of_page
 from mobileprep.report.page.render import PAGE, render_page

@@ -18,9 +18,9 @@ from mobileprep.api.targets import (
     shared_store,
 )
 from mobileprep.api.verdicts import folder_verdict, stage_verdict
+from mobileprep.core.files import inside
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import inside
 from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
 from mobileprep.pipeline.execute import Executor, Moment
 from mobileprep.pipeline.folder_lock import folder_locks

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep import __version__
+from mobileprep.core.files import sha256_bytes
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.eviction import mark_used
 from mobileprep.pipeline.store_folder import FORMAT, default_folder, index_file
 from mobileprep.pipeline.unchanged import Unchanged, load_note

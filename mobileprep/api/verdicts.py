@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from mobileprep.api.pages import is_page, page_files, page_reasons
 from mobileprep.api.targets import promised_files, target_changes
+from mobileprep.core.files import inside
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import inside
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.needs import Forecast, foretell
 from mobileprep.pipeline.output import Output

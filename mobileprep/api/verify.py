@@ -15,9 +15,9 @@ from mobileprep.api.paths import FilePath, as_warning
 from mobileprep.api.paths import Warn as CallerWarn
 from mobileprep.api.recipes import load_recipes
 from mobileprep.api.verifying.bare_folders import bare_folders
+from mobileprep.core.files import sha256_file, unreadable
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import sha256_file, unreadable
 from mobileprep.pipeline.execute import Listener, Warn
 from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest
 from mobileprep.pipeline.published import MANIFEST, TOOL

@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from mobileprep.calibration.observation import Observation, Subject, Watcher
+from mobileprep.core.parallel import cores
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
-from mobileprep.processors import cores
 
 # Pieces that wait for each worker, so that none is idle and little is held.
 _WAITING: Final = 2

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from mobileprep import activity
+from mobileprep.core import parallel
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import nodes_of
@@ -74,7 +74,7 @@ def run_chain(
     records = []
     steps = list(steps)
     for number, step in enumerate(steps, start=1):
-        activity.tell(f"{number}/{len(steps)} {step.name}", 0, 0, "nodes")
+        parallel.tell(f"{number}/{len(steps)} {step.name}", 0, 0, "nodes")
         result = run_step(graph, step, context)
         record = _record(step.name, graph, result)
         graph = result.graph

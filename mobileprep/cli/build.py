@@ -27,7 +27,7 @@ from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
-from mobileprep.destinations import is_stdout, output_path
+from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.inspection.visible import plain

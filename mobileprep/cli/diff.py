@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, file_name, flag, tolerance, verb, whole_number
-from mobileprep.destinations import is_stdout
+from mobileprep.core.paths import is_stdout
 
 if TYPE_CHECKING:
     from mobileprep.api.inspecting.differing import ModelDifference

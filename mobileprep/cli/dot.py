@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, file_name, flag, verb, whole_number
-from mobileprep.destinations import is_stdout, output_path
+from mobileprep.core.files import write_text
+from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
-from mobileprep.fsio import write_text
 
 if TYPE_CHECKING:
     from mobileprep.api.inspecting.drawing import Format

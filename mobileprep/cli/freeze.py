@@ -17,7 +17,7 @@ from mobileprep.cli.verb import (
     option_values,
     verb,
 )
-from mobileprep.destinations import is_stdout, output_path
+from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
 from mobileprep.options.freeze import Freeze
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, flag, verb
-from mobileprep.destinations import STDOUT
+from mobileprep.core.paths import STDOUT
 from mobileprep.errors import UsageError
 
 
@@ -42,7 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the header of what the graphs need; warnings go to the standard error."""
     from mobileprep.api.headers import default_pairs, graphs_header, pairs_header, release_of
-    from mobileprep.fsio import write_text
+    from mobileprep.core.files import write_text
     from mobileprep.ir.files import read_shipped_graph
     from mobileprep.packaging.op_lists import read_ops_list
 

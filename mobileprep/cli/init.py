@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli.verb import comma_list, file_name, verb
-from mobileprep.destinations import is_stdout, output_path
+from mobileprep.core.files import write_text
+from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import (
     ArtifactError,
     MobileprepError,
     UsageError,
 )
-from mobileprep.fsio import write_text
 
 if TYPE_CHECKING:
     from mobileprep.api.first_recipe import Wishes

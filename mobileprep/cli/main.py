@@ -30,8 +30,8 @@ from mobileprep.cli._shared.standard_streams import let_messages_get_lost, open_
 from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
 from mobileprep.cli.verb import Parser, Verb, verbs
+from mobileprep.core.loading import module_names
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
-from mobileprep.registry import module_names
 
 _NOT_VERBS = frozenset({"main", "verb"})
 # Their stages take the time, and run at once.

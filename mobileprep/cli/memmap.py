@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, file_name, flag, verb
-from mobileprep.destinations import output_path
+from mobileprep.core.paths import output_path
 
 if TYPE_CHECKING:
     from mobileprep.packaging.memmapped import Conversion

@@ -13,7 +13,7 @@ from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
 from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
-from mobileprep.destinations import is_stdout, output_path
+from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -240,8 +240,8 @@ def _as_data(engine: str, results: list[RunOutputs]) -> dict[str, Any]:
 
 
 def _write(path: Path, outputs: dict[str, Array]) -> None:
+    from mobileprep.core.files import atomic_writer
     from mobileprep.formats.arrays import write_arrays
-    from mobileprep.fsio import atomic_writer
 
     with atomic_writer(path) as stream:
         # Texts become arrays of bytes of one length: objects would have to be pickled.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
-from mobileprep.destinations import output_path
+from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import DetectionPostprocess
 

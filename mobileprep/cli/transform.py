@@ -11,7 +11,7 @@ from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
-from mobileprep.destinations import output_path
+from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import read_bytes
 from mobileprep.datasets.singles import Label
 from mobileprep.datasets.source import NoLabelsError
 from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
-from mobileprep.fsio import read_bytes
 
 _MOST_BYTES: Final = 1 << 28
 _COLUMNS: Final = 2

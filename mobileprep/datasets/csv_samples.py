@@ -9,16 +9,16 @@ from typing import IO, Final
 
 import numpy as np
 
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import opened_file
 from mobileprep.datasets.classes import Classes, read_classes
 from mobileprep.datasets.fitting import fitted, only_input
 from mobileprep.datasets.singles import Sample
 from mobileprep.datasets.source import DataFiles, NoLabelsError, only_keys
 from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.fsio import unreadable
 from mobileprep.ir.tensor import Array
 from mobileprep.options.data import Delimiter
-from mobileprep.regular_files import opened_file
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _DELIMITERS: Final[Mapping[Delimiter, str]] = {"comma": ",", "semicolon": ";", "tab": "\t"}

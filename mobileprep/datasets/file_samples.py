@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from mobileprep.core.files import read_file
 from mobileprep.datasets.classes import labels_of_files
 from mobileprep.datasets.decoder import Decoder
 from mobileprep.datasets.listing import files_below
 from mobileprep.datasets.singles import Label, Sample
 from mobileprep.datasets.source import DataFiles, no_samples
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import read_file
 
 _MOST_BYTES: Final = 1 << 28
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.datasets.classes import Classes, as_label, read_classes
 from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.datasets.fitting import fitted
@@ -20,7 +21,6 @@ from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.recorded import array_of
-from mobileprep.user_code import Author, blaming, load_file
 
 MOST: Final = 100_000
 """What yields more than this is taken to be endless, unless ``samples`` are asked for."""

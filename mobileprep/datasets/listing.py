@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from mobileprep.fsio import unreadable
+from mobileprep.core.files import unreadable
 
 
 def files_below(root: Path, suffixes: Collection[str] = ()) -> list[str]:

@@ -11,14 +11,14 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import opened_file
 from mobileprep.datasets.chosen import Chosen
 from mobileprep.datasets.dataset import Batch, Dataset, Unread
 from mobileprep.datasets.listing import files_below
 from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import unreadable
 from mobileprep.options.data import DATA_KINDS, DataKind
-from mobileprep.regular_files import opened_file
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _SUFFIXES: Final[dict[str, DataKind]] = {

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from mobileprep.core.parallel import cores
 from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError, CorruptFileError, UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.processors import cores
 
 Label = int | float | str | Array
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import opened_file
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened_file
 
 T = TypeVar("T")
 

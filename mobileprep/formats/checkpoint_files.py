@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.formats.checkpoint_state import is_state_file, newest_path
 from mobileprep.formats.sstable import MAGIC
 from mobileprep.frozen import dataclass
-from mobileprep.regular_files import opened
 
 _STATE: Final = "checkpoint"
 _MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import read_bytes, unreadable
+from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checkpoint_records import parse
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
-from mobileprep.fsio import read_bytes, unreadable
-from mobileprep.regular_files import opened
 
 _FIELD: Final = b"model_checkpoint_path"
 _USUAL_NAME: Final = "checkpoint"

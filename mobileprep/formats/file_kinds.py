@@ -8,15 +8,14 @@ import stat
 from pathlib import Path
 from typing import Final, Literal
 
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import PROBE, Foreign, foreign_format, opened
 from mobileprep.errors import CorruptFileError
-from mobileprep.foreign_files import PROBE, Foreign, foreign_format
 from mobileprep.formats.checkpoint_state import is_state_file
 from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.sstable import MAGIC
-from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened
 
 FileKind = Literal[
     "GraphDef",

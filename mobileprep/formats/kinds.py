@@ -6,8 +6,8 @@ import codecs
 import re
 from typing import Final, Literal
 
+from mobileprep.core.paths import PROBE, foreign_format, refuse_foreign
 from mobileprep.errors import CorruptFileError
-from mobileprep.foreign_files import PROBE, foreign_format, refuse_foreign
 from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.wire import BYTES, VARINT

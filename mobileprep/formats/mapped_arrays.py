@@ -13,10 +13,10 @@ from typing import IO, Any, Final
 
 from numpy.typing import NDArray
 
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import opened_file
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.arrays import ARCHIVE_FAULTS, read_arrays, read_header, view_of
-from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened_file
 
 _LOCAL: Final = struct.Struct("<4s22xHH")
 _BLOCK: Final = 1 << 20

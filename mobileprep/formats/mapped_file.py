@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import opened
 
 _SMALL: Final = 4 << 20
 """To read so many bytes takes a millisecond."""

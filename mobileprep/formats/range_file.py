@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
+from mobileprep.core.files import unreadable
+from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened
 
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"

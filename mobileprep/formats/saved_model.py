@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from mobileprep.core.paths import file_error, refuse_foreign
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.foreign_files import file_error, refuse_foreign
 from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.protos import saved_model_pb2 as pb

@@ -16,7 +16,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from mobileprep import activity
+from mobileprep.core import parallel
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.text_fields import Field, fields_of
@@ -100,8 +100,8 @@ class _Parser(Scanner):
             shape = found.lastindex
             if shape == _CLOSE:
                 self._close(found[_CLOSE], found.start(_CLOSE))
-                if len(self._stack) == 1 and activity.is_heard():
-                    activity.tell(f"reading {self.file}", self.at, len(data), "bytes")
+                if len(self._stack) == 1 and parallel.is_heard():
+                    parallel.tell(f"reading {self.file}", self.at, len(data), "bytes")
             else:
                 frame = self._frame
                 field = frame.fields.get(found[1])

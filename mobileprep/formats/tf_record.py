@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.core.files import unreadable
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.mapped_file import map_file
-from mobileprep.fsio import unreadable
 
 _HEAD: Final = struct.Struct("<QI")
 _LENGTH: Final = 8

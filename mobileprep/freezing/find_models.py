@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from mobileprep.core.paths import Foreign
 from mobileprep.errors import (
     CorruptFileError,
     InvalidGraphError,
@@ -15,7 +16,6 @@ from mobileprep.errors import (
     UnsupportedError,
     UsageError,
 )
-from mobileprep.foreign_files import Foreign
 from mobileprep.formats.checkpoint_files import find_checkpoint
 from mobileprep.formats.file_kinds import file_kind
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX

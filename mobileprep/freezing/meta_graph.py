@@ -8,13 +8,13 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from mobileprep.core.files import inside
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.model import Asset, Signature, TensorSpec
 from mobileprep.freezing.restore import SavedValue
 from mobileprep.freezing.session_bundle import BUNDLE_COLLECTION, bundle_signatures
-from mobileprep.fsio import inside
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.serde_attrs import shape_from_proto
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.files import read_bytes
 from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.freezing.follow import upstream
 from mobileprep.freezing.model import Asset
-from mobileprep.fsio import read_bytes
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from mobileprep.core.files import atomic_writer, write_text
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
-from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import with_constants
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes, graph_to_chunks

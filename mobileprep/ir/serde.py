@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mobileprep import activity
+from mobileprep.core import parallel
 from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import (
@@ -58,7 +58,7 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
     others = b""
     for part in parts:
         if isinstance(part, Run):
-            activity.tell(f"reading {file}", part.start, len(data), "bytes")
+            parallel.tell(f"reading {file}", part.start, len(data), "bytes")
             nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
             continue
         found = parsed(pb.GraphDef, part, file).node

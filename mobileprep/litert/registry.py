@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.core.loading import Registry, import_on_demand, module_names
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
-from mobileprep.registry import Registry, import_on_demand, module_names
 
 if TYPE_CHECKING:
     from mobileprep.litert.scope import Scope

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import KeptArrays, Metric, MetricBatch
-from mobileprep.user_code import Author, blaming, load_file
 
 _AUTHOR: Final = Author("metric", AccuracyError, "so that nothing would have been measured")
 

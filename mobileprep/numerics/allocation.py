@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import memory_limit
 from mobileprep.ir.tensor import Array
-from mobileprep.limits import memory_limit
 
 # A tensor beyond this is a slip or an attack in any graph for a mobile device.
 MAX_OUTPUT_BYTES = 1 << 32

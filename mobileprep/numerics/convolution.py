@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mobileprep.core.limits import spend_products
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.matrix_products import multiply, parts_of
 from mobileprep.numerics.parallel import for_each
 from mobileprep.numerics.tiles import Finish, Patches, Tile, tiles
 from mobileprep.numerics.windows import Window
-from mobileprep.work import spend_products
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
 _PATCH_BYTES = 2 << 20

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from mobileprep.core.limits import spend_products
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated, check_bytes
@@ -17,7 +18,6 @@ from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, tiles
 from mobileprep.numerics.windows import Window, reach
-from mobileprep.work import spend_products
 
 # Of input: with what becomes of it, it stays in a core's own cache.
 _TILE_BYTES = 1 << 20

@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.core.limits import spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_allocation, check_bytes
@@ -22,7 +23,6 @@ from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
 from mobileprep.numerics.windows import Window
-from mobileprep.work import spend
 
 # The largest eight-bit number, and the largest difference of two.
 _LARGEST = 255

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_kept
-from mobileprep.work import STEP, spend
 
 # Operations that comparing two boxes takes.
 _COST = 1 << 11

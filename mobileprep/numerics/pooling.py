@@ -7,12 +7,12 @@ from functools import reduce
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, padded_rows, tiles
 from mobileprep.numerics.windows import Window
-from mobileprep.work import STEP, spend
 
 # With smaller ones threads wait for each other longer than they compute.
 _TILE_BYTES = 1 << 21

@@ -12,12 +12,12 @@ from functools import lru_cache
 from types import ModuleType
 from typing import AnyStr, Generic, Protocol, TypeVar
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.errors import UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.backtracking import doublings
 from mobileprep.numerics.re2_in_python import INSTALL, differs, translated
-from mobileprep.work import STEP, spend
 
 # About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
 _MOST_DOUBLINGS = 30

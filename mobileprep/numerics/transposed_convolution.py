@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_allocation
 from mobileprep.numerics.matrix_products import multiply
 from mobileprep.numerics.windows import Window, reach
-from mobileprep.work import STEP, spend
 
 # Products of one image's rows that are held at once.
 _SCRATCH_BYTES = 4 << 20

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from mobileprep.core.limits import spend_products
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
@@ -23,7 +24,6 @@ from mobileprep.numerics.tiles import Finish, Reach, Tile, cuts, grid
 from mobileprep.numerics.windows import Window
 from mobileprep.numerics.winograd_schemes import Scheme
 from mobileprep.numerics.winograd_transforms import transforms
-from mobileprep.work import spend_products
 
 # Of a part's transformed patches and its products: in the processor's last cache.
 _SPACE_BYTES = 4 << 20

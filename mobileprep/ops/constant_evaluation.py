@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mobileprep.core.limits import MEMORY_VARIABLE, OverWorkError
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError, WorkLimitError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.limits import MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
 from mobileprep.ops.effort import charge
 from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
 from mobileprep.ops.list_constants import constant_array, list_constant
-from mobileprep.work import OverWorkError
 
 # What numpy raises where sizes, indices or numbers do not go together.
 _NUMERIC = (ValueError, IndexError, TypeError, ArithmeticError, MemoryError)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from mobileprep.core.loading import Registry
 from mobileprep.errors import InvalidGraphError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ops.modules import import_op, import_ops
-from mobileprep.registry import Registry
 
 
 class UnknownCostError(Exception):

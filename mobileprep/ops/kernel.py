@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mobileprep.core.loading import Registry
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.modules import import_op, import_ops
-from mobileprep.registry import Registry
 
 Outputs = Array | tuple[Array, ...]
 Kernel = Callable[..., Outputs]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from mobileprep.registry import import_on_demand
+from mobileprep.core.loading import import_on_demand
 
 _PACKAGE: Final = "mobileprep.ops"
 INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mobileprep.core.loading import Registry
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.modules import import_op, import_ops
-from mobileprep.registry import Registry
 
 
 class ShapeArgs(Protocol):

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.limits import working
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
@@ -19,7 +20,6 @@ from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.dims import MAX_RANK, UNKNOWN, element_count, is_full
-from mobileprep.work import working
 
 SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
 

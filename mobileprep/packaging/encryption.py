@@ -10,10 +10,10 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.core.keys import Key
 from mobileprep.errors import ArtifactError, CorruptFileError, UnsupportedError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.encrypted_header import EncryptedHeader, read_header
-from mobileprep.keys import Key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import atomic_writer
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import PREFIX
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import atomic_writer
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import check_serialized_size
 from mobileprep.ir.graph import Graph

@@ -7,9 +7,9 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.core.files import read_bytes
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes
 
 _LARGEST_FILE: Final = 1 << 24
 _EXAMPLE: Final = 'such as [["Add", "BinaryOp<CPUDevice, functor::add<float>>"], ["NoOp", "NoOp"]]'

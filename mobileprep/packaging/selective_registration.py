@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import read_bytes
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes
 from mobileprep.ir.graph import Graph
 from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.kernel_survey import KernelSurvey, Warn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.plan.canonical import canonical
 
 

@@ -13,7 +13,7 @@ from doit.exceptions import InvalidDodoFile, TaskFailed
 from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 
-from mobileprep.at_once import MOST_THREADS
+from mobileprep.core.parallel import MOST_THREADS
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
 from mobileprep.plan.spec import StageSpec

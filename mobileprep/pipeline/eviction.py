@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from mobileprep.core.files import unreadable
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import unreadable
 
 _GRACE_SECONDS = 3600
 # Less than the grace: what a build of the last half hour has used is never evicted.

@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from mobileprep.at_once import at_once
+from mobileprep.core.files import write_bytes
+from mobileprep.core.parallel import at_once
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.formats.parts import Part
-from mobileprep.fsio import write_bytes
 from mobileprep.ir.files import check_serialized_size, read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import MemmappedModel

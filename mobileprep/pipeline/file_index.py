@@ -13,9 +13,10 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
 
-from mobileprep.at_once import at_once, begun
+from mobileprep.core.files import HASHING, sha256_stream, unreadable
+from mobileprep.core.parallel import at_once, begun
+from mobileprep.core.paths import opened_file
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.fsio import HASHING, sha256_stream, unreadable
 from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.index_entries import (
     FileStamp,
@@ -24,7 +25,6 @@ from mobileprep.pipeline.index_entries import (
     parse,
     save_entries,
 )
-from mobileprep.regular_files import opened_file
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

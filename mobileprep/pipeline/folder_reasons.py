@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mobileprep.destinations import no_folder_above
+from mobileprep.core.files import file_inside, sha256_bytes, sha256_file
+from mobileprep.core.paths import no_folder_above
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import file_inside, sha256_bytes, sha256_file
 from mobileprep.pipeline.publish import Changes
 from mobileprep.pipeline.published import MANIFEST, listed
 from mobileprep.pipeline.runner import Built

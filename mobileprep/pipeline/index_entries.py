@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from mobileprep.core.files import read_file, write_bytes
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_file, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import mark_used
 

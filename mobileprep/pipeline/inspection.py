@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from mobileprep.core.files import unreadable
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import unreadable
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.store import Store
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.core.files import read_bytes, sha256_bytes, unreadable
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes, sha256_bytes, unreadable
 from mobileprep.pipeline.published import MANIFEST, MOST_MANIFEST
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")

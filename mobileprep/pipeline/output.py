@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.formats.parts import Part
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import sha256_bytes
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 # No file system takes longer ones.

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from mobileprep.destinations import links
+from mobileprep.core.files import inside
+from mobileprep.core.paths import links
 from mobileprep.errors import ArtifactError
-from mobileprep.fsio import inside
 from mobileprep.pipeline.reads import files_read
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Plan

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.frozen import dataclass
-from mobileprep.fsio import (
+from mobileprep.core.files import (
     file_inside,
     inside,
     remove_file,
@@ -20,6 +18,8 @@ from mobileprep.fsio import (
     unfinished,
     write_bytes,
 )
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.published import MANIFEST, TOOL, held, listed

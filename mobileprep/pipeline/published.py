@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mobileprep import __version__
+from mobileprep.core.files import file_inside, read_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.fsio import file_inside, read_bytes
 
 MANIFEST: Final = "manifest.json"
 TOOL: Final = f"mobileprep {__version__}"

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from mobileprep.at_once import at_once
+from mobileprep.core.parallel import at_once
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.frozen import dataclass
 from mobileprep.pipeline.execute import Executor

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.core.files import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part, read_index
-from mobileprep.fsio import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import Evicted, evict, mark_used
 from mobileprep.pipeline.file_index import FileIndex

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import UsageError
-from mobileprep.fsio import sha256_bytes
 
 FORMAT: Final = "v2"
 """The folder of what this version reads and writes."""

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import read_file, sha256_bytes, write_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import mark_used
 from mobileprep.pipeline.file_index import FileIndex

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import read_file, write_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_file, write_bytes
 from mobileprep.pipeline.eviction import References, evict, forget_notes, remove_unfinished
 from mobileprep.pipeline.store_lock import Release, alone, share
 from mobileprep.pipeline.workspaces import sweep

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from mobileprep.core.files import check_name, check_writable, file_inside, inside
 from mobileprep.errors import ArtifactError
-from mobileprep.fsio import check_name, check_writable, file_inside, inside
 from mobileprep.pipeline.publish import made_of
 from mobileprep.pipeline.published import MANIFEST, listed, manifest
 from mobileprep.pipeline.state import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mobileprep.keys import key_from_environment
+from mobileprep.core.keys import key_from_environment
 from mobileprep.options.data import Reading
 from mobileprep.plan.app_stages import ENCRYPTED, EncryptStage, IntegrationStage
 from mobileprep.plan.sources import single_file

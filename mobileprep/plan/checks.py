@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mobileprep.core.keys import key_from_environment
 from mobileprep.frozen import dataclass
-from mobileprep.keys import key_from_environment
 from mobileprep.plan.default_check import (
     alternatives_to_file,
     alternatives_to_step,

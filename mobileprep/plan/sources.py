@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from mobileprep.core.paths import directory_error
 from mobileprep.errors import CorruptFileError, did_you_mean
-from mobileprep.foreign_files import directory_error
 from mobileprep.plan.spec import Files, StageFile
 from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.presence import source_kind_error

@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.merge import merge_sections
 from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, SourceText
 from mobileprep.recipe.variables import Variables
 from mobileprep.recipe.yaml_tree import parse_yaml, place_at
-from mobileprep.regular_files import opened
 
 MAX_BYTES = 1 << 20
 MAX_EXTENDS = 20
@@ -70,7 +70,7 @@ def read_source(path: Path) -> SourceText:
         with opened(path) as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        from mobileprep.fsio import unreadable  # slow to import, and only failures need it
+        from mobileprep.core.files import unreadable  # slow to import, and only failures need it
 
         raise unreadable(path, error) from error
     if len(data) > MAX_BYTES:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
+from mobileprep.core.paths import directory_error, file_error
 from mobileprep.errors import CorruptFileError, MobileprepError, nearest_hint
-from mobileprep.foreign_files import directory_error, file_error
 from mobileprep.recipe.model import Recipe, Target
 from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.resolve import plugins_of

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from mobileprep.at_once import at_once
+from mobileprep.core.parallel import at_once
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from mobileprep.core.limits import FLOPS_VARIABLE, MEMORY_VARIABLE, OverWorkError
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
-from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_left
 from mobileprep.ops.context import RunContext
 from mobileprep.ops.effort import charge
 from mobileprep.ops.planned_size import planned_bytes
 from mobileprep.runtime.actions import DEAD, Action, Values
-from mobileprep.work import OverWorkError
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import memory_limit, working
 from mobileprep.errors import RunLimitError
 from mobileprep.ir.refs import Edge
-from mobileprep.limits import memory_limit
 from mobileprep.numerics.allocation import at_most
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
-from mobileprep.work import working
 
 # Results beyond this are computed anew in each run rather than kept between runs.
 _LARGEST = 64 << 20

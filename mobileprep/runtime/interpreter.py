@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import flop_limit, working
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.limits import flop_limit
 from mobileprep.numerics.parallel import all_processors
 from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
 from mobileprep.runtime.actions import DEAD
@@ -21,7 +21,6 @@ from mobileprep.runtime.executor import run_plan
 from mobileprep.runtime.feeds import checked_feed
 from mobileprep.runtime.memory import keep_freed_memory
 from mobileprep.runtime.planner import make_plan
-from mobileprep.work import working
 
 # Plans hold weights prepared for them: many at once would multiply a model's size.
 _KEPT_PLANS = 4

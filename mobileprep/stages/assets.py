@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mobileprep.core.files import atomic_writer, inside, read_bytes, write_bytes
 from mobileprep.formats.arrays import read_arrays, write_arrays
-from mobileprep.fsio import atomic_writer, inside, read_bytes, write_bytes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.engines.assets import with_found_assets

@@ -8,12 +8,12 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from mobileprep.core.files import inside, write_bytes
+from mobileprep.core.loading import Registry, import_on_demand
 from mobileprep.errors import InternalError
 from mobileprep.frozen import dataclass, fields_of
-from mobileprep.fsio import inside, write_bytes
 from mobileprep.plan.record_data import RecordType, read_record
 from mobileprep.plan.spec import Section, Stage, Upstream
-from mobileprep.registry import Registry, import_on_demand
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.core.parallel import cores
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.serde import graph_to_pieces, raw_chunks
 from mobileprep.plan.records import CompressRecord
 from mobileprep.plan.stages import CompressStage
-from mobileprep.processors import cores
 from mobileprep.stages.base import Job, stage
 
 _BLOCK: Final = 4 << 20

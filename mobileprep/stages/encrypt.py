@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mobileprep.core.files import write_bytes
+from mobileprep.core.keys import key_from_environment
 from mobileprep.errors import UnsupportedError
-from mobileprep.fsio import write_bytes
 from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.keys import key_from_environment
 from mobileprep.packaging.encryption import encrypt
 from mobileprep.plan.app_stages import EncryptStage
 from mobileprep.stages.base import Job, stage

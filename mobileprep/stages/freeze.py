@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from mobileprep.core.files import place
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freezing.freeze import freeze
@@ -14,7 +15,6 @@ from mobileprep.freezing.model import TensorSpec
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.outputs import output_tensors
 from mobileprep.freezing.source import LoadedSource, load_source
-from mobileprep.fsio import place
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.at_once import at_once
+from mobileprep.core.files import write_bytes
+from mobileprep.core.parallel import at_once
 from mobileprep.frozen import fields_of
-from mobileprep.fsio import write_bytes
 from mobileprep.inspection.page_limits import left_out
 from mobileprep.inspection.step_changes import StepChanges, step_changes
 from mobileprep.ir.graph import Graph

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mobileprep.core.files import write_text
 from mobileprep.datasets.classes import class_names
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.fsio import write_text
 from mobileprep.packaging.integration.app_model import AppModel, AppTensor, app_tensors
 from mobileprep.packaging.integration.render import integration_code
 from mobileprep.plan.app_stages import IntegrationStage

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from mobileprep.core.files import write_bytes, write_text
 from mobileprep.datasets.classes import class_names
 from mobileprep.errors import UsageError
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.fsio import write_bytes, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.litert.assemble import RUNTIME
 from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted

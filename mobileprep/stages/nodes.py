@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from mobileprep.core.files import write_bytes
 from mobileprep.frozen import fields_of
-from mobileprep.fsio import write_bytes
 from mobileprep.inspection.node_table import node_table
 from mobileprep.inspection.weights import weight_spreads
 from mobileprep.plan.stages import NodesStage

@@ -9,9 +9,9 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from mobileprep.core.files import atomic_writer
 from mobileprep.formats.arrays import array_writer, each_array
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import atomic_writer
 from mobileprep.ir.tensor import Array
 
 

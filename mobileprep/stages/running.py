@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.keys import key_from_environment
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.files import parse_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.keys import key_from_environment
 from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import MeasuringStage, RunningSection, RunningStage
 from mobileprep.plan.spec import PUBLISHED, Section, Upstream

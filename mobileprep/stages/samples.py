@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import atomic_writer
 from mobileprep.datasets.opening import data_kind, open_dataset
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.datasets.survey import DataSurvey
@@ -19,7 +20,6 @@ from mobileprep.errors import (
 )
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.formats.mapped_arrays import map_arrays
-from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface

@@ -10,11 +10,11 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
+from mobileprep.core.loading import import_on_demand, module_names
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
 from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
-from mobileprep.registry import import_on_demand, module_names
 from mobileprep.tf115.serial_names import SerialNames
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -18,7 +19,6 @@ from mobileprep.transforms.base import (
     make_transform,
     transforms_in,
 )
-from mobileprep.user_code import Author, blaming, load_file
 
 _AUTHOR = Author("plugin", TransformError, "so that nothing would have been built")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mobileprep.api.building import build
+from mobileprep.core.files import sha256_file
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
-from mobileprep.fsio import sha256_file
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph

@@ -15,8 +15,8 @@ from mobileprep.api.targets import (
     publish_target,
     target_changes,
 )
+from mobileprep.core.files import sha256_file
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.fsio import sha256_file
 from mobileprep.ir.files import write_graph
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.runner import build, collect_target

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mobileprep
-from mobileprep.fsio import sha256_file
+from mobileprep.core.files import sha256_file
 from mobileprep.plan import engines
 from tests.cli.conftest import Run
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.core.keys import key_from_environment
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.ir.files import parse_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.keys import key_from_environment
 from mobileprep.packaging.encryption import decrypt, encrypt
 from mobileprep.pipeline import execute
 from mobileprep.stages.base import Job, StageFunction, stage_function

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.keys import Key
 from mobileprep.formats.encrypted_header import HEADER_BYTES, MAGIC
 from mobileprep.ir.files import read_graph
-from mobileprep.keys import Key
 from mobileprep.packaging.encryption import decrypt
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.fsio import sha256_file
+from mobileprep.core.files import sha256_file
 from tests.cli.conftest import Run
 
 STATEMENT = Path("out/digits/phone.provenance.json")

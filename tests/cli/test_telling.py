@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep import activity
 from mobileprep.cli._shared import telling
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.terminal.log_file import KeptStream
 from mobileprep.cli._shared.terminal.waiting import Activities
-from mobileprep.fsio import HASHING
+from mobileprep.core import parallel
+from mobileprep.core.files import HASHING
 from tests.cli.conftest import Run
 
 DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  (.*)")
@@ -175,8 +175,8 @@ def test_work_is_told_with_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     found = Activities()
     assert found.text() == ""
-    with activity.listening(found.tell):
-        activity.tell("1/2 fold", 0, 0, "nodes")
+    with parallel.listening(found.tell):
+        parallel.tell("1/2 fold", 0, 0, "nodes")
         clock[0] = 103.0
         assert found.text() == "1/2 fold, 3 s"
         HASHING.expect(4_000_000)
@@ -192,12 +192,12 @@ def test_work_is_told_with_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 SLOW = """
 import time
 import sys
-from mobileprep import activity
+from mobileprep.core import parallel
 from mobileprep.cli._shared.terminal.waiting import Activities, waiting
 with waiting(Activities()):
-    activity.tell("reading x.pb", 10, 40, "bytes")
+    parallel.tell("reading x.pb", 10, 40, "bytes")
     time.sleep(1.2)
-    activity.tell("reading x.pb", 20, 40, "bytes")
+    parallel.tell("reading x.pb", 20, 40, "bytes")
     time.sleep(1.2)
     print("told", file=sys.stderr)
     time.sleep(float(sys.argv[1]))

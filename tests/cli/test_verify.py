@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from tests.cli.conftest import Run
 
 PHONE = Path("out/digits/phone")

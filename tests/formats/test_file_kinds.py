@@ -9,8 +9,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from mobileprep.core.paths import Foreign
 from mobileprep.errors import CorruptFileError
-from mobileprep.foreign_files import Foreign
 from mobileprep.formats.file_kinds import file_kind
 from tests.formats.checkpoint_writer import write_bundle
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mobileprep.fsio import sha256_bytes, write_text
-from mobileprep.processors import cores
+from mobileprep.core.files import sha256_bytes, write_text
+from mobileprep.core.parallel import cores
 from tests.fuzz import seeds
 from tests.fuzz.batches import run_cases
 from tests.fuzz.case import Case, formats

@@ -13,8 +13,8 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from mobileprep.cli.main import main
+from mobileprep.core.files import sha256_bytes
 from mobileprep.formats.protos import graph_pb2
-from mobileprep.fsio import sha256_bytes
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.serde import graph_to_bytes
 from tests.fuzz import batches, flatbuffer, seeds

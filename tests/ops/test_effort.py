@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from mobileprep.core.limits import OverWorkError, working
 from mobileprep.ops.effort import charge
-from mobileprep.work import OverWorkError, working
 
 X = np.ones(1000, np.float32)
 TEXTS = np.array([b"a"] * 1000, object)

@@ -76,7 +76,7 @@ WITHOUT_CASE = {"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", 
 # Notes from where each op is registered, in a process that has imported nothing yet.
 HOMES = """
 import json, sys
-from mobileprep.registry import Registry
+from mobileprep.core.loading import Registry
 homes, register = {}, Registry.register
 def noted(self, *names):
     for name in names:

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.core.limits import set_limits
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError
 from mobileprep.ir.graph import Graph
-from mobileprep.limits import set_limits
 from mobileprep.opdefs.signatures import output_count
 from mobileprep.ops.context import context_kernel_names
 from mobileprep.ops.kernel import kernel_names

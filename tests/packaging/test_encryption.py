@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mobileprep.core.keys import Key
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.encrypted_header import HEADER_BYTES, OVERHEAD, is_encrypted, read_header
-from mobileprep.keys import Key
 from mobileprep.packaging import encryption
 from mobileprep.packaging.encryption import decrypt, encrypt
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import sha256_bytes, write_bytes
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import sha256_bytes, write_bytes
 from mobileprep.pipeline import eviction
 from mobileprep.pipeline.eviction import (
     Evicted,

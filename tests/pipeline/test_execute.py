@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import pytest
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import ArtifactError, InternalError
-from mobileprep.fsio import sha256_bytes
 from mobileprep.ir.graph import Graph
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline import file_index, index_entries
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.file_index import FileIndex

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.folder_reasons import folder_reasons
 from mobileprep.pipeline.publish import Changes
 from mobileprep.pipeline.published import MANIFEST

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mobileprep.api.building import build
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.report.page.render import PAGE

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.manifest import manifest_folders, read_manifest
 
 DIGEST = "0" * 64

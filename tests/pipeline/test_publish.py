@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.publish import Changes, publish, unpublish
 from mobileprep.pipeline.runner import Built

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import Fresh, Stale, State

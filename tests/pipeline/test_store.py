@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import ArtifactError, UsageError
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.output import LastRun, Output, Record
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_folder import default_folder

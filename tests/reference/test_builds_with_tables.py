@@ -13,9 +13,9 @@ import pytest
 
 from mobileprep.api.building import build
 from mobileprep.cli.main import main
+from mobileprep.core.keys import Key
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.files import read_graph
-from mobileprep.keys import Key
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.native import PROGRAMS, compile_program

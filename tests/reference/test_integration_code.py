@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from mobileprep.api.building import build
+from mobileprep.core.keys import Key
 from mobileprep.datasets.pictures import PictureReading
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import read_graph
-from mobileprep.keys import Key
 from mobileprep.options.data import Reading
 from mobileprep.packaging.encryption import encrypt
 from mobileprep.packaging.integration.app_model import AppModel

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.remote import guarded, time_left
 from mobileprep.pipeline.remote.base import Remote
 from mobileprep.pipeline.remote.choose import open_remote

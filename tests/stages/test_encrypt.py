@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mobileprep.core.keys import Key
 from mobileprep.errors import RecipeError
 from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.keys import Key
 from mobileprep.packaging.encryption import decrypt
 from mobileprep.plan.app_stages import EncryptStage
 from mobileprep.stages.base import Job

@@ -6,9 +6,9 @@ import os
 import struct
 from pathlib import Path
 
+from mobileprep.core.files import write_bytes
 from mobileprep.errors import ArtifactError
 from mobileprep.formats.wire import FIXED64, VARINT, delimited, encode_varint
-from mobileprep.fsio import write_bytes
 
 
 def write_entry(

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from mobileprep.api.feeding.tensors import TensorInfo
+from mobileprep.core.files import read_bytes
 from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, named, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.photos import Normalization, picture

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mobileprep.api.feeding.tensors import TensorInfo
+from mobileprep.core.files import read_bytes
+from mobileprep.core.limits import memory_limit
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.fsio import read_bytes
 from mobileprep.ir.tensor import Array
-from mobileprep.limits import memory_limit
 from mobileprep.numerics.allocation import MAX_AXES
 from mobileprep.numerics.texts import as_texts
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mobileprep.api.inspecting.differing import ModelDifference, diff
 from mobileprep.api.paths import Warn
 from mobileprep.api.running import opened
-from mobileprep.fsio import write_bytes
+from mobileprep.core.files import write_bytes
 from mobileprep.inspection.node_table import node_table
 from mobileprep.ir.graph import Graph
 from mobileprep.pipeline.published import TOOL

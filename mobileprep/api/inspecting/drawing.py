@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from mobileprep.api.models import find_source
+from mobileprep.core.files import read_bytes, write_bytes, write_text
 from mobileprep.errors import CorruptFileError, MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes, write_bytes, write_text
 from mobileprep.inspection.costs import node_flops
 from mobileprep.inspection.dot import dot, original_dot
 from mobileprep.inspection.drawing import drawn, surroundings

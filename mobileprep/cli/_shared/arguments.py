@@ -6,8 +6,8 @@ import argparse
 from typing import Final
 
 from mobileprep.cli.verb import comma_list, flag
+from mobileprep.core.parallel import cores
 from mobileprep.errors import UsageError
-from mobileprep.processors import cores
 
 OUT: Final = "out"
 """The folder for outputs where none is named."""

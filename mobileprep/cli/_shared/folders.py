@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from mobileprep.core.files import unreadable
 from mobileprep.errors import UsageError
-from mobileprep.fsio import unreadable
 
 RECIPE = "recipe.yaml"
 # How many names a hint tells.

@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mobileprep.cli.verb import flag
-from mobileprep.errors import UsageError
-from mobileprep.limits import (
+from mobileprep.core.limits import (
     DEFAULT_FLOPS,
     DEFAULT_ITERATIONS,
     FLOPS_VARIABLE,
@@ -17,6 +16,7 @@ from mobileprep.limits import (
     MEMORY_VARIABLE,
     set_limits,
 )
+from mobileprep.errors import UsageError
 
 # Of a number: what fits any counter.
 _DIGITS = 16

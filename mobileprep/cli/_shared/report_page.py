@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.arguments import targets_of
 from mobileprep.cli._shared.folders import RECIPE
-from mobileprep.destinations import is_stdout
+from mobileprep.core.paths import is_stdout
 from mobileprep.errors import CorruptFileError, UsageError
 
 if TYPE_CHECKING:

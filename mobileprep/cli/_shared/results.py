@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.files import read_bytes
 from mobileprep.errors import UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes
 from mobileprep.inspection.visible import plain
 from mobileprep.ir.tensor import Array
 

@@ -14,7 +14,7 @@ from typing import Final, TextIO, cast
 
 from mobileprep import __version__
 from mobileprep.cli._shared.terminal.log_file import KeptStream, dated, is_log
-from mobileprep.destinations import is_stdout, output_path
+from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import ArtifactError, UsageError
 
 # How many of the slowest are named, and what share of all is too little to be.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.core.limits import spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
@@ -17,7 +18,6 @@ from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
 from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import spend
 
 # Operations that an element of a crop takes.
 _COST = 1 << 13

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.example import Feature, read_example, read_feature
 from mobileprep.frozen import dataclass
@@ -21,7 +22,6 @@ from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import STEP, spend
 
 _INT64 = np.dtype(np.int64)
 # Steps that reading a feature of an example takes.

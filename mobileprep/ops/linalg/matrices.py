@@ -8,6 +8,7 @@ from functools import reduce
 
 import numpy as np
 
+from mobileprep.core.limits import spend
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -16,7 +17,6 @@ from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import at_least_rank, broadcast, concatenate, merge_dim
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import spend
 
 # Operations that each element takes for each row, at most.
 _COST = 8

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.files import read_bytes
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import read_bytes
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import spend_products
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -16,7 +17,6 @@ from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import spend_products
 
 _MOST_INPUTS = 16
 _LITTLE = 1 << 22

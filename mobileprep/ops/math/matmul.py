@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.core.limits import spend_products
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -23,7 +24,6 @@ from mobileprep.ops.dims import (
 )
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import spend_products
 
 # What fused ops do to each element after the product.
 _AFTERWARDS = {

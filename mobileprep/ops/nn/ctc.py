@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -17,7 +18,6 @@ from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import STEP, spend
 
 # Steps that an entry of a batch takes.
 _STEPS = 8

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -18,7 +19,6 @@ from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.window_shapes import window_places
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import STEP, spend
 
 # Operations that a sum and a comparison take.
 _COST = 64

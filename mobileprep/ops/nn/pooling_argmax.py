@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.core.limits import spend
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
@@ -20,7 +21,6 @@ from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.pooling import pool_flops
 from mobileprep.ops.nn.window_shapes import pooled_shape
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.work import spend
 
 # Operations that an element of a window takes, and the bytes of its value, its place and both.
 _COST, _HELD = 512, 24

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from mobileprep.core.files import atomic_writer
 from mobileprep.errors import ArtifactError
-from mobileprep.fsio import atomic_writer
 from mobileprep.pipeline.remote.faults import RemoteError
 from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
 from mobileprep.pipeline.remote.sink import Sink

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mobileprep.at_once import at_once
+from mobileprep.core.parallel import at_once
 from mobileprep.pipeline.remote.base import Kind, Remote
 
 THREADS: Final = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from mobileprep.core.limits import working
 from mobileprep.errors import (
     InvalidGraphError,
     RunLimitError,
@@ -22,7 +23,6 @@ from mobileprep.numerics.allocation import at_most, memory_left
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.rules import Kernels
-from mobileprep.work import working
 
 _NAME = "fold_constants"
 # What is computed on the way may take so much, or a multiple of the constants that there are:

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.core.limits import MEMORY_VARIABLE
 from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
-from mobileprep.limits import MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.engines.libraries import import_library
 from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mobileprep.fsio import read_bytes
+from mobileprep.core.files import read_bytes
 
 _LARGEST: Final = 1 << 28
 _NAME_END: Final = "__print__"

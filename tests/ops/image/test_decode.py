@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
+from mobileprep.core.limits import set_limits
 from mobileprep.errors import (
     CorruptFileError,
     InvalidGraphError,
@@ -16,7 +17,6 @@ from mobileprep.errors import (
     UnsupportedError,
 )
 from mobileprep.formats.dtypes import DType
-from mobileprep.limits import set_limits
 from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import run
 from tests.ops.pictures import PIXELS, Image, encoded, text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.remote.base import Remote
 from mobileprep.pipeline.remote.choose import open_remote
 from mobileprep.pipeline.remote.settings import RemoteSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.remote import guarded, time_left
 from mobileprep.pipeline.remote.faults import RemoteError
 from mobileprep.pipeline.remote.guarded import GuardedRemote

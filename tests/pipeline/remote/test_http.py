@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.remote import time_left
 from mobileprep.pipeline.remote.base import Kind, Remote
 from mobileprep.pipeline.remote.choose import open_remote

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mobileprep.fsio import sha256_bytes
+from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.remote import object_store
 from mobileprep.pipeline.remote.base import Remote
 from mobileprep.pipeline.remote.guarded import GuardedRemote

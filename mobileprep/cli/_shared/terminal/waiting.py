@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TextIO, cast
 
-from mobileprep import activity
 from mobileprep.cli._shared.terminal import StatusLine, is_terminal
 from mobileprep.cli._shared.terminal.rates import Count
+from mobileprep.core import parallel
 
 _TICK: Final = 1.0
 
@@ -27,7 +27,7 @@ class Activities:
         self._seconds: dict[str, float] = {}
 
     def tell(self, what: str, done: float, total: float, unit: str) -> None:
-        """Some work is so far; see ``activity.Listener``."""
+        """Some work is so far; see ``parallel.Listener``."""
         moment = time.monotonic()
         with self._lock:
             if what != self._now:
@@ -63,7 +63,7 @@ class Activities:
 def waiting(found: Activities) -> Iterator[None]:
     """Show what is being done where that takes long and the standard error stream is a terminal."""
     stream = sys.stderr
-    with activity.listening(found.tell):
+    with parallel.listening(found.tell):
         if not is_terminal(stream):
             yield
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mobileprep.limits import machine_memory, memory_limit, set_limits, shared_memory
+from mobileprep.core.limits import machine_memory, memory_limit, set_limits, shared_memory
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.work import OverWorkError, spend, spend_products, working
+from mobileprep.core.limits import OverWorkError, spend, spend_products, working
 
 
 def test_what_is_done_adds_up_to_the_bound() -> None:

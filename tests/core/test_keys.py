@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
+from mobileprep.core.keys import Key, key_from_environment
 from mobileprep.errors import RecipeError
-from mobileprep.keys import Key, key_from_environment
 
 SECRET = bytes(range(100, 132))
 

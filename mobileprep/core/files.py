@@ -14,16 +14,18 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
-from mobileprep.activity import Tally
-from mobileprep.destinations import (
+from mobileprep.core.parallel import Tally
+from mobileprep.core.paths import (
+    LfsPointerError,
     check_replaceable,
     is_stdout,
     links,
     no_folder_above,
+    opened,
+    opened_file,
     takes_a_stream,
 )
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, NotDownloadedError
-from mobileprep.regular_files import LfsPointerError, opened, opened_file
 
 HASHING: Final = Tally("hashing", "bytes")
 """What is hashed, for whoever shows how far that is."""
@@ -73,7 +75,7 @@ def unreadable(path: Path, error: OSError) -> CorruptFileError:
         message = "is a Git LFS pointer, not the file itself"
         return NotDownloadedError(message, "run `git lfs pull`", str(path))
     if isinstance(error, IsADirectoryError):
-        from mobileprep.foreign_files import directory_error  # only failures need it
+        from mobileprep.core.paths import directory_error  # only failures need it
 
         return directory_error(path)
     reason = error.strerror or str(error)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.loading import Registry, import_on_demand, module_names
 from mobileprep.errors import InternalError
-from mobileprep.registry import Registry, import_on_demand, module_names
 
 
 def test_an_entry_is_found_under_every_name_of_its() -> None:

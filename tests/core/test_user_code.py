@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.errors import AccuracyError, UsageError
-from mobileprep.user_code import Author, blaming, load_file
 
 AUTHOR = Author("helper", AccuracyError, "so that nothing came of it")
 

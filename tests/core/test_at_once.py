@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mobileprep.at_once import at_once
+from mobileprep.core.parallel import at_once
 
 
 def test_an_interrupt_does_not_wait_for_what_has_begun() -> None:

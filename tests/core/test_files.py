@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.destinations import is_stdout, output_path
-from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.fsio import (
+from mobileprep.core.files import (
     atomic_writer,
     file_inside,
     inside,
@@ -26,6 +24,8 @@ from mobileprep.fsio import (
     write_new,
     write_text,
 )
+from mobileprep.core.paths import is_stdout, output_path
+from mobileprep.errors import ArtifactError, CorruptFileError
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

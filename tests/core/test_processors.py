@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mobileprep.processors import cores
+from mobileprep.core.parallel import cores
 
 
 def test_those_that_the_process_may_use_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,152 @@
+"""Threads that share work, the number of processors, and the progress of long work."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+def cores() -> int:
+    """How many processors this process may use: in a container often fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+MOST_THREADS: Final = 256
+"""More at once bring nothing, and systems do not start any number."""
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+_Result = TypeVar("_Result")
+
+
+def at_once(
+    do: Callable[[_Item], _Result], items: Sequence[_Item], threads: int | None = None
+) -> list[_Result]:
+    """What ``do`` gives for each item, in order; where it raises, what has not begun is left out.
+
+    An interrupt does not wait for what has begun.
+
+    Args:
+        do: may be called in any thread.
+        items: those that take longest come first, best.
+        threads: how many to work on at once, by default as many as there are processors.
+    """
+    most = min(len(items), threads or cores(), MOST_THREADS)
+    if most < 2:
+        return [do(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor  # costs start-up time
+
+    pool = ThreadPoolExecutor(most, thread_name_prefix="mobileprep-files")
+    is_awaited = True
+    try:
+        return list(pool.map(do, items))
+    except KeyboardInterrupt:
+        is_awaited = False  # what has begun may wait for another machine
+        raise
+    finally:
+        pool.shutdown(is_awaited, cancel_futures=True)
+
+
+def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Future[_Result]]:
+    """Begin with some work in the background, on all processors; what will come of each item.
+
+    A process that ends does not wait for it.
+
+    Args:
+        do: called in other threads, for the items in their order.
+        items: no two alike.
+    """
+    from concurrent.futures import Future  # costs start-up time
+
+    found: dict[_Key, Future[_Result]] = {item: Future() for item in items}
+    todo = deque(found.items())
+
+    def work() -> None:
+        while todo:
+            try:
+                item, future = todo.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                future.set_result(do(item))
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
+                future.set_exception(error)
+
+    for _ in range(min(len(found), cores())):
+        threading.Thread(target=work, name="mobileprep-ahead", daemon=True).start()
+    return found
+
+
+Listener: TypeAlias = Callable[[str, float, float, str], None]
+"""Called, from any thread, with what is being done, how much of it is, of how much in all, 0 where
+that is not known, and in which unit: ``bytes``, ``steps``, ``nodes``."""
+
+_listeners: list[Listener] = []
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have a listener told of all long work meanwhile."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def tell(what: str, done: float, total: float, unit: str) -> None:
+    """Tell how far some work is; costs next to nothing where nobody listens.
+
+    Args:
+        what: the work, in words that stay the same while it goes on.
+        done: how much of it is done.
+        total: how much there is; 0 where that is not known.
+        unit: of both.
+    """
+    for listener in _listeners:
+        listener(what, done, total, unit)
+
+
+def is_heard() -> bool:
+    """Whether anybody listens, for work that would have to count first."""
+    return bool(_listeners)
+
+
+class Tally:
+    """Work of one kind that many places and threads do parts of.
+
+    Args:
+        what: the work, in words.
+        unit: what it is counted in.
+    """
+
+    def __init__(self, what: str, unit: str) -> None:
+        self._what = what
+        self._unit = unit
+        self._lock = threading.Lock()
+        self._done = 0.0
+        self._total = 0.0
+
+    def expect(self, count: float) -> None:
+        """So much more is to be done."""
+        with self._lock:
+            if self._done >= self._total:
+                self._done = self._total = 0.0
+            self._total += count
+
+    def add(self, count: float) -> None:
+        """So much more is done."""
+        with self._lock:
+            self._done += count
+            done, total = self._done, self._total
+        if _listeners:
+            tell(self._what, done, total if total >= done else 0, self._unit)

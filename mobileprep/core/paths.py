@@ -1,0 +1,316 @@
+"""Paths and what they lead to: outputs, files opened for reading, and files that are not models.
+
+An output may be a regular file, which is replaced; a link to one, which stays a link while its
+target is replaced; a FIFO or a character device, which is written to as ``cp`` does; and ``-`` or
+``/dev/stdout``. Everything else is rejected. Files that mobileprep keeps itself, in the cache and
+in the directories of targets, replace a link of their name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UnsupportedError
+from mobileprep.frozen import dataclass
+
+STDOUT: Final = Path("-")
+_MOST_LINKS: Final = 40
+# The open files of a process under their numbers: links of a kind whose text leads nowhere.
+_DESCRIPTOR: Final = re.compile(r"/(?:proc/[^/]+|dev)/fd/[0-9]+\Z")
+
+
+def output_path(text: str) -> Path:
+    """The path that a flag names for an output; ``-`` is the standard output, ``./-`` a file.
+
+    Raises:
+        ArtifactError: it is empty, or the name of a folder.
+    """
+    if text == "-":
+        return STDOUT
+    if text.endswith(("/", os.sep)) or Path(text).name in ("", ".."):
+        message = f"cannot be written: {text!r} is the name of a folder" if text else "has no name"
+        raise ArtifactError(message, "name a file", "the output")
+    path = Path(text)
+    return path.absolute() if path == STDOUT else path
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether an output of that path goes to the standard output: ``-``, ``/dev/stdout``.
+
+    Raises:
+        ArtifactError: links that lead in a circle.
+    """
+    own = ("/dev/fd/1", f"/proc/{os.getpid()}/fd/1")
+    return path == STDOUT or str(links(path)[-1]) in own
+
+
+def links(path: Path) -> list[Path]:
+    """A path, and what it leads to link by link; only the last is no link.
+
+    The folders on the way have their links resolved. What leads to an open file of a process ends
+    there.
+
+    Raises:
+        ArtifactError: links that lead in a circle.
+    """
+    hops = [_with_folder_resolved(path)]
+    # os.path answers, where Path raises, for names too long.
+    while os.path.islink(hops[-1]) and not _DESCRIPTOR.match(str(hops[-1])):  # noqa: PTH114
+        if len(hops) > _MOST_LINKS:
+            message = "cannot be written: its links lead in a circle"
+            raise ArtifactError(message, "remove the link", str(path))
+        hops.append(_with_folder_resolved(hops[-1].parent / hops[-1].readlink()))
+    return hops
+
+
+def _with_folder_resolved(path: Path) -> Path:
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def takes_a_stream(target: Path, path: Path) -> bool:
+    """Whether bytes are written to a thing rather than put in its place.
+
+    Args:
+        target: the last of a path's links.
+        path: the path.
+
+    Raises:
+        ArtifactError: a link that leads nowhere.
+    """
+    if _DESCRIPTOR.match(str(target)):
+        return True
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            message = f"cannot be written: it is a link to {path.readlink()}, which is not there"
+            raise ArtifactError(message, "remove the link, or make its file", str(path)) from None
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def no_folder_above(path: Path) -> Path | None:
+    """What lies above a path where a folder should be; None where nothing does."""
+    for above in path.parents:
+        # os.path answers, where Path raises, for names too long.
+        if os.path.isdir(above):  # noqa: PTH112
+            return None
+        if os.path.lexists(above):
+            return above
+    return None
+
+
+def check_replaceable(target: Path, path: Path, *, follow: bool) -> None:
+    """Make sure that a file may take a name.
+
+    Args:
+        target: the name.
+        path: what led there, for messages.
+        follow: what a link leads to counts; without, a link may be replaced.
+
+    Raises:
+        ArtifactError: a folder, a device or a socket is there.
+    """
+    if target.name in ("", ".."):
+        message = "cannot be written: it is a folder"
+        raise ArtifactError(message, "name a file", str(path))
+    try:
+        mode = target.stat().st_mode if follow else target.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+        return
+    what = "a folder" if stat.S_ISDIR(mode) else "a device, a socket or the like"
+    message = f"cannot be written: there is {what} of that name"
+    raise ArtifactError(message, "name another file", str(path))
+
+
+READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+# Pipes that whoever started the command has put there, as "<(command)" in a shell does.
+_OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+
+_LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
+_LFS_MAX_SIZE = 1024  # as Git LFS itself limits them
+
+
+class LfsPointerError(OSError):
+    """A file of a checkout whose content Git LFS has not downloaded."""
+
+
+def opened(path: Path) -> BufferedReader:
+    """A file to read, opened without waiting: a pipe that lies in a folder is refused.
+
+    Raises:
+        LfsPointerError: it is a pointer of Git LFS.
+        OSError: it cannot be opened, or is a pipe or a socket.
+    """
+    descriptor = os.open(path, READ_NOW)
+    status = os.fstat(descriptor)
+    mode = status.st_mode
+    if stat.S_ISFIFO(mode) and not str(path).startswith(_OWN_PIPES):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a pipe, and no file", str(path))
+    if stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    os.set_blocking(descriptor, True)
+    stream = os.fdopen(descriptor, "rb")
+    may_be_pointer = stat.S_ISREG(mode) and status.st_size < _LFS_MAX_SIZE
+    if may_be_pointer and stream.peek(len(_LFS_HEAD)).startswith(_LFS_HEAD):
+        stream.close()
+        raise LfsPointerError(errno.EINVAL, "it is a Git LFS pointer", str(path))
+    return stream
+
+
+def opened_file(path: Path) -> BufferedReader:
+    """A regular file to read, opened without waiting: a device may never end.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    stream = opened(path)
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "it is a device, and no file", str(path))
+    return stream
+
+
+PROBE: Final = 4096
+"""Number of leading bytes that identify every format."""
+
+_SAVED_MODEL_NAMES: Final = ("saved_model.pb", "saved_model.pbtxt")
+_KERAS: Final = "a Keras model file"
+_EXPORT: Final = "load it in Keras and write a SavedModel: model.export('directory')"
+_AS_DATA: Final = (
+    "name the model; samples go under `validation:` of a recipe, or `--data` of `mobileprep init`"
+)
+_AS_INPUT: Final = "name the model that takes it"
+_ONNX: Final = "an ONNX model"
+_SOURCE: Final = "name the TensorFlow model from which it was exported"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A file format that holds no model to prepare.
+
+    Args:
+        what: the format, with its article.
+        hint: what to do instead.
+    """
+
+    what: str
+    hint: str
+
+
+_MAGIC: Final = (
+    (re.compile(rb"....TFL3", re.DOTALL), "a LiteRT model (.tflite), which is already converted",
+     "name the graph or the SavedModel from which it was converted"),
+    (re.compile(rb"\x89HDF\r\n\x1a\n"), _KERAS + " (HDF5)", _EXPORT),
+    (re.compile(rb"PK\x03\x04.{26}(config\.json|metadata\.json|model\.weights\.h5)", re.DOTALL),
+     _KERAS + " (.keras)", _EXPORT),
+    (re.compile(rb"PK\x03\x04.{26}[^\0]{1,200}?\.npy", re.DOTALL),
+     "a NumPy archive of arrays (.npz)", _AS_DATA),
+    (re.compile(rb"PK\x03\x04|PK\x05\x06"), "a zip archive",
+     "extract it with `unzip`, and name the model inside"),
+    (re.compile(rb"\x93NUMPY"), "a NumPy array (.npy)", _AS_DATA),
+    (re.compile(rb"\xff\xd8\xff"), "an image (JPEG)", _AS_INPUT),
+    (re.compile(rb"\x89PNG\r\n"), "an image (PNG)", _AS_INPUT),
+    (re.compile(rb"GIF8"), "an image (GIF)", _AS_INPUT),
+    (re.compile(rb"BM.{4}\0\0\0\0", re.DOTALL), "an image (BMP)", _AS_INPUT),
+    (re.compile(rb"RIFF.{4}WAVE", re.DOTALL), "an audio file (WAV)", _AS_INPUT),
+    (re.compile(rb"\x1f\x8b"), "a compressed file (gzip)",
+     "decompress it with `gunzip` (a .tar.gz with `tar -xzf`), and name the model inside"),
+    (re.compile(rb"BZh|\xfd7zXZ\0|\x28\xb5\x2f\xfd"), "a compressed file",
+     "decompress it, and name the model inside"),
+    (re.compile(rb"\s*\{.{0,400}\"(modelTopology|weightsManifest)\"", re.DOTALL),
+     "a TensorFlow.js model", "name the SavedModel from which it was converted"),
+)  # fmt: skip
+
+
+def foreign_format(data: bytes | memoryview) -> Foreign | None:
+    """Identify a file by its first bytes; None for a model, and for unknown content."""
+    head = bytes(data[:PROBE])
+    for magic, what, hint in _MAGIC:
+        if magic.match(head):
+            return Foreign(what, hint)
+    return Foreign(_ONNX, _SOURCE) if _is_onnx(head) else None
+
+
+def refuse_foreign(data: bytes | memoryview, file: str) -> None:
+    """Reject the content of a file that holds no model.
+
+    Raises:
+        UnsupportedError: naming its format.
+    """
+    found = foreign_format(data)
+    if found is not None:
+        message = f"is {found.what}"
+        raise UnsupportedError(message, found.hint, file)
+
+
+def directory_error(path: Path, where: str = "", shown: str = "") -> CorruptFileError:
+    """The error for a directory in the place of a file.
+
+    Args:
+        path: the directory.
+        where: the line of a recipe that names it.
+        shown: the path as the recipe names it.
+    """
+    # os.path answers, where Path raises, for names too long.
+    if any(os.path.isfile(path / name) for name in _SAVED_MODEL_NAMES):  # noqa: PTH113
+        message = "is the directory of a SavedModel, not a file"
+        hint = (
+            "in a recipe, name it as `saved_model:`; for a verb that takes only frozen graphs, "
+            "run `mobileprep freeze --input_saved_model_dir=DIR` first"
+        )
+    else:
+        message, hint = "is a directory, not a file", "name the file in it"
+    return CorruptFileError(_about(message, shown), hint, where or str(path))
+
+
+def file_error(path: Path, where: str = "", shown: str = "") -> MobileprepError:
+    """The error for a file in the place of a SavedModel's directory; see ``directory_error``."""
+    try:
+        with opened(path) as stream:
+            found = foreign_format(stream.read(PROBE))
+    except OSError as error:
+        from mobileprep.core.files import unreadable  # slow to import, and only failures need it
+
+        failure = unreadable(path, error)
+        return failure.at(where, message=f"{shown} {failure.message}") if where else failure
+    if found is not None:
+        message = _about(f"is {found.what}", shown)
+        return UnsupportedError(message, found.hint, where or str(path))
+    message = _about("is a file, not the directory of a SavedModel", shown)
+    hint = (
+        f"name the directory that holds {_SAVED_MODEL_NAMES[0]}; a graph goes under `frozen:` or "
+        "`graph:` of a recipe, or `--input_graph` of `mobileprep freeze`"
+    )
+    return CorruptFileError(message, hint, where or str(path))
+
+
+def _about(message: str, shown: str) -> str:
+    return f"{shown} {message}" if shown else message
+
+
+def _is_onnx(head: bytes) -> bool:
+    """Whether the first fields are those of an ONNX ModelProto rather than of a SavedModel.
+
+    Both begin with a version number. The second field of a SavedModel is a MetaGraphDef under tag
+    2, which begins with a control character; under that tag ONNX has a producer's name.
+    """
+    if len(head) < 4 or head[0] != 0x08 or head[1] > 0x7F:
+        return False
+    if head[2] != 0x12:
+        # Fields 3 to 8, 14, 20, and 25 of ModelProto, which a SavedModel does not have.
+        return head[2] in (0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72, 0xA2, 0xCA)
+    name = head[4 : 4 + head[3]]
+    if not name:
+        return len(head) > 4 and head[4] != 0x12
+    return head[3] <= 0x7F and all(0x20 <= byte < 0x7F for byte in name)
