@@ -8,8 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from mobileprep.errors import UsageError
-from mobileprep.formats.file_kinds import file_kind
-from mobileprep.formats.kinds import Kind, kind_of
+from mobileprep.formats.kinds import Kind, file_kind, kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
 from mobileprep.freezing.find_models import find_model, load_found

@@ -11,8 +11,7 @@ from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.datasets.fitting import only_input
 from mobileprep.datasets.source import DataFiles, NoLabelsError, no_samples, only_keys
 from mobileprep.errors import AccuracyError
-from mobileprep.formats.arrays import Header
-from mobileprep.formats.mapped_arrays import map_arrays
+from mobileprep.formats.arrays import Header, map_arrays
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.labels import counts_fault
 from mobileprep.runtime.feeds import converted

@@ -23,7 +23,7 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 
 _DELIMITERS: Final[Mapping[Delimiter, str]] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 _LONGEST_LINE: Final = 1 << 26
-_HINT: Final = "save it again as UTF-8 text, a sample a row"
+_CSV_HINT: Final = "save it again as UTF-8 text, a sample a row"
 
 
 class CsvSamples:
@@ -69,7 +69,7 @@ class CsvSamples:
         place = f"{self._files.name}, {name}"
         if len(row) != len(self._names):
             message = f"has {len(row)} columns, and the first row {len(self._names)}"
-            raise CorruptFileError(message, _HINT, place)
+            raise CorruptFileError(message, _CSV_HINT, place)
         feeds = {
             fed.name: fitted(_values([row[at] for at in columns], fed, place), fed, place)
             for fed, columns in self._columns
@@ -157,7 +157,7 @@ class _Lines:
             raise StopIteration
         if len(line) == _LONGEST_LINE:
             message = f"has a line of more than {_LONGEST_LINE} bytes"
-            raise CorruptFileError(message, _HINT, self._where)
+            raise CorruptFileError(message, _CSV_HINT, self._where)
         first = self.position == 0
         self.position += len(line)
         self.count += 1
@@ -165,7 +165,7 @@ class _Lines:
             return line.decode("utf-8-sig" if first else "utf-8")
         except UnicodeDecodeError as error:
             message = f"is no UTF-8 text in line {self.count}"
-            raise CorruptFileError(message, _HINT, self._where) from error
+            raise CorruptFileError(message, _CSV_HINT, self._where) from error
 
 
 def _rows(reader: Iterator[list[str]], where: str) -> Iterator[list[str]]:
@@ -173,7 +173,7 @@ def _rows(reader: Iterator[list[str]], where: str) -> Iterator[list[str]]:
         yield from reader
     except csv.Error as error:
         msg = f"is no CSV file: {error}"
-        raise CorruptFileError(msg, _HINT, where) from error
+        raise CorruptFileError(msg, _CSV_HINT, where) from error
 
 
 def _numbers(count: int) -> list[str]:
@@ -200,9 +200,9 @@ def _parsed(texts: Sequence[str], fed: FedTensor, place: str) -> Array:
         except ValueError as error:
             wanted = "whole number" if whole else "number"
             message = f"{text.strip()[:40]!r} is no {wanted}, which {fed.name!r} takes"
-            raise CorruptFileError(message, _HINT, place) from error
+            raise CorruptFileError(message, _CSV_HINT, place) from error
     try:
         return np.array(numbers, kind or np.float32)
     except OverflowError as error:
         message = f"has a number that {fed.dtype.short} cannot hold"
-        raise CorruptFileError(message, _HINT, place) from error
+        raise CorruptFileError(message, _CSV_HINT, place) from error

@@ -18,8 +18,7 @@ from mobileprep.datasets.sounds import SoundReading
 from mobileprep.datasets.source import DataFiles, only_keys
 from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.example import read_example, read_feature
-from mobileprep.formats.tf_record import TFRecordFile
+from mobileprep.formats.tf_record import TFRecordFile, read_example, read_feature
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.photos import exif_orientation
 from mobileprep.options.data import FeatureReading

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Dataset
 from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import MemoryLimitError
-from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.sampling.inputs import FedTensor

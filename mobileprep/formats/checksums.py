@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.wire import Buffer
 
 _UINT32: Final = (1 << 32) - 1
 _MASK_DELTA: Final = 0xA282EAD8

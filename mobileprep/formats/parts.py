@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Buffer, Cursor
-from mobileprep.formats.wire import encode_varint
+from mobileprep.formats.wire import Buffer, Cursor, encode_varint
 from mobileprep.frozen import dataclass
 
 GRAPH: Final = b"mobileprep graph 1\n"

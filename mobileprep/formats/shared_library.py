@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.wire import Buffer
 from mobileprep.frozen import dataclass
 
 _MAGIC: Final = b"\x7fELF"

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 
-from mobileprep.errors import nearest_hint
+from mobileprep.errors import CorruptFileError, nearest_hint
 from mobileprep.formats.wire import (
     BYTES,
     FIXED32,
     FIXED64,
     PAYLOAD_FIELD,
     VARINT,
+    Buffer,
     encode_varint,
 )
 
@@ -221,3 +222,160 @@ def _enum_encoder(tag: bytes, enum: EnumDescriptor) -> Encode:
 def _shown(token: bytes) -> str:
     text = token.decode("ascii", "backslashreplace")
     return text if len(text) <= 40 else text[:40] + "..."
+
+
+_ENDS: Final = {ord('"'): re.compile(rb'["\n]'), ord("'"): re.compile(rb"['\n]")}
+_BACKSLASH: Final = ord("\\")
+_ESCAPE_RUN: Final = re.compile(rb"(?<!\\)\\")
+# What Python's own decoder does not read as protobuf does: wide octal, \u, \x with one digit...
+_UNUSUAL: Final = re.compile(rb"""\\(?![0-3][0-7][0-7]|[abfnrtv'"])""")
+_ESCAPE: Final = re.compile(
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|\Z)",
+    re.DOTALL,
+)
+_SIMPLE: Final = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
+
+# Long literals (weights) are decoded in pieces of this many bytes, to bound the memory it takes.
+_PIECE: Final = 1 << 20
+
+
+def literal_end(data: Buffer, start: int) -> int | None:
+    """The position of the quote that ends the literal opened at ``start``, or None."""
+    search = _ENDS[data[start]].search
+    found = search(data, start + 1)
+    while found is not None and data[found.start()] == data[start]:
+        end = back = found.start()
+        while data[back - 1] == _BACKSLASH:
+            back -= 1
+        if (end - back) % 2 == 0:
+            return end
+        found = search(data, end + 1)
+    return None
+
+
+def unescape(data: Buffer, start: int, end: int) -> bytes:
+    """The bytes that the characters ``data[start:end]`` of a literal stand for.
+
+    Raises:
+        ValueError: an escape sequence that protobuf does not know.
+    """
+    if end - start <= _PIECE:
+        return _unescape_piece(bytes(data[start:end]))
+    out = bytearray()
+    while start < end:
+        # Where a run of backslashes starts, an escape starts: a safe place to cut.
+        cut = _ESCAPE_RUN.search(data, min(start + _PIECE, end), end)
+        stop = cut.start() if cut else end
+        out += _unescape_piece(bytes(data[start:stop]))
+        start = stop
+    return bytes(out)
+
+
+def _unescape_piece(piece: bytes) -> bytes:
+    if _BACKSLASH not in piece:
+        return piece
+    # Once double backslashes are gone, every backslash starts an escape.
+    plain = piece.replace(rb"\\", rb"\134")
+    if _UNUSUAL.search(plain):
+        return _ESCAPE.sub(_one_escape, piece)
+    return plain.decode("unicode_escape").encode("latin-1")
+
+
+def _one_escape(found: re.Match[bytes]) -> bytes:
+    octal, short, four, eight, letter = found.groups()
+    if octal or short:
+        value = int(octal, 8) if octal else int(short, 16)
+        if value > 0xFF:
+            msg = f"the escape {found[0].decode()} is beyond one byte"
+            raise ValueError(msg)
+        return bytes([value])
+    if four or eight:
+        return _utf8(int(four or eight, 16), found[0].decode())
+    if letter is None or letter[0] not in _SIMPLE:
+        shown = found[0].decode("ascii", "backslashreplace")
+        msg = f"the escape {shown} is unknown"
+        raise ValueError(msg)
+    return bytes([_SIMPLE[letter[0]]])
+
+
+def _utf8(code: int, shown: str) -> bytes:
+    if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+        msg = f"the escape {shown} is no character"
+        raise ValueError(msg)
+    return chr(code).encode("utf-8")
+
+
+_BLANK: Final = re.compile(rb"(?:[\s;,]+|#[^\n]*)*")
+_SPACE: Final = re.compile(rb"(?:\s+|#[^\n]*)*")
+_TOKEN: Final = re.compile(rb"(?:-\s*)?[.\w][-+.\w]*")
+_SHOWN: Final = re.compile(rb"[\w.]+|\S")
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Scanner:
+    """Reads forward through a text.
+
+    Args:
+        data: the text, as UTF-8; a byte order mark is passed over.
+        file: its name, for messages.
+    """
+
+    def __init__(self, data: Buffer, file: str) -> None:
+        self.data = data
+        self.file = file
+        self.at = len(_BOM) if bytes(data[: len(_BOM)]) == _BOM else 0
+
+    def token(self) -> bytes:
+        """A number or a name; a minus sign may stand apart from its number."""
+        found = _TOKEN.match(self.data, self.at)
+        if found is None:
+            expected = "a value"
+            raise self.unexpected(expected)
+        self.at = found.end()
+        return b"".join(found[0].split())
+
+    def literals(self, *, keep: bool) -> bytes:
+        """The bytes of one literal or of several in a row, which count as one."""
+        pieces = []
+        while True:
+            start = self.at
+            end = literal_end(self.data, start)
+            if end is None:
+                message = "a string does not end on its line"
+                raise self.error(message, start)
+            try:
+                pieces.append(unescape(self.data, start + 1, end) if keep else b"")
+            except ValueError as error:
+                raise self.error(str(error), start) from error
+            self.at = end + 1
+            # Between literals that count as one no separator may stand.
+            if self.skip_blank(_SPACE) not in (b'"', b"'"):
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def skip_blank(self, blank: re.Pattern[bytes] = _BLANK) -> bytes:
+        """Go past blanks, comments and, as a rule, separators.
+
+        Returns:
+            The byte that comes next; none at the end of the text.
+        """
+        found = blank.match(self.data, self.at)
+        if found is not None:
+            self.at = found.end()
+        return bytes(self.data[self.at : self.at + 1])
+
+    def unexpected(self, expected: str) -> CorruptFileError:
+        """The error for something else standing where ``expected`` should."""
+        found = _SHOWN.match(self.data, self.at)
+        shown = found[0][:40].decode("ascii", "backslashreplace") if found else ""
+        what = f"{shown!r} stands" if shown else "the text ends"
+        return self.error(f"{what} where {expected} is expected", self.at)
+
+    def error(self, what: str, at: int) -> CorruptFileError:
+        """The error for a fault at a position, which it gives as line and column."""
+        hint = "the text is damaged or of another kind; export it again"
+        return CorruptFileError(what, hint, f"{self.file}:{self.place(at)}")
+
+    def place(self, at: int) -> str:
+        """Line and column, counted from 1, of a position."""
+        before = bytes(self.data[:at])
+        return f"{before.count(10) + 1}:{at - before.rfind(10)}"

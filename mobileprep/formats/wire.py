@@ -1,9 +1,4 @@
-"""Takes large tensor payloads out of a serialized graph before protobuf parses the rest.
-
-A frozen graph is a few thousand small records around a few huge byte strings. Parsed as a
-whole, every weight is copied; here the weights stay views on the caller's buffer (a mapped
-file, as a rule) and protobuf sees only what is left, with a number in each payload's place.
-"""
+"""Bounded reading of bytes, and graphs in wire format without their large tensor payloads."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ from dataclasses import field
 from typing import Final
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.frozen import dataclass
 
 # Nearly all lengths and tags are that small, and a graph has ten for each node.
@@ -281,3 +275,96 @@ def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
         raise CorruptFileError(message, "write the graph anew with TensorFlow", file)
     payloads[number - 1] = _TAKEN
     return found
+
+
+_VARINT_BYTES = 10
+_UINT64 = (1 << 64) - 1
+
+Buffer = bytes | memoryview
+
+
+class Cursor:
+    """Reads forward through ``data[position:end]``.
+
+    Args:
+        data: the bytes.
+        position: where to start.
+        end: the first byte that may not be read; the length of ``data`` by default.
+        file: the file's name, for messages.
+        base: the offset of ``data[0]`` in that file, for messages.
+    """
+
+    __slots__ = ("base", "data", "end", "file", "position")
+
+    def __init__(
+        self,
+        data: Buffer,
+        position: int = 0,
+        end: int | None = None,
+        *,
+        file: str = "",
+        base: int = 0,
+    ) -> None:
+        self.data = data
+        self.position = position
+        self.end = len(data) if end is None else min(end, len(data))
+        self.file = file
+        self.base = base
+
+    def __bool__(self) -> bool:
+        return self.position < self.end
+
+    def corrupt(self, what: str) -> CorruptFileError:
+        """The error for a fault at the present position."""
+        where = f"{self.file}, byte {self.base + self.position}"
+        return CorruptFileError(what, "the file is damaged or of another kind", where)
+
+    def varint(self) -> int:
+        """An unsigned base-128 integer of at most 64 bits.
+
+        Raises:
+            CorruptFileError: the bytes end, or run on past ten.
+        """
+        result = shift = 0
+        data, position, end = self.data, self.position, self.end
+        limit = min(end, position + _VARINT_BYTES)
+        while position < limit:
+            byte = data[position]
+            position += 1
+            result |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                return result & _UINT64
+            shift += 7
+        msg = "a variable-length integer does not end"
+        raise self.corrupt(msg)
+
+    def take(self, count: int) -> memoryview:
+        """The next ``count`` bytes, as a view.
+
+        Raises:
+            CorruptFileError: fewer than ``count`` bytes are left.
+        """
+        start = self.position
+        self.skip(count)
+        return memoryview(self.data)[start : self.position]
+
+    def skip(self, count: int) -> None:
+        """Pass over the next ``count`` bytes.
+
+        Raises:
+            CorruptFileError: fewer than ``count`` bytes are left.
+        """
+        left = self.end - self.position
+        if not 0 <= count <= left:
+            msg = f"{count} bytes are declared where {left} are left"
+            raise self.corrupt(msg)
+        self.position += count
+
+    def fixed(self, width: int) -> int:
+        """A little-endian unsigned integer of ``width`` bytes.
+
+        Raises:
+            CorruptFileError: fewer bytes are left.
+        """
+        return int.from_bytes(self.take(width), "little")

@@ -21,7 +21,7 @@ from mobileprep.ir.tensor import Array
 _DECODERS: Final = frozenset(
     {"DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeAndCropJpeg"}
 )
-_RESHAPES: Final = frozenset(
+_PREPROCESSING_MOVES: Final = frozenset(
     {"Cast", "ExpandDims", "Squeeze", "Reshape", "Identity", "Pack", "Slice", "StridedSlice"}
     | {"ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea", "Reverse"}
     | {"ReverseV2", "Transpose"}
@@ -78,8 +78,8 @@ def _followed(graph: Graph, flows: Flows, decoder: Node) -> DecodedImage:
         if len(takers) != 1:
             break
         (node,) = takers
-        if node.op not in _RESHAPES:
-            step = _step(graph, node, ref, scale, offset)
+        if node.op not in _PREPROCESSING_MOVES:
+            step = _affine_step(graph, node, ref, scale, offset)
             if step is None:
                 break
             scale, offset = step
@@ -94,7 +94,7 @@ def _is_split(node: Node) -> bool:
     return node.op == "Pack" and len(node.data_inputs) > 1
 
 
-def _step(
+def _affine_step(
     graph: Graph, node: Node, ref: Ref, scale: Array, offset: Array
 ) -> tuple[Array, Array] | None:
     """The scale and offset after an op; None for an op that is not preprocessing."""

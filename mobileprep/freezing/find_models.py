@@ -17,7 +17,7 @@ from mobileprep.errors import (
     UsageError,
 )
 from mobileprep.formats.checkpoint_files import find_checkpoint
-from mobileprep.formats.file_kinds import file_kind
+from mobileprep.formats.kinds import file_kind
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX
 from mobileprep.freezing.fitting import Candidate, examined, with_checkpoint
 from mobileprep.freezing.folders import entries_of, prefixes_of, ranked_prefixes

@@ -90,7 +90,7 @@ def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate
         kind,
         looks_like_text(map_file(path)),
         is_of_training(source.graph),
-        tuple(variables_of(_needed(source))),
+        tuple(variables_of(_needed_part(source))),
         own,
         own,
     )
@@ -135,7 +135,7 @@ def _load(
     return load_source(graph=path, checkpoint=checkpoint)
 
 
-def _needed(source: LoadedSource) -> Graph:
+def _needed_part(source: LoadedSource) -> Graph:
     """The part of a graph that its likely outputs need; all of it where none is seen."""
     found = find_interface(source, chosen_signature(source, ""))
     roots = [parse_ref(t.name).node for t in found.outputs]

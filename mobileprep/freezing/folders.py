@@ -9,7 +9,7 @@ from typing import Final
 
 from mobileprep.errors import MobileprepError, NotDownloadedError
 from mobileprep.formats.checkpoint_files import find_checkpoint
-from mobileprep.formats.file_kinds import file_kind
+from mobileprep.formats.kinds import file_kind
 from mobileprep.frozen import dataclass
 
 # Entries that are looked at, so that a huge folder is not read for hours.

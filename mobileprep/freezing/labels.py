@@ -33,7 +33,7 @@ _LOOKUPS: Final = re.compile(r"((Resource)?Gather(V2|Nd)?|SparseSegment.*)\Z")
 # They hold what a model gives against what it should have given.
 _COMPARISONS: Final = frozenset({"Equal", "NotEqual", "InTopK", "InTopKV2", "SquaredDifference"})
 _DISTANCES: Final = frozenset({"Square", "Abs", "Pow"})
-_LOGARITHMS: Final = frozenset({"Log", "LogSoftmax"})
+_LOGARITHM_OPS: Final = frozenset({"Log", "LogSoftmax"})
 _ONE_NUMBER: Final = ((),)
 
 
@@ -112,7 +112,7 @@ def _compares(
     if not results:
         return False
     if node.op == "Mul":  # the cross entropy, written out
-        return any(graph[name].op in _LOGARITHMS for name in results)
+        return any(graph[name].op in _LOGARITHM_OPS for name in results)
     if node.op == "Sub":
         takers = flows.takers(node.name)
         return bool(takers) and all(taker.op in _DISTANCES for taker, _ in takers)

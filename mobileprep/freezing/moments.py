@@ -16,7 +16,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 
-_MEAN: Final = "Mean"
+_MEAN_OP: Final = "Mean"
 _CHOICES: Final = frozenset({"Switch", "Select", "SelectV2", "If", "StatelessIf"})
 
 
@@ -59,9 +59,9 @@ def _is_statistic(graph: Graph, node: Node) -> bool:
     mean: Node | None = node
     if node.op == "Squeeze" and node.data_inputs:
         mean = graph.get(node.inputs[0].node)
-    elif node.op == _MEAN and node.attr_bool("keep_dims", False):
+    elif node.op == _MEAN_OP and node.attr_bool("keep_dims", False):
         return False
-    if mean is None or mean.op != _MEAN or not mean.data_inputs:
+    if mean is None or mean.op != _MEAN_OP or not mean.data_inputs:
         return False
     # In a branch, the app says at run time whether it trains.
     return not is_branch_input(graph, mean.inputs[0])

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Buffer, Cursor
-from mobileprep.formats.wire import BYTES
+from mobileprep.formats.wire import BYTES, Buffer, Cursor
 from mobileprep.freezing.model import Signature, TensorSpec
 
 BUNDLE_COLLECTION: Final = "serving_signatures"

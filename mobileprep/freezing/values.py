@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Final
 
 from mobileprep.errors import ArtifactError, InternalError, InvalidGraphError, did_you_mean
-from mobileprep.formats.slices import region_of, shape_of_box
+from mobileprep.formats.checkpoint_reader import region_of, shape_of_box
 from mobileprep.freezing.initializers import initial_values
 from mobileprep.freezing.model import Asset, LoadedSource
 from mobileprep.freezing.options import FreezeOptions

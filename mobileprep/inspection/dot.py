@@ -53,7 +53,7 @@ def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
     yield "digraph graphname {"
     yield "  node [shape=box, style=filled, fillcolor=white];"
     for box in drawing.boxes:
-        yield f"  {_quoted(box.id)} [label={_label(box)}{_filled(box, colors=colors)}];"
+        yield f"  {_quoted(box.id)} [label={_box_label(box)}{_filled(box, colors=colors)}];"
     yield from _arrows(drawing, "")
     yield "}"
 
@@ -74,7 +74,7 @@ def cluster(
     yield f"  label={_quoted(title)};"
     for box in drawing.boxes:
         fill = fills.get(box.id, _PLAIN)
-        label = _label(box, notes.get(box.id, ""))
+        label = _box_label(box, notes.get(box.id, ""))
         yield f'  {_quoted(prefix + box.id)} [label={label}, fillcolor="{fill}"];'
     yield from _arrows(drawing, prefix)
     yield "  }"
@@ -86,7 +86,7 @@ def _arrows(drawing: Drawing, prefix: str) -> Iterator[str]:
         yield f"  {ends[0]} -> {ends[1]}{_looks(arrow)};"
 
 
-def _label(box: Box, note: str = "") -> str:
+def _box_label(box: Box, note: str = "") -> str:
     second = shortened(box.op, _WIDTH) if box.op else f"{box.nodes} nodes"
     lines = [shortened(box.id, _WIDTH), second, *([shortened(note, _WIDTH)] if note else [])]
     # The break between the lines is DOT's own escape, all others are taken for what they are.

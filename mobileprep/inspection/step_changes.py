@@ -10,7 +10,7 @@ from mobileprep.ir.compare import compare_graphs
 from mobileprep.ir.graph import Graph
 
 _MOST: Final = 20_000
-_LONGEST: Final = 300
+_LONGEST_CHANGE: Final = 300
 
 
 @dataclass(frozen=True)
@@ -56,4 +56,4 @@ def _new_names(before: Graph, after: Graph) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _LONGEST_CHANGE else f"{text[: _LONGEST_CHANGE - 3]}..."

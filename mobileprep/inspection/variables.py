@@ -33,7 +33,7 @@ class VariableCount:
 def count_variables(graph: Graph) -> VariableCount:
     """Count the variables outside functions, by the shapes that they declare."""
     variables = variables_of(graph)
-    sizes = [(node, _elements(node)) for node in variables]
+    sizes = [(node, _declared_elements(node)) for node in variables]
     return VariableCount(
         len(variables),
         sum(size or 0 for _, size in sizes),
@@ -48,7 +48,7 @@ def with_zeros(graph: Graph) -> Graph:
     The costs of a model whose values are not known are those of its frozen form. Zeros of any size
     take no memory.
     """
-    zeros = {v.name: _zeros(v) for v in variables_of(graph) if _elements(v) is not None}
+    zeros = {v.name: _zeros(v) for v in variables_of(graph) if _declared_elements(v) is not None}
     if not zeros:
         return graph
     nodes = []
@@ -72,7 +72,7 @@ def _zeros(variable: Node) -> Node:
     return constant(variable.name, Tensor(dtype, shape, values=np.zeros(1, dtype.numpy)))
 
 
-def _elements(node: Node) -> int | None:
+def _declared_elements(node: Node) -> int | None:
     shape = node.attrs.get("shape")
     if shape is None or shape.kind != "shape" or shape.value is None:
         return None

@@ -7,11 +7,16 @@ from pathlib import Path
 
 from mobileprep.core.files import atomic_writer, write_text
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
-from mobileprep.formats.cursor import Buffer
-from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
-from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
+from mobileprep.formats.memmapped import (
+    GRAPH_REGION,
+    PackageRegion,
+    ends_as_package,
+    is_encrypted,
+    read_package,
+)
+from mobileprep.formats.wire import Buffer
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import with_constants
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes, graph_to_chunks
@@ -71,7 +76,7 @@ def parse_graph(data: Buffer, file: str) -> Graph:
     """
     expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
-        from mobileprep.formats.graph_text import wire_of_text  # slow to import
+        from mobileprep.formats.text_proto import wire_of_text  # slow to import
 
         data = wire_of_text(data, file)
     return graph_from_bytes(data, file)
@@ -97,7 +102,7 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
     """
     if as_text:
         # Slow to import, and binary needs it never.
-        from mobileprep.formats.graph_text import text_of_wire
+        from mobileprep.formats.text_proto import text_of_wire
 
         write_text(path, text_of_wire(graph_to_bytes(graph)))
         return

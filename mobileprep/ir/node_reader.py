@@ -9,9 +9,8 @@ from typing import Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.wire import BYTES, Payload, short_records, skip_field
+from mobileprep.formats.wire import BYTES, Cursor, Payload, short_records, skip_field
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import Attrs, AttrValue
 from mobileprep.ir.node import Node

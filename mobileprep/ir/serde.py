@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mobileprep.core import parallel
-from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import (
     GRAPH_LAYOUT,
+    Buffer,
+    Cursor,
     Payload,
     Run,
     delimited,

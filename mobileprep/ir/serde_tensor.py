@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
-from mobileprep.formats.dtypes import DType
+from mobileprep.formats.dtypes import VALUE_FIELD, DType, listed_values, packed_values
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.tensor_values import VALUE_FIELD, listed_values, packed_values
 from mobileprep.formats.wire import (
     CONTENT_FIELD,
     DOUBLE_FIELD,

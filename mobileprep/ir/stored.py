@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.parts import GRAPH, Part, between_bytes, index_bytes, read_index
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.wire import CONTENT_FIELD, Payload, encode_varint
+from mobileprep.formats.wire import CONTENT_FIELD, Buffer, Cursor, Payload, encode_varint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.node_reader import node_from_proto, parsed

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.formats.mapped_file import release_pages
+from mobileprep.formats.wire import Cursor
 
 Array = NDArray[Any]
 

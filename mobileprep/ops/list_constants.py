@@ -11,10 +11,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.wire import encode_varint
+from mobileprep.formats.wire import Cursor, encode_varint
 from mobileprep.ir.node import Node
 from mobileprep.ir.serde_attrs import shape_from_proto, shape_to_proto
 from mobileprep.ir.tensor import Array, Tensor

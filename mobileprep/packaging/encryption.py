@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from mobileprep.core.keys import Key
 from mobileprep.errors import ArtifactError, CorruptFileError, UnsupportedError
-from mobileprep.formats.cursor import Buffer
-from mobileprep.formats.encrypted_header import EncryptedHeader, read_header
+from mobileprep.formats.memmapped import EncryptedHeader, read_header
+from mobileprep.formats.wire import Buffer
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.core.files import write_bytes, write_text
 from mobileprep.errors import UnsupportedError, named
-from mobileprep.formats.encrypted_header import OVERHEAD
+from mobileprep.formats.memmapped import OVERHEAD
 from mobileprep.freezing.interface import check_inputs_suffice, unused_inputs
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph

@@ -18,8 +18,7 @@ from mobileprep.errors import (
     RecipeError,
     UsageError,
 )
-from mobileprep.formats.arrays import read_arrays, write_arrays
-from mobileprep.formats.mapped_arrays import map_arrays
+from mobileprep.formats.arrays import map_arrays, read_arrays, write_arrays
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface

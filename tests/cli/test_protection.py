@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.core.keys import Key
-from mobileprep.formats.encrypted_header import HEADER_BYTES, MAGIC
+from mobileprep.formats.memmapped import HEADER_BYTES, MAGIC
 from mobileprep.ir.files import read_graph
 from mobileprep.packaging.encryption import decrypt
 from tests.cli.conftest import Run

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mobileprep.formats.checkpoint_reader import slice_key
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.ordered_code import slice_key
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from tests.cli.conftest import Run

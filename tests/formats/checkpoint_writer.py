@@ -9,9 +9,8 @@ import cramjam
 import google_crc32c
 import numpy as np
 
-from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.formats.dtypes import VALUE_FIELD, DType, dtype_from_numpy
 from mobileprep.formats.protos import checkpoint_pb2 as pb
-from mobileprep.formats.tensor_values import VALUE_FIELD
 from mobileprep.formats.wire import encode_varint
 
 MAGIC = bytes.fromhex("57fb808b247547db")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.checkpoint_records import (
+from mobileprep.formats.checkpoint_reader import (
     TensorEntry,
     check_versions,
     element_type,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.checkpoint_state import is_state_file, newest_path
+from mobileprep.formats.checkpoint_files import is_state_file, newest_path
 
 TEXT = """model_checkpoint_path: "model.ckpt-20"
 all_model_checkpoint_paths: "model.ckpt-10"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.checkpoint_v1 import CheckpointV1
-from mobileprep.formats.ordered_code import slice_key
+from mobileprep.formats.checkpoint import CheckpointV1
+from mobileprep.formats.checkpoint_reader import slice_key
 from mobileprep.formats.wire import delimited
 from tests.formats.checkpoint_writer import table, v1_meta, v1_table, v1_value
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Cursor
-from mobileprep.formats.wire import encode_varint
+from mobileprep.formats.wire import Cursor, encode_varint
 
 
 @given(st.integers(0, 2**64 - 1))

@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.example import read_example, read_feature
+from mobileprep.formats.tf_record import read_example, read_feature
 from mobileprep.formats.wire import delimited
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 

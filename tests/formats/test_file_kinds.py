@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep.core.paths import Foreign
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.file_kinds import file_kind
+from mobileprep.formats.kinds import file_kind
 from tests.formats.checkpoint_writer import write_bundle
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats import mapped_arrays
-from mobileprep.formats.mapped_arrays import map_arrays
+from mobileprep.formats import arrays
+from mobileprep.formats.arrays import map_arrays
 
 ARRAYS = {
     "a": np.arange(3000, dtype=np.float32).reshape(100, 30),
@@ -22,7 +22,7 @@ ARRAYS = {
 
 @pytest.fixture(params=[1, 1 << 26], ids=["mapped", "read"])
 def _threshold(request, monkeypatch) -> None:
-    monkeypatch.setattr(mapped_arrays, "_SMALL", request.param)
+    monkeypatch.setattr(arrays, "_SMALL", request.param)
 
 
 @pytest.mark.usefixtures("_threshold")
@@ -69,15 +69,15 @@ def test_objects_and_cut_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(mapped_arrays, "_SMALL", 1)
-    monkeypatch.setattr(mapped_arrays, "_MOST_UNPACKED", 1000)
+    monkeypatch.setattr(arrays, "_SMALL", 1)
+    monkeypatch.setattr(arrays, "_MOST_UNPACKED", 1000)
     np.savez_compressed(tmp_path / "d.npz", a=np.zeros(1000))
     with pytest.raises(CorruptFileError, match="bytes unpacked; at most 1000 are read"):
         map_arrays(tmp_path / "d.npz")
 
 
 def test_an_entry_that_lies_about_its_place_is_refused(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(mapped_arrays, "_SMALL", 1)
+    monkeypatch.setattr(arrays, "_SMALL", 1)
     np.savez(tmp_path / "d.npz", a=np.zeros(100))
     with zipfile.ZipFile(tmp_path / "d.npz") as archive:
         start = archive.infolist()[0].header_offset

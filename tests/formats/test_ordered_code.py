@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.formats.ordered_code import slice_key
+from mobileprep.formats.checkpoint_reader import slice_key
 
 
 def signed(value: int) -> bytes:

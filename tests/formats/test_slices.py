@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.formats.protos import checkpoint_pb2 as pb
-from mobileprep.formats.slices import (
+from mobileprep.formats.checkpoint_reader import (
     box_of,
     extents_of,
     gather,
@@ -16,6 +15,7 @@ from mobileprep.formats.slices import (
     tiling_fault,
     whole,
 )
+from mobileprep.formats.protos import checkpoint_pb2 as pb
 
 
 def box(*sides: tuple[int, int]) -> tuple[slice, ...]:

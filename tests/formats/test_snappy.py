@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.snappy import decompress
+from mobileprep.formats.sstable import decompress
 
 
 def packed(data: bytes) -> memoryview:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
+from mobileprep.formats.checkpoint import TensorBundle
+from mobileprep.formats.checkpoint_reader import slice_key
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.ordered_code import slice_key
 from mobileprep.formats.protos import checkpoint_pb2 as pb
-from mobileprep.formats.tensor_bundle import TensorBundle
 from tests.formats.checkpoint_writer import shape_into, slice_into, table, write_bundle
 
 RNG = np.random.default_rng(3)

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.dtypes import DType
+from mobileprep.formats.dtypes import DType, listed_values, packed_values
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.tensor_values import listed_values, packed_values
 from mobileprep.formats.wire import DOUBLE_FIELD, FLOAT_FIELD, Payload
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.formats import text_literals
-from mobileprep.formats.text_literals import literal_end, unescape
+from mobileprep.formats import text_fields
+from mobileprep.formats.text_fields import literal_end, unescape
 
 
 def bytes_of(text: bytes) -> bytes:
@@ -59,7 +59,7 @@ def test_characters_beside_the_surrogates_are_some(code: int) -> None:
 
 @pytest.mark.parametrize("piece", range(1, 12))
 def test_pieces_are_cut_between_escapes(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_literals, "_PIECE", piece)
+    monkeypatch.setattr(text_fields, "_PIECE", piece)
     assert bytes_of(rb"ab\\\101\377c\\\\d\u00e9e") == b"ab\\A\xffc\\\\d\xc3\xa9e"
 
 

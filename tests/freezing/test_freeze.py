@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError, UsageError
-from mobileprep.formats.checkpoint_records import TensorEntry
+from mobileprep.formats.checkpoint_reader import TensorEntry
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.model import Signature, TensorSpec
 from mobileprep.ir import attrs as attr

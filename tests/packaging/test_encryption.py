@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mobileprep.core.keys import Key
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.encrypted_header import HEADER_BYTES, OVERHEAD, is_encrypted, read_header
+from mobileprep.formats.memmapped import HEADER_BYTES, OVERHEAD, is_encrypted, read_header
 from mobileprep.packaging import encryption
 from mobileprep.packaging.encryption import decrypt, encrypt
 

@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.file_kinds import file_kind
+from mobileprep.formats.kinds import file_kind
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.files import read_graph, read_shipped_graph, write_graph

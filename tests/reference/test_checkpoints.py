@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.checkpoint import open_checkpoint
-from mobileprep.formats.ordered_code import slice_key
+from mobileprep.formats.checkpoint_reader import slice_key
 from tests.formats.checkpoint_writer import v1_meta, v1_table, v1_value, write_bundle
 from tests.golden.checkpoints import make
 

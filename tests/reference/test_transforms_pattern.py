@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError
-from mobileprep.formats.cursor import Cursor
+from mobileprep.formats.wire import Cursor
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes

@@ -3,8 +3,8 @@
 import pytest
 
 from mobileprep.errors import InvalidGraphError, TransformError
-from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.wire import Cursor
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes
 from mobileprep.ir.verify import check_graph

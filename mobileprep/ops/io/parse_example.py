@@ -10,7 +10,7 @@ import numpy as np
 
 from mobileprep.core.limits import STEP, spend
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.example import Feature, read_example, read_feature
+from mobileprep.formats.tf_record import Feature, read_example, read_feature
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node

@@ -10,7 +10,7 @@ import numpy as np
 
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.encrypted_header import MAGIC
+from mobileprep.formats.memmapped import MAGIC
 from mobileprep.frozen import dataclass
 from mobileprep.packaging.integration import texts
 from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Channels, Pictures

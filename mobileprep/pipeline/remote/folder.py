@@ -16,7 +16,7 @@ from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
 from mobileprep.pipeline.remote.sink import Sink
 from mobileprep.pipeline.remote.time_left import TimeLeft
 
-_BLOCK = 1 << 18
+_FOLDER_BLOCK = 1 << 18
 
 
 class FolderBackend:
@@ -34,7 +34,7 @@ class FolderBackend:
             if stream is None:
                 return False
             sink.expect(os.fstat(stream.fileno()).st_size)
-            while block := stream.read(_BLOCK):
+            while block := stream.read(_FOLDER_BLOCK):
                 sink.write(block)
             return True
 
