@@ -61,8 +61,8 @@ from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
-from mobileprep.datasets.dataset import Batch
-from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.source import Batch
+from mobileprep.datasets.source import data_inputs
 from mobileprep.ir.files import read_graph
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 loaded = read_graph(Path(graph))

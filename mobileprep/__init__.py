@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from mobileprep.freezing.options import FreezeOptions, FreezeResult
+    from mobileprep.freezing.model import FreezeOptions, FreezeResult
     from mobileprep.ir.graph import Graph
     from mobileprep.recipe.model import Recipe
     from mobileprep.report.collect import Report
@@ -74,7 +74,7 @@ _HOMES = {
         "UnsupportedError",
         "UsageError",
     ),
-    "mobileprep.freezing.options": ("FreezeOptions", "FreezeResult"),
+    "mobileprep.freezing.model": ("FreezeOptions", "FreezeResult"),
     "mobileprep.ir.graph": ("Graph",),
     "mobileprep.recipe.model": ("Recipe",),
     "mobileprep.report.collect": ("Report",),

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.source import Dataset, SampleChoice
 from mobileprep.formats.dtypes import DType
 from mobileprep.plan.sources import data_files as planned_files
 from mobileprep.recipe.load import load_recipe

@@ -11,7 +11,7 @@ import yaml
 
 from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
 from tests.rewriting.channel_scales.test_rescaled_networks import CONTEXT, RECIPE, accuracy
 

@@ -23,9 +23,8 @@ sys.path[:0] = [str(ROOT)]
 # The checkout comes first.
 from mobileprep.chains.chain import ChainStep, run_step  # noqa: E402
 from mobileprep.formats.arrays import write_arrays  # noqa: E402
-from mobileprep.inspection.dot import cluster  # noqa: E402
-from mobileprep.inspection.drawing import drawn  # noqa: E402
-from mobileprep.inspection.step_changes import step_changes  # noqa: E402
+from mobileprep.inspection.drawing import cluster, drawn  # noqa: E402
+from mobileprep.inspection.node_table import step_changes  # noqa: E402
 from mobileprep.ir.graph import Graph  # noqa: E402
 from mobileprep.transforms.base import Context, transform_names  # noqa: E402
 from tests.transforms.busy import LOG, samples  # noqa: E402

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from mobileprep.api.target_check import foreseen
 from mobileprep.chains.norms_left import norms_foreseen
-from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import data_kind, open_dataset
-from mobileprep.datasets.source import DataFiles, SampleChoice
+from mobileprep.datasets.source import DataFiles, SampleChoice, data_inputs
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError, UnsupportedError
 from mobileprep.freezing.fit import DeclaredInput, Fit, fit
-from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.model import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref

@@ -9,7 +9,7 @@ from pathlib import Path
 from mobileprep.api.models import open_source
 from mobileprep.api.paths import FilePath, Warn, as_warning, names_of
 from mobileprep.freezing.freeze import freeze as freeze_source
-from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.model import FreezeOptions, FreezeResult
 
 
 def freeze(

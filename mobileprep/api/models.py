@@ -12,10 +12,8 @@ from mobileprep.formats.kinds import Kind, file_kind, kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
 from mobileprep.freezing.find_models import find_model, load_found
-from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
-from mobileprep.freezing.options import FreezeOptions
-from mobileprep.freezing.outputs import chosen_signature
+from mobileprep.freezing.freeze import chosen_signature, freeze
+from mobileprep.freezing.model import FreezeOptions, LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.source import load_source
 from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import ends

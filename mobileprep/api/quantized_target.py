@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from mobileprep.calibration.layer_rules import rule_text
 from mobileprep.calibration.layer_search import best_try
-from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import runs
-from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.source import SampleChoice, data_inputs
+from mobileprep.datasets.survey import runs
 from mobileprep.errors import InternalError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph

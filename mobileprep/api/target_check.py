@@ -19,7 +19,7 @@ from mobileprep.errors import (
 )
 from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
-from mobileprep.freezing.options import FreezeResult
+from mobileprep.freezing.model import FreezeResult
 from mobileprep.frozen import dataclass
 from mobileprep.ir.files import read_shipped_graph
 from mobileprep.ir.graph import Graph

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from mobileprep.calibration.methods import MOVING_AVERAGE, Method
-from mobileprep.datasets.dataset import Dataset
-from mobileprep.datasets.runs import FedRun, run_size, runs
-from mobileprep.datasets.survey import DataSurvey
+from mobileprep.datasets.source import Dataset
+from mobileprep.datasets.survey import DataSurvey, FedRun, run_size, runs
 from mobileprep.errors import AccuracyError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph

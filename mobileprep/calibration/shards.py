@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from mobileprep.calibration.observation import Observation, Subject, Watcher
 from mobileprep.core.parallel import cores
-from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.source import Dataset
 from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from mobileprep.frozen import dataclass

@@ -22,7 +22,7 @@ from mobileprep.errors import UsageError
 from mobileprep.options.freeze import Freeze
 
 if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
-    from mobileprep.freezing.options import FreezeResult
+    from mobileprep.freezing.model import FreezeResult
 
 _CHECKPOINT_VERSIONS = (1, 2)
 
@@ -72,7 +72,7 @@ def _unused_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load, freeze, write; tells how many ops are left, on stdout unless the graph goes there."""
     from mobileprep.freezing.freeze import freeze
-    from mobileprep.freezing.options import FreezeOptions
+    from mobileprep.freezing.model import FreezeOptions
     from mobileprep.freezing.source import load_source
     from mobileprep.ir.files import write_graph
 

@@ -12,11 +12,17 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.core.loading import Author, blaming, load_file
-from mobileprep.datasets.classes import Classes, as_label, read_classes
-from mobileprep.datasets.dataset import Batch, Unread
-from mobileprep.datasets.fitting import fitted
+from mobileprep.datasets.file_samples import Classes, as_label, read_classes
 from mobileprep.datasets.singles import Label, Sample, batch_of
-from mobileprep.datasets.source import DataFiles, SampleChoice, no_samples, too_few
+from mobileprep.datasets.source import (
+    Batch,
+    DataFiles,
+    SampleChoice,
+    Unread,
+    fitted,
+    no_samples,
+    too_few,
+)
 from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.sampling.inputs import FedTensor

@@ -13,10 +13,16 @@ from typing import Final
 
 from mobileprep.core.files import unreadable
 from mobileprep.core.paths import opened_file
-from mobileprep.datasets.chosen import Chosen
-from mobileprep.datasets.dataset import Batch, Dataset, Unread
-from mobileprep.datasets.listing import files_below
-from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
+from mobileprep.datasets.singles import Chosen
+from mobileprep.datasets.source import (
+    Batch,
+    DataFiles,
+    Dataset,
+    SampleChoice,
+    SampleSource,
+    Unread,
+    files_below,
+)
 from mobileprep.errors import CorruptFileError
 from mobileprep.options.data import DATA_KINDS, DataKind
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -124,8 +130,7 @@ def data_kind(files: DataFiles) -> DataKind:
 
 
 def _kind_of_folder(files: DataFiles) -> DataKind:
-    from mobileprep.datasets.pictures import PICTURES
-    from mobileprep.datasets.sounds import SOUNDS
+    from mobileprep.datasets.file_samples import PICTURES, SOUNDS
 
     found = files_below(files.root)
     suffixes = {name[name.rfind(".") :].lower() for name in found if "." in name}
@@ -156,7 +161,7 @@ def _source(
     from mobileprep.datasets.singles import Singles
 
     if kind == "csv":
-        from mobileprep.datasets.csv_samples import CsvSamples
+        from mobileprep.datasets.array_samples import CsvSamples
 
         return Singles(CsvSamples(files, inputs, labels, labelled=labelled))
     if kind == "tfrecord":
@@ -164,15 +169,15 @@ def _source(
 
         return Singles(RecordSamples(files, inputs, wanted))
     from mobileprep.datasets.file_samples import FileSamples
-    from mobileprep.datasets.fitting import only_input
+    from mobileprep.datasets.source import only_input
 
     fed = only_input(inputs, files.reading.input, files.name)
     if kind == "wav":
-        from mobileprep.datasets.sounds import SOUNDS, SoundReading
+        from mobileprep.datasets.file_samples import SOUNDS, SoundReading
 
         sounds = SoundReading(fed, files.reading, files.name)
         return Singles(FileSamples(files, SOUNDS, sounds, labelled=labelled))
-    from mobileprep.datasets.pictures import PICTURES, PictureReading
+    from mobileprep.datasets.file_samples import PICTURES, PictureReading
 
     pictures = PictureReading(fed, files.reading, files.name)
     return Singles(FileSamples(files, PICTURES, pictures, labelled=labelled))

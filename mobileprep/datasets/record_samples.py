@@ -9,13 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.datasets.classes import Classes, read_classes
-from mobileprep.datasets.fitting import fitted
-from mobileprep.datasets.listing import files_below
-from mobileprep.datasets.pictures import PictureReading
+from mobileprep.datasets.file_samples import Classes, PictureReading, SoundReading, read_classes
 from mobileprep.datasets.singles import Label, Sample
-from mobileprep.datasets.sounds import SoundReading
-from mobileprep.datasets.source import DataFiles, only_keys
+from mobileprep.datasets.source import DataFiles, files_below, fitted, only_keys
 from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tf_record import TFRecordFile, read_example, read_feature

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
 
-from mobileprep.errors import InvalidGraphError, UsageError, did_you_mean
-from mobileprep.formats.dtypes import dtype_from_text
-from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.guess import described, guess
-from mobileprep.freezing.interface import check_inputs_count
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.options import FreezeOptions, FreezeResult
-from mobileprep.freezing.outputs import chosen_signature, output_tensors
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    MobileprepError,
+    NotDownloadedError,
+    UsageError,
+    did_you_mean,
+)
+from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.formats.kinds import looks_like_text
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.freezing.freeze import chosen_signature, freeze, output_tensors
+from mobileprep.freezing.guess import described, find_interface, guess
+from mobileprep.freezing.model import FreezeOptions, FreezeResult, LoadedSource
+from mobileprep.freezing.source import load_source
+from mobileprep.freezing.trace import extract, variables_of
+from mobileprep.freezing.training import is_of_training
+from mobileprep.freezing.values import without_value
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import PLACEHOLDERS
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
 from mobileprep.opdefs.signatures import tensor_dtype
@@ -165,3 +180,239 @@ def _unneeded(
 def _nearest(name: str, graph: Graph) -> str:
     near = did_you_mean(name, graph.by_name, count=_NEAREST)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def check_inputs_suffice(
+    graph: Graph, inputs: Sequence[str], outputs: Sequence[str], where: str
+) -> None:
+    """Check that an app has to feed nothing but the declared inputs.
+
+    Args:
+        graph: the graph that ships.
+        inputs: the declared inputs; without any, nothing is checked.
+        outputs: the outputs.
+        where: the inputs' place in the recipe.
+
+    Raises:
+        InvalidGraphError: an output needs another placeholder.
+    """
+    declared = _nodes(inputs)
+    others = [n for n in graph if n.op in PLACEHOLDERS and n.name not in declared]
+    if not inputs or not others:
+        return
+    for output in outputs:
+        needed = _needed(graph, inputs, [output])
+        other = next((n for n in others if n.name in needed), None)
+        if other is not None:
+            dtype = other.attr_dtype("dtype").short
+            message = (
+                f"the output {output!r} needs the placeholder {other.name!r} ({dtype}), which is "
+                "not one of the inputs"
+            )
+            hint = f"add {other.name!r} to inputs, as the app has to feed it"
+            raise InvalidGraphError(message, f"{hint}; or name other outputs", where)
+
+
+def check_inputs_count(
+    graph: Graph, inputs: Sequence[str], outputs: Sequence[str], where: str
+) -> None:
+    """Check that no declared input replaces another one.
+
+    Args:
+        graph: the frozen graph, in which the outputs need every input.
+        inputs: the declared inputs.
+        outputs: the outputs.
+        where: the inputs' place in the recipe.
+
+    Raises:
+        InvalidGraphError: an input has no effect, because a later one is fed.
+    """
+    needed = _needed(graph, inputs, outputs)
+    for name in inputs:
+        node = parse_ref(name).node
+        if node in needed:
+            continue
+        after = (i for i in inputs if i != name and node in _needed(graph, (), [i]))
+        later = next(after, None)
+        if later is not None:
+            message = (
+                f"the input {name!r} has no effect: the input {later!r} is computed from it, and "
+                "feeding that replaces it"
+            )
+            hint = (
+                f"remove {later!r} from inputs to ship the whole model, or {name!r} to ship the "
+                f"part after {later!r}"
+            )
+            raise InvalidGraphError(message, hint, where)
+
+
+def unused_inputs(graph: Graph, inputs: Iterable[str], outputs: Sequence[str]) -> list[str]:
+    """The declared inputs that no output of a prepared graph needs.
+
+    Single values and truth values are left out: transforms remove the training mode that they
+    choose.
+
+    Args:
+        graph: the prepared graph.
+        inputs: the declared inputs.
+        outputs: the outputs.
+    """
+    needed = _needed(graph, (), outputs)
+    unused = []
+    for name in inputs:
+        node = graph.get(parse_ref(name).node)
+        if node is None or node.name in needed:
+            continue
+        shape = node.attr_shape("shape") if "shape" in node.attrs else None
+        if shape != () and node.attr_dtype("dtype") is not DType.BOOL:
+            unused.append(name)
+    return unused
+
+
+def parameters_cut_off(
+    graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
+) -> tuple[int, int]:
+    """The number of parameters that only declared inputs need, and of all behind the outputs.
+
+    Args:
+        graph: the frozen graph.
+        inputs: the declared inputs; what they are computed from does not ship.
+        outputs: the outputs.
+    """
+    before = _parameters(graph, _needed(graph, (), outputs))
+    return before - _parameters(graph, _needed(graph, inputs, outputs)), before
+
+
+def _parameters(graph: Graph, names: Iterable[str]) -> int:
+    nodes = (graph[name] for name in names)
+    return sum(n.attr_tensor("value").size for n in nodes if n.op == "Const")
+
+
+def _needed(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> set[str]:
+    """The nodes that outputs need where the inputs are fed."""
+    fed = _nodes(inputs)
+
+    def producers(name: str) -> Iterable[str]:
+        return () if name in fed else (ref.node for ref in graph[name].inputs)
+
+    return closure((parse_ref(name).node for name in outputs), producers)
+
+
+def _nodes(names: Iterable[str]) -> set[str]:
+    return {parse_ref(name).node for name in names}
+
+
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A graph that a recipe could name, and the checkpoint that fits it.
+
+    Args:
+        path: its file.
+        kind: which message the file holds.
+        is_text: whether it is text.
+        is_of_training: whether it holds losses, gradients or updates.
+        variables: those that its likely outputs need.
+        own_checkpoint: a MetaGraph's checkpoint of the same name.
+        checkpoint: the prefix of the checkpoint that holds them.
+        lacking: those that no checkpoint holds.
+    """
+
+    path: Path
+    kind: Literal["GraphDef", "MetaGraphDef"]
+    is_text: bool
+    is_of_training: bool
+    variables: tuple[Node, ...]
+    own_checkpoint: Path | None = None
+    checkpoint: Path | None = None
+    lacking: tuple[str, ...] = ()
+
+    def check(self) -> Candidate:
+        """The candidate itself.
+
+        Raises:
+            InvalidGraphError: no checkpoint holds its variables.
+        """
+        if not self.lacking:
+            return self
+        names = ", ".join(map(repr, self.lacking[:_SHOWN]))
+        more = f" and {len(self.lacking) - _SHOWN} more" if len(self.lacking) > _SHOWN else ""
+        message = f"no checkpoint that was looked at holds the variables {names}{more}"
+        raise InvalidGraphError(
+            message,
+            "name the right one, as --checkpoint=PREFIX of `init` or `summarize`",
+            str(self.path),
+        )
+
+
+def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate:
+    """What is to be known of a graph's file before a checkpoint is chosen for it.
+
+    Raises:
+        CorruptFileError: it is damaged.
+        InvalidGraphError: it breaks a rule of graphs.
+    """
+    source = _load(path, kind, None)
+    if not len(source.graph):
+        message = "holds no node"
+        raise CorruptFileError(message, "is this the file that was meant?", str(path))
+    own = source.checkpoint.prefix if source.checkpoint is not None else None
+    return Candidate(
+        path,
+        kind,
+        looks_like_text(map_file(path)),
+        is_of_training(source.graph),
+        tuple(variables_of(_needed_part(source))),
+        own,
+        own,
+    )
+
+
+def with_checkpoint(candidate: Candidate, prefixes: Sequence[Path]) -> Candidate:
+    """The candidate with the first of some checkpoints that holds its variables.
+
+    Args:
+        candidate: the graph.
+        prefixes: the checkpoints; a MetaGraph's own comes before them.
+
+    Raises:
+        NotDownloadedError: none does, and one is a pointer of Git LFS.
+    """
+    if not candidate.variables or candidate.own_checkpoint is not None:
+        return candidate
+    fewest: tuple[str, ...] = tuple(v.name for v in candidate.variables)
+    pointer: NotDownloadedError | None = None
+    for prefix in prefixes:
+        try:
+            source = _load(candidate.path, candidate.kind, prefix)
+            lacking = tuple(without_value(candidate.variables, source))
+        except NotDownloadedError as error:
+            pointer = pointer or error
+            continue
+        except MobileprepError:
+            continue  # of another model
+        if not lacking:
+            return replace(candidate, checkpoint=prefix)
+        fewest = min(fewest, lacking, key=len)
+    if pointer is not None:
+        raise pointer
+    return replace(candidate, lacking=fewest)
+
+
+def _load(
+    path: Path, kind: Literal["GraphDef", "MetaGraphDef"], checkpoint: Path | None
+) -> LoadedSource:
+    if kind == "MetaGraphDef":
+        return load_source(meta_graph=path, checkpoint=checkpoint)
+    return load_source(graph=path, checkpoint=checkpoint)
+
+
+def _needed_part(source: LoadedSource) -> Graph:
+    """The part of a graph that its likely outputs need; all of it where none is seen."""
+    found = find_interface(source, chosen_signature(source, ""))
+    roots = [parse_ref(t.name).node for t in found.outputs]
+    # Of a training graph the likeliest output alone is a result.
+    roots = roots[:1] if is_of_training(source.graph) else roots
+    return extract(source.graph, roots) if roots else source.graph

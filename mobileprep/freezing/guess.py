@@ -14,15 +14,19 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.decoding import DecodedImage, decoded_images
-from mobileprep.freezing.fetchable import always_there, loop_name, results_among
-from mobileprep.freezing.flows import Flows
-from mobileprep.freezing.labels import labels_of
+from mobileprep.freezing.fetchable import (
+    DecodedImage,
+    always_there,
+    decoded_images,
+    loop_name,
+    results_among,
+)
 from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
-from mobileprep.freezing.subgraph import extract
+from mobileprep.freezing.trace import Flows, extract
 from mobileprep.freezing.training import (
     ASIDE,
     is_uncut,
+    labels_of,
     losses_among,
     of_chance_or_batch,
     scores_of,

@@ -9,7 +9,8 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.decoding import DecodedImage
+from mobileprep.freezing.fetchable import DecodedImage
+from mobileprep.freezing.freeze import chosen_signature
 from mobileprep.freezing.guess import (
     DEFAULTED,
     GuessedInterface,
@@ -18,7 +19,6 @@ from mobileprep.freezing.guess import (
     specs_of,
 )
 from mobileprep.freezing.model import LoadedSource, TensorSpec
-from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.training import is_of_training
 from mobileprep.frozen import dataclass
 from mobileprep.ir.reachability import reachable

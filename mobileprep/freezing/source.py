@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final, TypeVar
 
-from mobileprep.errors import UsageError
+from google.protobuf.message import DecodeError, Message
+
+from mobileprep.core.files import inside
+from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.checkpoint import Checkpoint, open_checkpoint
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.formats.saved_model import (
     ASSETS_FOLDER,
     VARIABLES_PREFIX,
@@ -18,14 +26,15 @@ from mobileprep.formats.saved_model import (
     read_saver,
     saved_model_file,
 )
-from mobileprep.freezing.meta_graph import assets_of, init_ops_of, signatures_of, slices_of
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.object_graph import keys_by_full_name
-from mobileprep.freezing.partitions import slices_by_name
-from mobileprep.freezing.restore import SavedValue
+from mobileprep.formats.wire import BYTES, Buffer, Cursor
+from mobileprep.freezing.model import Asset, LoadedSource, SavedValue, Signature, TensorSpec
+from mobileprep.freezing.trace import variables_of
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.serde import graph_from_proto
+from mobileprep.ir.serde_attrs import shape_from_proto
 
 __all__ = ["LoadedSource", "load_source"]
 
@@ -126,3 +135,299 @@ def _is_checkpoint(prefix: Path) -> bool:
     if prefix.with_name(f"{prefix.name}.index").is_file() or prefix.is_file():
         return True
     return any(prefix.parent.glob(f"{glob.escape(prefix.name)}-?????-of-?????"))
+
+
+BUNDLE_COLLECTION: Final = "serving_signatures"
+_DEFAULT: Final = "serving_default"
+_REGRESSION, _CLASSIFICATION, _GENERIC = 1, 2, 3
+
+
+def bundle_signatures(messages: Iterable[bytes]) -> dict[str, Signature]:
+    """The one signature that a session bundle's come to; none where they cannot be read.
+
+    The pair of named signatures ``inputs`` and ``outputs`` takes and gives tensors by name, as
+    apps do, and comes before the default one, which takes serialized examples.
+    """
+    for message in messages:
+        try:
+            found = _read(message)
+        except (CorruptFileError, UnicodeDecodeError):
+            continue  # the model may do without
+        if found is not None:
+            return {_DEFAULT: found}
+    return {}
+
+
+def _read(message: bytes) -> Signature | None:
+    named: dict[str, dict[str, TensorSpec]] = {}
+    default: Signature | None = None
+    for number, content in _fields(message):
+        if number == 1:
+            default = _default(content)
+        elif number == 2:
+            name, value = _entry(content)
+            for kind, generic in _fields(value):
+                if kind == _GENERIC:
+                    named[name] = dict(_bindings(generic))
+    if named.get("inputs") and named.get("outputs"):
+        return Signature(named["inputs"], named["outputs"])
+    return default
+
+
+def _default(content: Buffer) -> Signature | None:
+    for kind, fields in _fields(content):
+        tensors = {number: _binding(value) for number, value in _fields(fields)}
+        if kind == _REGRESSION:
+            outputs = {"outputs": tensors.get(2)}
+        elif kind == _CLASSIFICATION:
+            outputs = {"classes": tensors.get(2), "scores": tensors.get(3)}
+        else:
+            continue
+        given = {name: spec for name, spec in outputs.items() if spec is not None}
+        if 1 in tensors and given:
+            return Signature({"inputs": tensors[1]}, given)
+    return None
+
+
+def _bindings(generic: Buffer) -> Iterator[tuple[str, TensorSpec]]:
+    for _, entry in _fields(generic):
+        name, value = _entry(entry)
+        yield name, _binding(value)
+
+
+def _binding(content: Buffer) -> TensorSpec:
+    return TensorSpec("".join(bytes(v).decode() for number, v in _fields(content) if number == 1))
+
+
+def _entry(content: Buffer) -> tuple[str, Buffer]:
+    """A map's entry: its key and its value."""
+    fields = dict(_fields(content))
+    return bytes(fields.get(1, b"")).decode(), fields.get(2, b"")
+
+
+def _fields(content: Buffer) -> Iterator[tuple[int, Buffer]]:
+    cursor = Cursor(content)
+    while cursor:
+        tag = cursor.varint()
+        if tag & 7 != BYTES:
+            msg = "a signature has a field that is no message"
+            raise cursor.corrupt(msg)
+        yield tag >> 3, cursor.take(cursor.varint())
+
+
+# The signature under which TensorFlow 2 names its init op, and TensorFlow 1's collections.
+INIT_SIGNATURE: Final = "__saved_model_init_op"
+_INIT_COLLECTIONS: Final = ("saved_model_main_op", "legacy_init_op", "serving_init_op")
+_ASSET_COLLECTIONS: Final = ("saved_model_assets", "serving_assets")
+_VARIABLE_COLLECTIONS: Final = (
+    "variables",
+    "trainable_variables",
+    "model_variables",
+    "moving_average_variables",
+)
+
+M = TypeVar("M", bound=Message)
+
+
+def signatures_of(proto: pb.MetaGraphDef) -> dict[str, Signature]:
+    """The signatures by name, sorted; an argument of several tensors is named part by part.
+
+    Those of a session bundle, the export format before SavedModel, come before none.
+    """
+    if not proto.signature_def and BUNDLE_COLLECTION in proto.collection_def:
+        listed = proto.collection_def[BUNDLE_COLLECTION].any_list.value
+        return bundle_signatures([any_proto.value for any_proto in listed])
+    return {
+        name: Signature(
+            _specs(proto.signature_def[name].inputs), _specs(proto.signature_def[name].outputs)
+        )
+        for name in sorted(proto.signature_def)
+        if name != INIT_SIGNATURE
+    }
+
+
+def init_ops_of(proto: pb.MetaGraphDef) -> tuple[str, ...]:
+    """The names of the ops that a loader runs once the variables have their values."""
+    found: dict[str, None] = {}
+    if INIT_SIGNATURE in proto.signature_def:
+        for info in proto.signature_def[INIT_SIGNATURE].outputs.values():
+            found[parse_ref(info.name).node] = None
+    for collection in _INIT_COLLECTIONS:
+        if collection in proto.collection_def:
+            for text in proto.collection_def[collection].node_list.value:
+                found[parse_ref(text).node] = None
+    return tuple(found)
+
+
+def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, ...]:
+    """The files that the graph reads.
+
+    Args:
+        proto: the MetaGraph.
+        folder: where its assets lie.
+        where: for messages.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+        ArtifactError: a name leads out of the folder.
+    """
+    found: dict[str, Asset] = {}
+    for record in (*proto.asset_file_def, *_collected_assets(proto, where)):
+        path = inside(folder, record.filename)
+        tensor = record.tensor_info.name
+        found[tensor] = Asset(tensor, record.filename, path)
+    return tuple(found[t] for t in sorted(found))
+
+
+def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
+    """For each variable node that is a slice of a partitioned variable, which slice it is.
+
+    Raises:
+        CorruptFileError: a record of a variable is damaged.
+    """
+    found: dict[str, SavedValue] = {}
+    for name in _VARIABLE_COLLECTIONS:
+        if name not in proto.collection_def:
+            continue
+        for record in proto.collection_def[name].bytes_list.value:
+            variable = _parsed(pb.VariableDef, record, where)
+            info = variable.save_slice_info_def
+            if info.full_name and len(info.var_shape) == len(info.var_offset):
+                extents = zip(info.var_offset, info.var_shape, strict=True)
+                spec = " ".join(map(str, info.full_shape))
+                spec += " " + ":".join(f"{start},{length}" for start, length in extents)
+                node = parse_ref(variable.variable_name).node
+                found[node] = SavedValue(info.full_name, spec)
+    return found
+
+
+def _specs(infos: object) -> dict[str, TensorSpec]:
+    named: dict[str, pb.TensorInfo] = dict(infos)  # type: ignore[call-overload]
+    return dict(spec for key, info in sorted(named.items()) for spec in _tensors(key, info))
+
+
+def _tensors(key: str, info: pb.TensorInfo) -> Iterator[tuple[str, TensorSpec]]:
+    """The tensors of an argument: one, those of a sparse tensor, or of another that has parts."""
+    shape = shape_from_proto(info.tensor_shape)
+    encoding = info.WhichOneof("encoding")
+    if encoding == "name":
+        yield key, TensorSpec(info.name, DType(info.dtype), shape)
+    elif encoding == "coo_sparse":
+        parts = info.coo_sparse
+        rank = -1 if shape is None else len(shape)
+        yield f"{key}/indices", TensorSpec(parts.indices_tensor_name, DType.INT64, (-1, rank))
+        yield f"{key}/values", TensorSpec(parts.values_tensor_name, DType(info.dtype), (-1,))
+        yield f"{key}/dense_shape", TensorSpec(parts.dense_shape_tensor_name, DType.INT64, (rank,))
+    elif encoding == "composite_tensor":
+        for index, part in enumerate(info.composite_tensor.components):
+            yield from _tensors(f"{key}/{index}", part)
+
+
+def _collected_assets(proto: pb.MetaGraphDef, where: str) -> Iterator[pb.AssetFileDef]:
+    for name in _ASSET_COLLECTIONS:
+        if name in proto.collection_def:
+            for record in proto.collection_def[name].any_list.value:
+                yield _parsed(pb.AssetFileDef, record.value, where)
+
+
+def _parsed(message: type[M], data: bytes, where: str) -> M:
+    try:
+        return message.FromString(data)
+    except DecodeError as error:
+        text = f"a record that should be a {message.DESCRIPTOR.name} is none"
+        raise CorruptFileError(text, "the file is damaged", where) from error
+
+
+_OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedValue]:
+    """For each variable node its key, where the object graph names it without doubt.
+
+    A name that two variables or two objects share tells nothing, nor does one of another type;
+    such variables are found by the graph's restore ops alone.
+
+    Raises:
+        CorruptFileError: the object graph is damaged.
+    """
+    if _OBJECT_GRAPH not in checkpoint:
+        return {}
+    if checkpoint.entry(_OBJECT_GRAPH).dtype is not DType.STRING:
+        return {}
+    record = checkpoint.read(_OBJECT_GRAPH).ravel()
+    objects = pb.TrackableObjectGraph()
+    try:
+        objects.ParseFromString(b"".join(record))
+    except DecodeError as error:
+        message = "the graph of saved objects is damaged"
+        raise CorruptFileError(
+            message, "save the checkpoint again", str(checkpoint.prefix)
+        ) from error
+    saved: dict[str, set[str]] = {}
+    for item in objects.nodes:
+        for attribute in item.attributes:
+            if attribute.full_name:
+                saved.setdefault(attribute.full_name, set()).add(attribute.checkpoint_key)
+    variables = [(n, n.attr_str("shared_name", "") or n.name) for n in variables_of(graph)]
+    shared = Counter(name for _, name in variables)
+    found: dict[str, SavedValue] = {}
+    for node, name in variables:
+        keys = saved.get(name, ())
+        if shared[name] == 1 and len(keys) == 1:
+            (key,) = keys
+            # Paths of assets lie in variables that have no names and are not saved.
+            if key in checkpoint and checkpoint.entry(key).dtype is node.attr_dtype("dtype").base:
+                found[node.name] = SavedValue(key)
+    return found
+
+
+_PART: Final = re.compile(r"(.+)/part_(\d{1,6})\Z")
+
+
+def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedValue]:
+    """For "NAME/part_0", "NAME/part_1", ... the slices of the tensor NAME that they hold.
+
+    Pieces that do not make up that tensor, side by side along one axis, tell nothing.
+    """
+    parts: dict[str, dict[int, tuple[str, TensorShape]]] = {}
+    for node in variables_of(graph):
+        found = _PART.match(node.name)
+        if found is not None and found[1] in checkpoint and node.name not in checkpoint:
+            numbered = parts.setdefault(found[1], {})
+            numbered[int(found[2])] = node.name, node.attr_shape("shape")
+    sources: dict[str, SavedValue] = {}
+    for name, numbered in parts.items():
+        sources.update(_slices(name, numbered, checkpoint.entry(name).shape))
+    return sources
+
+
+def _slices(
+    name: str, numbered: Mapping[int, tuple[str, TensorShape]], full: Sequence[int]
+) -> dict[str, SavedValue]:
+    if sorted(numbered) != list(range(len(numbered))):
+        return {}
+    names = [numbered[i][0] for i in range(len(numbered))]
+    shapes = [shape for i in range(len(numbered)) if (shape := numbered[i][1]) is not None]
+    axis = _axis(shapes, full) if len(shapes) == len(names) else None
+    if axis is None:
+        return {}
+    found: dict[str, SavedValue] = {}
+    start = 0
+    for node, shape in zip(names, shapes, strict=True):
+        extents = [f"0,{size}" for size in full]
+        extents[axis] = f"{start},{shape[axis]}"
+        spec = " ".join(map(str, full))
+        found[node] = SavedValue(name, f"{spec} {':'.join(extents)}")
+        start += shape[axis]
+    return found
+
+
+def _axis(shapes: Sequence[tuple[int, ...]], full: Sequence[int]) -> int | None:
+    """The axis along which the pieces lie side by side, or None."""
+    for axis, size in enumerate(full):
+        rest = [(*full[:axis], *full[axis + 1 :])] * len(shapes)
+        if [(*s[:axis], *s[axis + 1 :]) for s in shapes] != rest:
+            continue
+        if all(len(s) == len(full) for s in shapes) and sum(s[axis] for s in shapes) == size:
+            return axis
+    return None

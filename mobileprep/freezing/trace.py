@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.follow import VARIABLE_OPS
 from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
+from mobileprep.ir.colocation import without_dangling
+from mobileprep.ir.functions import drop_unused_functions
+from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import MERGES
+from mobileprep.ir.op_sets import ENTERS, MERGES, SWITCHES
+from mobileprep.ir.reachability import closure, reachable
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import input_types, output_count, signature_of
 from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS
@@ -107,3 +109,126 @@ def _handed_on(graph: Graph, node: Node, slot: int) -> list[Ref]:
     if node.op in LOOPS:
         return [Ref(node.name, slot)]
     return []
+
+
+def extract(graph: Graph, roots: Iterable[str]) -> Graph:
+    """The roots and what they depend on, in the graph's order, with the functions they call."""
+    keep = reachable(graph, roots)
+    if len(keep) == len(graph):
+        return graph
+    nodes = without_dangling((n for n in graph if n.name in keep), keep)
+    return drop_unused_functions(graph.with_nodes(nodes))
+
+
+def clear_devices(graph: Graph) -> Graph:
+    """The graph with no device requested by any node, those inside functions included."""
+    bodies = (f.nodes for f in graph.library.functions.values())
+    if not any(n.device for nodes in (graph.nodes, *bodies) for n in nodes):
+        return graph
+    functions = {
+        name: replace(f, nodes=tuple(_without_device(n) for n in f.nodes))
+        for name, f in graph.library.functions.items()
+    }
+    nodes = [_without_device(n) for n in graph]
+    return Graph(nodes, Library(functions, graph.library.gradients), graph.versions)
+
+
+def _without_device(node: Node) -> Node:
+    return replace(node, device="") if node.device else node
+
+
+VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
+
+_WAYS_IN: Final = ENTERS | SWITCHES
+_READS: Final = frozenset({"Identity", "ReadVariableOp"}) | _WAYS_IN
+
+
+def upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
+    """The producer of a tensor, the producer of its first input, and so on, each node once.
+
+    With each the number of the output that is taken.
+    """
+    seen: set[str] = set()
+    while ref.node not in seen and not ref.is_control:
+        seen.add(ref.node)
+        node = graph.get(ref.node)
+        if node is None:
+            return
+        yield node, ref.index
+        if not node.data_inputs:
+            return
+        ref = node.inputs[0]
+
+
+def variable_behind(graph: Graph, ref: Ref) -> Node | None:
+    """The variable that a tensor is read from, or None."""
+    for node, _ in upstream(graph, ref):
+        if node.op in VARIABLE_OPS:
+            return node
+        if node.op not in _READS:
+            return None
+    return None
+
+
+def is_inside(graph: Graph, node: Node) -> bool:
+    """Whether an op that takes a variable first stands in a loop or a branch.
+
+    A variable gets there only through Enter or Switch.
+    """
+    return bool(node.data_inputs) and any(
+        n.op in _WAYS_IN for n, _ in upstream(graph, node.inputs[0])
+    )
+
+
+def is_branch_input(graph: Graph, ref: Ref) -> bool:
+    """Whether a tensor reaches an op only when a condition chooses the op's branch."""
+    node = graph.get(ref.node)
+    return node is not None and node.op in SWITCHES
+
+
+class Flows:
+    """The takers of every node's tensors.
+
+    Each edge is looked at once: a node may have thousands of control inputs, and walking them
+    again for each tensor would make a walk grow with the square of a graph.
+
+    Args:
+        graph: every input names one of its nodes.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._takers: dict[str, list[tuple[Node, int]]] = {}
+        for node in graph:
+            for ref in dict.fromkeys(node.data_inputs):
+                self._takers.setdefault(ref.node, []).append((node, ref.index))
+
+    def takers(self, name: str) -> Sequence[tuple[Node, int]]:
+        """The nodes that take a tensor of a node, each with the number of that output."""
+        return self._takers.get(name, ())
+
+    def is_used(self, name: str) -> bool:
+        """Whether a node takes a tensor of a node, or waits for it."""
+        return name in self._graph.consumers
+
+    def takes(self, ref: Ref, names: Container[str]) -> bool:
+        """Whether one of the named nodes takes a tensor."""
+        return any(n.name in names for n, index in self.takers(ref.node) if index == ref.index)
+
+    def downstream(self, refs: Iterable[Ref], *, past: Container[str] = ()) -> set[str]:
+        """The nodes that tensors flow into, directly or not.
+
+        Args:
+            refs: the tensors.
+            past: names of nodes that nothing flows into.
+        """
+        starts = (n for ref in refs for n, index in self.takers(ref.node) if index == ref.index)
+
+        def takers(name: str) -> Iterable[str]:
+            return (node.name for node, _ in self.takers(name) if node.name not in past)
+
+        return closure((n.name for n in starts if n.name not in past), takers)
+
+    def leading_to(self, names: Iterable[str]) -> set[str]:
+        """The named nodes, and all whose tensors flow into them, directly or not."""
+        return reachable(self._graph, names, through_control=False)

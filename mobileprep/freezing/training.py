@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Container, Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Final
 
-from mobileprep.freezing.flows import Flows
-from mobileprep.freezing.follow import VARIABLE_OPS, variable_behind
+from mobileprep.errors import UnsupportedError
+from mobileprep.freezing.trace import (
+    VARIABLE_OPS,
+    Flows,
+    Trace,
+    extract,
+    is_branch_input,
+    is_inside,
+    upstream,
+    variable_behind,
+)
+from mobileprep.frozen import dataclass
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.dropout import masked, unscaled
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, LOSSES
+from mobileprep.ir.reachability import dependents, reachable
 from mobileprep.ir.refs import Ref
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.shape_inference import infer_shapes
 
 # What watches, measures or changes a model without being a result of it.
 ASIDE: Final = re.compile(
@@ -175,3 +191,244 @@ def of_chance_or_batch(graph: Graph, flows: Flows) -> set[str]:
     merges = {n.name for n in graph if n.op == "Merge"}
     taken = [Ref(name, index) for name in starts for _, index in flows.takers(name)]
     return starts | flows.downstream(taken, past=merges)
+
+
+_LABEL_NAME: Final = re.compile(
+    r"(.*[/_])?(labels?|targets?|truths?|y_|y_true|ground_?truth|weights?_placeholder)(_\d+)?\Z",
+    re.IGNORECASE,
+)
+_LABEL_SLOT: Final = 1
+# Ops with weights, which a model's inputs flow into and labels and learning rates do not.
+_WEIGHTED: Final = re.compile(
+    r"(Conv[23]D|DepthwiseConv2dNative|Conv[23]DBackpropInput(V2)?|(Batch)?MatMul(V2|V3)?|Einsum|"
+    r"Sparse(TensorDense)?MatMul|SparseSegment(Sum|Mean|SqrtN)(WithNumSegments)?|"
+    r"(Resource)?Gather(V2|Nd)?|FusedBatchNorm(V2|V3)?|LookupTableFind(V2)?|.*LSTM.*|.*RNN.*)\Z"
+)
+# They take rows of a table, which are weights only if the table is.
+_LOOKUPS: Final = re.compile(r"((Resource)?Gather(V2|Nd)?|SparseSegment.*)\Z")
+# They hold what a model gives against what it should have given.
+_COMPARISONS: Final = frozenset({"Equal", "NotEqual", "InTopK", "InTopKV2", "SquaredDifference"})
+_DISTANCES: Final = frozenset({"Square", "Abs", "Pow"})
+_LOGARITHM_OPS: Final = frozenset({"Log", "LogSoftmax"})
+_ONE_NUMBER: Final = ((),)
+
+
+def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
+    """Those of the tensors that a graph may be fed with that an app does not feed.
+
+    Args:
+        graph: the graph.
+        flows: its flows.
+        entries: the tensors.
+    """
+    labels = _told(graph, entries)
+    is_frozen = not any(n.op in VARIABLE_OPS for n in graph)
+    weights = [n.name for n in graph if _is_weighted(graph, n, is_frozen=is_frozen)]
+    of_weights = flows.leading_to(weights)
+    unnamed = [r for r in entries if r not in labels]
+    others = [r for r in unnamed if not flows.takes(r, of_weights)]
+    if len(others) == len(unnamed):
+        return labels
+    if is_of_training(graph):
+        return labels.union(others)
+    given = dependents(graph, weights, through_control=False)
+    return labels.union(r for r in others if _is_scored_with(graph, flows, r, given))
+
+
+def _told(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
+    """Entries that are named as labels, or that a loss compares with what the model gives."""
+    labels = {r for r in entries if _LABEL_NAME.match(r.node)}
+    known = set(entries)
+    for node in graph:
+        if node.op in LOSSES and len(node.data_inputs) > _LABEL_SLOT:
+            last = [Ref(n.name, i) for n, i in upstream(graph, node.inputs[_LABEL_SLOT])]
+            labels.update(r for r in last if r in known)
+    return labels
+
+
+def _is_weighted(graph: Graph, node: Node, *, is_frozen: bool) -> bool:
+    if not _WEIGHTED.match(node.op) or is_gradient(node) or not node.data_inputs:
+        return False
+    # Losses gather what the model gives for each label.
+    table = node.inputs[0]
+    return (
+        not _LOOKUPS.match(node.op)
+        or (is_frozen and graph[table.node].op == "Const")
+        or variable_behind(graph, table) is not None
+    )
+
+
+def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str]) -> bool:
+    """Whether an entry only serves to score what a model gives.
+
+    It is then compared with that, or comes to nothing but single numbers. An entry that is a single
+    number itself holds for all samples, as no label does.
+
+    Args:
+        graph: a graph that trains nothing.
+        flows: its flows.
+        entry: what meets no weights.
+        given: the names of the nodes that the model's weights lead to.
+    """
+    after = flows.downstream([entry])
+    ends = [n for n in after if not flows.takers(n) and not ASIDE.match(graph[n].op)]
+    shapes = infer_shapes(extract(graph, [entry.node, *ends]), recorded=True)
+    if shapes.get(entry.node, ())[entry.index :][:1] == _ONE_NUMBER:
+        return False
+    if any(_compares(graph, flows, graph[n], after, given) for n in after):
+        return True
+    return all(shapes.get(n) == _ONE_NUMBER for n in ends)
+
+
+def _compares(
+    graph: Graph, flows: Flows, node: Node, after: Container[str], given: Container[str]
+) -> bool:
+    """Whether a node compares what an entry leads to with what the model gives."""
+    results = [r.node for r in node.data_inputs if r.node in given and r.node not in after]
+    if not results:
+        return False
+    if node.op == "Mul":  # the cross entropy, written out
+        return any(graph[name].op in _LOGARITHM_OPS for name in results)
+    if node.op == "Sub":
+        takers = flows.takers(node.name)
+        return bool(takers) and all(taker.op in _DISTANCES for taker, _ in takers)
+    return node.op in _COMPARISONS
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A graph after its dropout was cut out, and how many layers that were."""
+
+    graph: Graph
+    count: int = 0
+
+
+def remove_dropout(graph: Graph) -> Cut:
+    """Replace each dropout whose keep probability is constant by an Identity of its input."""
+    nodes: list[Node] = []
+    count = 0
+    for node in graph:
+        source = _dropped(graph, node)
+        if source is None:
+            nodes.append(node)
+        else:
+            count += 1
+            inputs = (source, *node.control_inputs)
+            nodes.append(
+                Node(node.name, "Identity", inputs, node.device, {"T": node.attribute("T")})
+            )
+    return Cut(graph.with_nodes(nodes), count) if count else Cut(graph)
+
+
+def _dropped(graph: Graph, node: Node) -> Ref | None:
+    """What a node drops parts of, if it is the last one of a dropout."""
+    found = masked(graph, node) if "T" in node.attrs else None
+    if found is None:
+        return None
+    scaled, rate = found
+    kept = rate.constant
+    source = unscaled(graph, scaled, rate)
+    if source is None or kept is None or not 0 < kept <= 1:
+        return None
+    # In a branch, the app says at run time whether it trains.
+    return None if is_branch_input(graph, source) else source
+
+
+_HINT: Final = "choose other outputs, or list the variable under variable_names_blacklist"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A graph in which nothing changes a variable any more, and what to tell the user."""
+
+    graph: Graph
+    warnings: tuple[str, ...] = ()
+
+
+def without_updates(
+    graph: Graph, roots: Sequence[str], uses: Trace, initial: Container[str], where: str
+) -> Settled:
+    """The graph without the ops that change variables and without what takes their results.
+
+    Such ops hang on control dependencies, as training leaves them: the updates of moving
+    averages, step counters. An Assign whose result an output takes becomes that result.
+
+    Args:
+        graph: the graph.
+        roots: the nodes to keep.
+        uses: what ``trace`` found for the variables that are to be converted.
+        initial: ops that are run before everything else: they give variables their values.
+        where: for messages.
+
+    Raises:
+        UnsupportedError: an output takes what such an op leaves in the variable.
+    """
+    by_data = reachable(graph, roots, through_control=False)
+    plain: dict[str, Node] = {}
+    late = [(variable, name) for variable, name in uses.blocked if name not in initial]
+    after = dependents(graph, [name for _, name in late])
+    for variable, name in late:
+        if name in by_data:
+            plain[name] = _result(graph, variable, graph[name], where)
+        _check_not_read_after(graph, variable, name, by_data & after, where)
+    lost_updates = {name for _, name in uses.blocked if name not in plain}
+    gone = dependents(graph, lost_updates, through_control=False)
+    stays = {name: left for name in gone if (left := _left(graph, graph[name], gone))}
+    lost = [graph[name].op for _, name in late if name in gone]
+    gone -= stays.keys()
+    plain.update(stays)
+    kept = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
+    message = (
+        f"{len(lost)} ops that change variables were left out, as outputs only waited for them: "
+        + ", ".join(sorted(set(lost)))
+    )
+    return Settled(extract(graph.with_nodes(kept), roots), (message,) if lost else ())
+
+
+def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
+    """What an Assign leaves in its variable, which nothing else may tell it."""
+    value = node.data_inputs[1] if len(node.data_inputs) > 1 else None
+    if node.op != "Assign" or value is None or variable in reachable(graph, [value.node]):
+        message = (
+            f"an output takes the result of {node.name!r} ({node.op}), for which {variable!r} "
+            "has to stay a variable"
+        )
+        raise UnsupportedError(message, _HINT, where)
+    return Node(
+        node.name, "Identity", (value, *node.control_inputs), "", {"T": node.attribute("T")}
+    )
+
+
+def _left(graph: Graph, node: Node, gone: Container[str]) -> Node | None:
+    """What an op leaves in its loop or branch, where others may wait for nothing else; or None.
+
+    Constants that lose what they wait for there would stand outside of it.
+    """
+    if not is_inside(graph, node):
+        return None
+    given = [r for r in node.data_inputs[1:] if r.node not in gone] or node.data_inputs[:1]
+    producer = graph[given[0].node]
+    definition = signature_of(producer, graph.library)
+    types = output_types(producer, definition) if definition else []
+    if producer.name in gone or given[0].index >= len(types):
+        return None
+    kind = {"T": attr.dtype(types[given[0].index].base)}
+    return Node(node.name, "Identity", (given[0],), "", kind)
+
+
+def _check_not_read_after(
+    graph: Graph, variable: str, update: str, suspects: set[str], where: str
+) -> None:
+    for reader in graph.consumers.get(variable, ()):
+        is_suspect = reader.name in suspects and reader.name != update
+        if is_suspect and update in reachable(graph, [reader.name]):
+            message = (
+                f"an output reads the variable {variable!r} after {update!r} "
+                f"({graph[update].op}) has changed it"
+            )
+            raise UnsupportedError(message, _HINT, where)
+
+
+def _not_waiting_for(node: Node, gone: set[str]) -> Node:
+    kept = tuple(r for r in node.inputs if r.node not in gone)
+    return node if len(kept) == len(node.inputs) else replace(node, inputs=kept)

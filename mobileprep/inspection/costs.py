@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from dataclasses import field, replace
+from typing import Final
 
+import numpy as np
+
+from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.frames import Frame, Frames
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import node_behind, source_behind
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS, SUMS, SWITCHES
+from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.ir.tensor import Array
 from mobileprep.ir.tflite import is_tflite_graph
+from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.cost import Sizes, count_flops
-from mobileprep.ops.shape_inference import shape_of
-
-if TYPE_CHECKING:
-    from mobileprep.runtime.accounting.costs import NodeCost
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
+from mobileprep.ops.static_values import StaticValues
+from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, inferred_costs
+from mobileprep.runtime.accounting.one_sample import run_costs
+from mobileprep.runtime.engines.subgraph import known_ref
+from mobileprep.runtime.planner import in_line, runs_functions
+from mobileprep.runtime.selection import needed_nodes
 
 # A constant counts for the op that uses it, behind ops that only hand it on.
 _HANDS_ON: Final = frozenset({"Identity", "Enter", "Dequantize"})
@@ -154,8 +169,6 @@ def model_costs(
 
         costs = lite_costs(graph, outputs, shapes, batch)
     else:
-        from mobileprep.inspection.loops import costs_with_loops
-
         graph, costs, loops = costs_with_loops(graph, outputs, shapes, where)
     ran = {cost.name for cost in costs.nodes}
     constants = list(_constants(graph, ran))
@@ -235,3 +248,226 @@ def node_flops(graph: Graph, shapes: Mapping[str, tuple[TensorShape, ...]]) -> d
         if flops:
             found[node.name] = flops
     return found
+
+
+_MAX_ZEROS: Final = 1 << 28
+"""Elements of an input that is only fed to learn shapes."""
+_MAX_DEPTH: Final = 4
+"""Loops within loops whose variables get shapes."""
+# With each comparison of a counter to a bound: whether the loop still runs at the bound.
+_BELOW: Final = {"Less": False, "LessEqual": True}
+_ABOVE: Final = {"Greater": False, "GreaterEqual": True}
+
+
+def costs_with_loops(
+    graph: Graph, outputs: Sequence[str], shapes: Mapping[str, TensorShape], where: str
+) -> tuple[Graph, GraphCosts, tuple[LoopCount, ...]]:
+    """The costs of a run in which each loop runs as often as is known, and else once.
+
+    Returns:
+        The graph with the functions that it calls in their place, its costs, and its loops.
+    """
+    fetches = [known_ref(graph, name, "fetch", where) for name in outputs]
+    feeds = [known_ref(graph, name, "feed", where) for name in shapes]
+    fed = {edge(ref) for ref in feeds}
+    if any(runs_functions(n, graph) for n in needed_nodes(graph, fetches, fed, where)):
+        with contextlib.suppress(MobileprepError):
+            graph = in_line(graph, fetches, feeds, where)
+    nodes = needed_nodes(graph, fetches, fed, where)
+    if not any(n.op in NEXT_ITERATIONS for n in nodes):
+        return graph, inferred_costs(graph, outputs, shapes, where), ()
+    assumed = _first_shapes(graph, nodes, shapes)
+    costs = inferred_costs(graph, outputs, shapes, where, assumed)
+    loops = Loops(graph, nodes, infer_shapes(graph, shapes), frozenset(fed))
+    # A loop that data ends may not end on zeros.
+    if costs.uncounted and all(loop.iterations is not None for loop in loops.counts()):
+        costs = _with_run(graph, costs, outputs, shapes)
+    times = tuple(_times(cost, loops.runs(cost.name)) for cost in costs.nodes)
+    return graph, replace(costs, nodes=times), loops.counts()
+
+
+def _first_shapes(
+    graph: Graph, nodes: Sequence[Node], shapes: Mapping[str, TensorShape]
+) -> dict[str, TensorShape]:
+    """The shapes of loop variables in the first iteration, which few loops change."""
+    found: dict[str, TensorShape] = {}
+    for _ in range(_MAX_DEPTH):
+        known = infer_shapes(graph, {**found, **shapes})
+        before = len(found)
+        for node in nodes:
+            enters = [graph[r.node] for r in node.data_inputs if graph[r.node].op in ENTERS]
+            is_variable = node.op in MERGES and enters and enters[0].data_inputs
+            shape = shape_of(known, enters[0].data_inputs[0]) if is_variable else None
+            if shape is not None:
+                found[node.name] = shape
+        if len(found) == before:
+            break
+    return found
+
+
+def _times(cost: NodeCost, count: int) -> NodeCost:
+    """The cost of so many executions."""
+    flops = None if cost.flops is None else cost.flops * count
+    read, written = cost.read * count, cost.written * count
+    return replace(cost, flops=flops, read=read, written=written, calls=count)
+
+
+def _with_run(
+    graph: Graph, costs: GraphCosts, outputs: Sequence[str], shapes: Mapping[str, TensorShape]
+) -> GraphCosts:
+    """Take what is not counted from a run on zeros; no change if it fails.
+
+    A TensorArray does not tell the shapes of its elements.
+    """
+    try:
+        ran = {c.name: c for c in run_costs(graph, _zeros(graph, shapes), outputs).nodes}
+    except MobileprepError:
+        return costs
+    known = []
+    for cost in costs.nodes:
+        seen = ran.get(cost.name)
+        if cost.flops is None and seen is not None and seen.flops is not None:
+            calls = seen.calls
+            once = (round(seen.flops / calls), seen.read // calls, seen.written // calls)
+            cost = replace(cost, flops=once[0], read=once[1], written=once[2])
+        known.append(cost)
+    return replace(costs, nodes=tuple(known))
+
+
+def _zeros(graph: Graph, shapes: Mapping[str, TensorShape]) -> dict[str, Array]:
+    """Zeros for inputs of known shapes.
+
+    Raises:
+        UsageError: a shape or a type is not known.
+    """
+    feeds = {}
+    for name, shape in shapes.items():
+        ref = parse_ref(name)
+        types = _types(graph, ref.node)
+        dtype = types[ref.index].numpy if ref.index < len(types) else None
+        if shape is None or dtype is None or math.prod(shape) > _MAX_ZEROS:
+            message = f"the input {name!r} cannot be fed with zeros"
+            raise UsageError(message)
+        feeds[name] = np.zeros(shape, dtype)
+    return feeds
+
+
+def _types(graph: Graph, name: str) -> Sequence[DType]:
+    """The types of a node's outputs; none for an unknown op."""
+    definition = signature_of(graph[name], graph.library)
+    return () if definition is None else output_types(graph[name], definition)
+
+
+class Loops:
+    """The loops among some nodes.
+
+    Args:
+        graph: the graph.
+        nodes: the nodes that run, each after its inputs but for edges that close loops.
+        shapes: the shapes of all nodes' outputs.
+        fed: the tensors that are fed.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        nodes: Sequence[Node],
+        shapes: Mapping[str, tuple[TensorShape, ...]],
+        fed: frozenset[Edge],
+    ) -> None:
+        self._graph = graph
+        self._frames = Frames(nodes, fed, "graph")
+        names = frozenset(name for name, _ in fed)
+        self._values = StaticValues(graph.by_name, lambda ref: shape_of(shapes, ref), names)
+        self._found: dict[Frame, int | None] = {}
+        for node in nodes:
+            for frame in self._frames.of_node[node.name].ancestors():
+                if frame.parent is not None and frame not in self._found:
+                    self._found[frame] = self._iterations(frame)
+
+    def counts(self) -> tuple[LoopCount, ...]:
+        """Every loop, in the order of the graph."""
+        return tuple(LoopCount(frame.name, count) for frame, count in self._found.items())
+
+    def runs(self, name: str) -> int:
+        """How often a node runs, a loop of unknown count taken for one iteration."""
+        frames = self._frames.of_node[name].ancestors()
+        counts = (self._found.get(frame) for frame in frames if frame.parent is not None)
+        return math.prod(1 if count is None else count for count in counts)
+
+    def _iterations(self, frame: Frame) -> int | None:
+        ends = frame.of_op({"LoopCond"})
+        if len(ends) != 1:
+            return None
+        return self._until(node_behind(self._graph, ends[0].data_inputs[0]), frame)
+
+    def _until(self, test: Node, frame: Frame) -> int | None:
+        """How often a condition holds."""
+        if test.op == "LoopCond":
+            test = node_behind(self._graph, test.data_inputs[0])
+        if len(test.data_inputs) != 2:
+            return None
+        if test.op == "LogicalAnd":
+            parts = [self._until(node_behind(self._graph, ref), frame) for ref in test.data_inputs]
+            known = [count for count in parts if count is not None]
+            return min(known) if len(known) == len(parts) else None
+        first, second = test.data_inputs
+        if test.op in _BELOW:
+            return self._steps(first, second, frame, at_bound=_BELOW[test.op])
+        if test.op in _ABOVE:
+            return self._steps(second, first, frame, at_bound=_ABOVE[test.op])
+        return None
+
+    def _steps(self, counter: Ref, bound: Ref, frame: Frame, *, at_bound: bool) -> int | None:
+        """The steps of a counter that rises up to a bound."""
+        last = self._value(bound, frame)
+        merge = node_behind(self._graph, counter)
+        if last is None or merge.op not in MERGES:
+            return None
+        begin, again = self._variable(merge)
+        if begin is None or again is None:
+            return None
+        first, step = self._value(Ref(begin.name), frame), self._step(merge, again, frame)
+        if first is None or step is None or step <= 0:
+            return None
+        return max(math.ceil((last - first + (1 if at_bound else 0)) / step), 0)
+
+    def _variable(self, merge: Node) -> tuple[Node | None, Node | None]:
+        """The nodes that give a loop variable its first value, and each later one."""
+        sources = [self._graph[ref.node] for ref in merge.data_inputs]
+        return (
+            next((s for s in sources if s.op in ENTERS), None),
+            next((s for s in sources if s.op in NEXT_ITERATIONS), None),
+        )
+
+    def _step(self, merge: Node, again: Node, frame: Frame) -> float | None:
+        """What each iteration adds to a loop variable; None for any other change."""
+        added = node_behind(self._graph, again.data_inputs[0])
+        if added.op not in SUMS or len(added.data_inputs) != 2:
+            return None
+        for variable, step in (added.data_inputs, added.data_inputs[::-1]):
+            switch = node_behind(self._graph, variable)
+            if switch.op in SWITCHES and switch.data_inputs[0].node == merge.name:
+                return self._value(step, frame)
+        return None
+
+    def _value(self, ref: Ref, frame: Frame) -> float | None:
+        """A number that is the same in each iteration."""
+        source = source_behind(self._graph, ref)
+        node = self._graph[source.node]
+        if node.op in ENTERS:
+            return self._value(node.data_inputs[0], frame)
+        if node.op in SWITCHES:
+            merge = node_behind(self._graph, node.data_inputs[0])
+            return self._value(Ref(merge.name), frame) if merge.op in MERGES else None
+        if node.op in MERGES:
+            begin, again = self._variable(node)
+            if begin is None or again is None:
+                return None
+            kept = node_behind(self._graph, again.data_inputs[0])
+            is_same = kept.op in SWITCHES and kept.data_inputs[0].node == node.name
+            return self._value(Ref(begin.name), frame) if is_same else None
+        value = self._values.value(source)
+        if value is None or value.size != 1 or value.dtype.kind not in "iuf":
+            return None
+        return float(value.reshape(-1)[0])

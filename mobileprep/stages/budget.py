@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Final
 
-from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.source import data_inputs
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph

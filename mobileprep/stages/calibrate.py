@@ -13,9 +13,8 @@ from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
 from mobileprep.calibration.staleness import check_fresh
 from mobileprep.core.files import sha256_bytes, sha256_file, write_text
-from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.source import Dataset, SampleChoice
 from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file

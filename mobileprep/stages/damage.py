@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mobileprep.calibration.damage import TensorDamage, tensor_damage
-from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import runs
-from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.source import Dataset, SampleChoice
+from mobileprep.datasets.survey import runs
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import runs
-from mobileprep.datasets.source import DataFiles, SampleChoice
-from mobileprep.datasets.survey import DataSurvey
+from mobileprep.datasets.source import DataFiles, SampleChoice, data_inputs
+from mobileprep.datasets.survey import DataSurvey, runs
 from mobileprep.errors import AccuracyError, InvalidGraphError, MobileprepError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.plan.running_records import DataRecord

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mobileprep.datasets.runs import FedRun
 from mobileprep.datasets.source import no_samples
-from mobileprep.datasets.survey import DataSurvey
+from mobileprep.datasets.survey import DataSurvey, FedRun
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph

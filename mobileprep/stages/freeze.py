@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from mobileprep.core.files import place
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
-from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.fit import check_inputs_count, parameters_cut_off
+from mobileprep.freezing.freeze import freeze, output_tensors
 from mobileprep.freezing.guess import described, guess
-from mobileprep.freezing.interface import check_inputs_count, parameters_cut_off
-from mobileprep.freezing.model import TensorSpec
-from mobileprep.freezing.options import FreezeOptions, FreezeResult
-from mobileprep.freezing.outputs import output_tensors
+from mobileprep.freezing.model import FreezeOptions, FreezeResult, TensorSpec
 from mobileprep.freezing.source import LoadedSource, load_source
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape

@@ -14,8 +14,7 @@ from typing import Any, Final
 from mobileprep.core.files import write_bytes
 from mobileprep.core.parallel import at_once
 from mobileprep.frozen import fields_of
-from mobileprep.inspection.page_limits import left_out
-from mobileprep.inspection.step_changes import StepChanges, step_changes
+from mobileprep.inspection.node_table import StepChanges, left_out, step_changes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_pieces, pieces_size, raw_chunks
 from mobileprep.ir.tensor import Tensor

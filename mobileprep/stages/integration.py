@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mobileprep.core.files import write_text
-from mobileprep.datasets.classes import class_names
+from mobileprep.datasets.file_samples import class_names
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.packaging.integration.app_model import AppModel, AppTensor, app_tensors

@@ -9,9 +9,8 @@ from typing import Final, cast
 
 from mobileprep.errors import AccuracyError
 from mobileprep.frozen import dataclass
-from mobileprep.metrics.agreement import AgreementKind, OutputAgreement
-from mobileprep.metrics.base import OutputError
-from mobileprep.metrics.catalogue import FREE_SHAPES
+from mobileprep.metrics.base import FREE_SHAPES, OutputError
+from mobileprep.metrics.regression import AgreementKind, OutputAgreement
 from mobileprep.numerics.differences import shown_difference
 from mobileprep.plan.running_records import (
     EvaluationRecord,

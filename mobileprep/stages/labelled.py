@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import FedRun, runs
-from mobileprep.datasets.source import NoLabelsError, SampleChoice
-from mobileprep.datasets.survey import DataSurvey
+from mobileprep.datasets.source import Dataset, NoLabelsError, SampleChoice
+from mobileprep.datasets.survey import DataSurvey, FedRun, runs
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.sampling.inputs import FedTensor

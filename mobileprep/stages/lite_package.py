@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from mobileprep.core.files import write_bytes, write_text
-from mobileprep.datasets.classes import class_names
+from mobileprep.datasets.file_samples import class_names
 from mobileprep.errors import UsageError
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files

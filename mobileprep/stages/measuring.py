@@ -9,8 +9,14 @@ from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import LabelError, Metric, MetricBatch, MetricOptions, OutputError
-from mobileprep.metrics.catalogue import make_metric
+from mobileprep.metrics.base import (
+    LabelError,
+    Metric,
+    MetricBatch,
+    MetricOptions,
+    OutputError,
+    make_metric,
+)
 from mobileprep.metrics.classification import TopK
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import MetricValue
@@ -126,7 +132,7 @@ class Measures:
 
     def _metric(self, asked: MeasuredMetric, name: str) -> Metric:
         if asked.python:
-            from mobileprep.metrics.python_function import PythonFunction
+            from mobileprep.metrics.base import PythonFunction
 
             return PythonFunction(self._job.asked.functions[asked.python].root, name)
         options = MetricOptions(asked.peak, asked.threshold, asked.ignore, asked.characters)

@@ -8,8 +8,7 @@ from typing import Any
 
 from mobileprep.core.files import write_bytes
 from mobileprep.frozen import fields_of
-from mobileprep.inspection.node_table import node_table
-from mobileprep.inspection.weights import weight_spreads
+from mobileprep.inspection.node_table import node_table, weight_spreads
 from mobileprep.plan.stages import NodesStage
 from mobileprep.stages.base import Job, stage
 

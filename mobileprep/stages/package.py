@@ -9,7 +9,7 @@ from mobileprep.chains.norms_left import norms_left
 from mobileprep.core.files import write_bytes, write_text
 from mobileprep.errors import UnsupportedError, named
 from mobileprep.formats.memmapped import OVERHEAD
-from mobileprep.freezing.interface import check_inputs_suffice, unused_inputs
+from mobileprep.freezing.fit import check_inputs_suffice, unused_inputs
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph

@@ -13,8 +13,8 @@ from mobileprep.calibration.layer_damage import (
 from mobileprep.calibration.layer_rules import rule_text
 from mobileprep.calibration.layer_search import best_try
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.survey import runs
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface

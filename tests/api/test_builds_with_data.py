@@ -123,8 +123,8 @@ def test_an_unreadable_picture_among_good_ones_is_warned_of(recipe: Path) -> Non
 def test_memory_is_that_of_batches_and_not_of_samples(tmp_path: Path) -> None:
     import tracemalloc
 
-    from mobileprep.datasets.runs import runs
     from mobileprep.datasets.source import DataFiles
+    from mobileprep.datasets.survey import runs
     from tests.datasets.made import fed, opened
 
     peaks = []

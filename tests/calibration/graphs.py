@@ -10,8 +10,7 @@ import numpy as np
 
 from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject
-from mobileprep.datasets.dataset import Batch, Unread
-from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.source import Batch, Unread, data_inputs
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.refs import Edge

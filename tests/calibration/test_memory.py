@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.source import Batch
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge
 from tests.calibration.graphs import subject

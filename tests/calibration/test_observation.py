@@ -8,7 +8,7 @@ import pytest
 from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject, Watcher
 from mobileprep.calibration.ranges import ranges_of
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.source import Batch
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.inspection.dot import original_dot
+from mobileprep.inspection.drawing import original_dot
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph

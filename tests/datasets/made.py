@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mobileprep.datasets.dataset import Batch, Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import DataFiles, SampleChoice
+from mobileprep.datasets.source import Batch, DataFiles, Dataset, SampleChoice
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mobileprep.datasets.chosen import Chosen
-from mobileprep.datasets.dataset import Batch
-from mobileprep.datasets.source import SampleChoice, Unread
+from mobileprep.datasets.singles import Chosen
+from mobileprep.datasets.source import Batch, SampleChoice, Unread
 from mobileprep.errors import AccuracyError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.source import data_inputs
 from mobileprep.ir.graph import Graph
 from tests.ops.graphs import n, p
 

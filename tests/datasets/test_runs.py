@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import DataFiles
+from mobileprep.datasets.survey import runs
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.source import Batch
 from mobileprep.datasets.survey import DataSurvey
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph

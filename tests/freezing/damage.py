@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph

@@ -12,8 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.model import FreezeOptions, FreezeResult, LoadedSource
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Graph, Library

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.dropout import remove_dropout
+from mobileprep.freezing.training import remove_dropout
 from mobileprep.ir.graph import Graph
 from tests.freezing.graphs import FLOAT, const, frozen, listing, node, placeholder, source
 

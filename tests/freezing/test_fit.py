@@ -8,8 +8,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fit import DeclaredInput, fit
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.model import FreezeOptions, LoadedSource
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mobileprep.freezing.flows import Flows
 from mobileprep.freezing.guess import guess
+from mobileprep.freezing.trace import Flows
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from tests.freezing.graphs import FLOAT, node, placeholder, source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
-from mobileprep.freezing.meta_graph import signatures_of
 from mobileprep.freezing.model import TensorSpec
+from mobileprep.freezing.source import signatures_of
 from tests.freezing.saved import meta
 
 

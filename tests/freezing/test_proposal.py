@@ -9,7 +9,7 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.model import Signature, TensorSpec
 from mobileprep.freezing.proposal import propose
-from mobileprep.freezing.session_bundle import bundle_signatures
+from mobileprep.freezing.source import bundle_signatures
 from mobileprep.ir import attrs as attr
 from tests.freezing.graphs import FLOAT, const, node, placeholder, source
 from tests.freezing.test_guess import training

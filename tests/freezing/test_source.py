@@ -8,9 +8,7 @@ import pytest
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.model import TensorSpec
-from mobileprep.freezing.options import FreezeOptions
-from mobileprep.freezing.restore import SavedValue
+from mobileprep.freezing.model import FreezeOptions, SavedValue, TensorSpec
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import write_graph
 from tests.formats.checkpoint_writer import write_bundle

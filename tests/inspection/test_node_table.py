@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.inspection import page_limits as module
-from mobileprep.inspection.node_table import NodeTable, node_table
-from mobileprep.inspection.page_limits import left_out
+from mobileprep.inspection import node_table as module
+from mobileprep.inspection.node_table import NodeTable, left_out, node_table
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.inspection import step_changes as module
-from mobileprep.inspection.step_changes import step_changes
+from mobileprep.inspection import node_table as module
+from mobileprep.inspection.node_table import step_changes
 from mobileprep.ir.graph import Graph
 from tests.stages.jobs import classifier, op, placeholder
 

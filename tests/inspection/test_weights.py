@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mobileprep.inspection.weights import weight_spreads
+from mobileprep.inspection.node_table import weight_spreads
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Array, Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.freezing.subgraph import extract
+from mobileprep.freezing.trace import extract
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.colocation import colocated, without_dangling
 from mobileprep.ir.graph import Graph

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.metrics.base import Metric, MetricBatch, MetricOptions
-from mobileprep.metrics.catalogue import make_metric
+from mobileprep.metrics.base import Metric, MetricBatch, MetricOptions, make_metric
 
 
 def batch(output: Any, labels: Any, *, first: int = 0, count: int | None = None) -> MetricBatch:

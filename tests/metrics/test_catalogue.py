@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import InternalError
-from mobileprep.metrics.base import MetricOptions
-from mobileprep.metrics.catalogue import FREE_SHAPES, METRICS, make_metric
+from mobileprep.metrics.base import FREE_SHAPES, METRICS, MetricOptions, make_metric
 from mobileprep.recipe.metrics import METRIC_NAMES, metric_facts
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError
-from mobileprep.metrics import error_rates
 from mobileprep.metrics.base import LabelError, MetricOptions, OutputError
-from mobileprep.metrics.error_rates import ErrorRate, edit_distance
+from mobileprep.metrics.texts import ErrorRate, characters, edit_distance, words
 from tests.metrics.batches import batch, in_batches, measured
 
 ALPHABET = tuple("abc ")
@@ -50,12 +49,12 @@ def test_edits_counted_by_hand(wanted: str, found: str, distance: int) -> None:
 def test_rates_worked_out_by_hand(
     found: list[str], said: list[str], of_words: float, of_characters: float
 ) -> None:
-    for texts in (np.array(found), np.array([text.encode() for text in found])[:, None]):
-        assert measured("word_error_rate", texts, np.array(said)) == pytest.approx(of_words)
-        rate = measured("character_error_rate", texts, np.array(said))
+    for outputs in (np.array(found), np.array([text.encode() for text in found])[:, None]):
+        assert measured("word_error_rate", outputs, np.array(said)) == pytest.approx(of_words)
+        rate = measured("character_error_rate", outputs, np.array(said))
         assert rate == pytest.approx(of_characters)
     labels = np.array([text.encode() for text in said])
-    metric = ErrorRate(error_rates.words, MetricOptions())
+    metric = ErrorRate(words, MetricOptions())
     assert in_batches(metric, np.array(found), labels, 1) == pytest.approx(of_words)
 
 
@@ -73,7 +72,7 @@ def test_a_decoder_s_sparse_tensor_is_spelt_by_sample_and_time() -> None:
         "values": np.array([2, 1, 0, 0]),
         "shape": np.array([4, 2]),
     }
-    metric = ErrorRate(error_rates.characters, MetricOptions(characters=ALPHABET))
+    metric = ErrorRate(characters, MetricOptions(characters=ALPHABET))
     # The fourth sample is one that a fixed batch was filled up with.
     metric.update(batch(outputs, np.array(["ab", "", "a"]), count=3))
     assert metric.value() == 1 / 3
@@ -85,7 +84,7 @@ def test_decoding_nothing_is_every_word_missed() -> None:
         "values": np.zeros(0, np.int64),
         "shape": np.array([2, 0]),
     }
-    metric = ErrorRate(error_rates.words, MetricOptions(characters=ALPHABET))
+    metric = ErrorRate(words, MetricOptions(characters=ALPHABET))
     metric.update(batch(outputs, np.array(["a b", "c"]), count=2))
     assert metric.value() == 1
     dense = np.zeros((2, 0), np.int64)

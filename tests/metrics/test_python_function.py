@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.metrics import base
-from mobileprep.metrics.python_function import PythonFunction
+from mobileprep.metrics.base import PythonFunction
 from tests.metrics.batches import batch
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError
-from mobileprep.metrics.base import LabelError, MetricOptions, OutputError
-from mobileprep.metrics.catalogue import make_metric
+from mobileprep.metrics.base import LabelError, MetricOptions, OutputError, make_metric
 from mobileprep.metrics.regression import R2
 from tests.metrics.batches import batch, in_batches, measured
 

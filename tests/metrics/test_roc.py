@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.errors import AccuracyError
 from mobileprep.metrics.base import LabelError, OutputError
-from mobileprep.metrics.roc import Auc
+from mobileprep.metrics.classification import Auc
 from tests.metrics.batches import batch, in_batches, measured
 
 

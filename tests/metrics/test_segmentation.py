@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import AccuracyError
 from mobileprep.metrics.base import LabelError, MetricOptions, OutputError
-from mobileprep.metrics.segmentation import MeanIoU
+from mobileprep.metrics.classification import MeanIoU
 from tests.metrics.batches import in_batches, measured
 
 MASK = [[[0, 0], [1, 1]], [[2, 0], [0, 0]]]

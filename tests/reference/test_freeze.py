@@ -15,10 +15,10 @@ import pytest
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.formats.checkpoint import open_checkpoint
 from mobileprep.formats.protos import saved_model_pb2
-from mobileprep.freezing.follow import VARIABLE_OPS
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.model import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
+from mobileprep.freezing.trace import VARIABLE_OPS
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

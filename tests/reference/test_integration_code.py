@@ -13,7 +13,7 @@ import pytest
 
 from mobileprep.api.building import build
 from mobileprep.core.keys import Key
-from mobileprep.datasets.pictures import PictureReading
+from mobileprep.datasets.file_samples import PictureReading
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import read_graph
 from mobileprep.options.data import Reading

@@ -12,7 +12,7 @@ import yaml
 from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph

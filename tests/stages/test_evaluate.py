@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.datasets.dataset import Batch, Unread
-from mobileprep.datasets.runs import runs
+from mobileprep.datasets.source import Batch, Unread
+from mobileprep.datasets.survey import runs
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType

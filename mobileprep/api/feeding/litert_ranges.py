@@ -11,9 +11,8 @@ from mobileprep.calibration.observation import Subject
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
 from mobileprep.calibration.staleness import check_tensors
-from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import DataFiles, SampleChoice
+from mobileprep.datasets.source import DataFiles, SampleChoice, data_inputs
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests

@@ -14,9 +14,14 @@ from mobileprep.core.files import read_bytes, write_bytes, write_text
 from mobileprep.errors import CorruptFileError, MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.inspection.costs import node_flops
-from mobileprep.inspection.dot import dot, original_dot
-from mobileprep.inspection.drawing import drawn, surroundings
-from mobileprep.inspection.model_explorer import graph_collection, node_data
+from mobileprep.inspection.drawing import (
+    dot,
+    drawn,
+    graph_collection,
+    node_data,
+    original_dot,
+    surroundings,
+)
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

@@ -12,14 +12,18 @@ from mobileprep.api.paths import FilePath
 from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError, nearest_hint
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.guess import specs_of
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.model import FreezeOptions, LoadedSource
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.freezing.trace import variables_of
 from mobileprep.frozen import dataclass
 from mobileprep.inspection.costs import ModelCosts, model_costs
-from mobileprep.inspection.summary import GraphSummary, summarize_graph
-from mobileprep.inspection.variables import VariableCount, count_variables, with_zeros
+from mobileprep.inspection.summary import (
+    GraphSummary,
+    VariableCount,
+    count_variables,
+    summarize_graph,
+    with_zeros,
+)
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tflite import is_tflite_graph

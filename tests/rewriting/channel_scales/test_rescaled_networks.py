@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.rewriting.channel_scales.analysis import find_scales
