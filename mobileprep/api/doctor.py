@@ -16,7 +16,7 @@ from mobileprep import __version__
 from mobileprep.api.cache import folder_bytes, shown_remote
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.remote.choose import open_remote
+from mobileprep.pipeline.remote.guarded import open_remote
 from mobileprep.pipeline.remote.settings import remote_settings
 from mobileprep.pipeline.store_folder import FORMAT, default_folder
 from mobileprep.pipeline.upkeep import store_bound

@@ -16,7 +16,7 @@ from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import ChangedOutputError, Changes, changes, publish
 from mobileprep.pipeline.published import MANIFEST, TOOL
-from mobileprep.pipeline.remote.variables import URL
+from mobileprep.pipeline.remote.settings import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
@@ -94,7 +94,7 @@ def _remote(recipes: Sequence[Recipe]) -> Remote | None:
     if not os.environ.get(URL) and not any(sections):
         return None
     # Only now: few builds share a store.
-    from mobileprep.pipeline.remote.choose import open_remote
+    from mobileprep.pipeline.remote.guarded import open_remote
     from mobileprep.pipeline.remote.settings import remote_settings
 
     return open_remote(remote_settings(next(iter(sections), None), os.environ))

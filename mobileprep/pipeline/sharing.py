@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.formats.parts import Part
 from mobileprep.pipeline.remote.base import Kind, Remote
-from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, has_many, send_many
+from mobileprep.pipeline.remote.guarded import Offered, Wanted, fetch_many, has_many, send_many
 from mobileprep.pipeline.workspaces import workspace_name
 
 if TYPE_CHECKING:

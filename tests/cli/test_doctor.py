@@ -157,7 +157,7 @@ def test_a_variable_that_builds_refuse_is_a_problem(
 def test_a_remote_store_without_its_package_is_a_problem(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mobileprep.pipeline.remote.choose.find_spec", lambda _name: None)
+    monkeypatch.setattr("mobileprep.pipeline.remote.guarded.find_spec", lambda _name: None)
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "s3://bucket/prefix")
     told = run("doctor")
     assert told.code == 9

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import ArtifactError
-from mobileprep.pipeline import folder_lock, lock_holder
-from mobileprep.pipeline.folder_lock import folder_locks, lock_file
-from mobileprep.pipeline.lock_holder import this_process
+from mobileprep.pipeline import folder_lock
+from mobileprep.pipeline.folder_lock import folder_locks, lock_file, this_process
 
 HOLD = """
 import sys
@@ -281,7 +280,7 @@ def test_a_claim_of_another_machine_is_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_lock, "try_lock", lambda _: None)
-    monkeypatch.setattr(lock_holder, "_host", lambda: "other")
+    monkeypatch.setattr(folder_lock, "_host", lambda: "other")
     (tmp_path / ".out.claim").write_bytes(this_process().as_bytes())
     monkeypatch.undo()
     monkeypatch.setattr(folder_lock, "try_lock", lambda _: None)

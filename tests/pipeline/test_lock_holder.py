@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from mobileprep.pipeline.lock_holder import Holder, read_holder, this_process
+from mobileprep.pipeline.folder_lock import Holder, read_holder, this_process
 
 
 def test_a_holder_is_read_as_it_was_written() -> None:

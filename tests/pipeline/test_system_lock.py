@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mobileprep.pipeline.system_lock import try_lock
+from mobileprep.pipeline.store_lock import try_lock
 
 
 def test_a_file_that_is_open_twice_is_locked_once(tmp_path: Path) -> None:

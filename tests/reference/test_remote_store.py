@@ -14,10 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from mobileprep.core.files import sha256_bytes
-from mobileprep.pipeline.remote import guarded, time_left
+from mobileprep.pipeline.remote import base, guarded
 from mobileprep.pipeline.remote.base import Remote
-from mobileprep.pipeline.remote.choose import open_remote
-from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, send_many
+from mobileprep.pipeline.remote.guarded import Offered, Wanted, fetch_many, open_remote, send_many
 from mobileprep.pipeline.remote.settings import RemoteSettings, remote_settings
 from tests.reference.fault_proxy import FAULTS, FaultProxy, proxy_to
 from tests.reference.remote_servers import free_port, nginx, s3
@@ -132,7 +131,7 @@ def test_faults_on_the_line_harm_nothing(
     remote, asked = opened(place.url), wanted(files, tmp_path / "other")
     begun = time.monotonic()
     with monkeypatch.context() as hasty:
-        hasty.setattr(time_left, "SILENT_SECONDS", 1.0)
+        hasty.setattr(base, "SILENT_SECONDS", 1.0)
         hasty.setattr(guarded, "_FIRST_PAUSE", 0.001)
         done = fetch_many(remote, asked)
         send_many(remote, files)

@@ -6,22 +6,30 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
-from mobileprep.pipeline.remote.base import Backend, Kind, entry_name
-from mobileprep.pipeline.remote.faults import (
+from mobileprep.core.parallel import at_once
+from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.pipeline.remote.base import (
+    Backend,
     Ends,
+    Kind,
     LocalError,
+    Remote,
     RemoteError,
+    Sink,
+    TimeLeft,
     TooLongError,
     WrongBytesError,
+    entry_name,
+    file_size,
+    seconds_for,
 )
-from mobileprep.pipeline.remote.outgoing import file_size
-from mobileprep.pipeline.remote.settings import RemoteSettings
-from mobileprep.pipeline.remote.sink import Sink
-from mobileprep.pipeline.remote.time_left import TimeLeft, seconds_for
+from mobileprep.pipeline.remote.settings import CA, FOLDER, HTTP, OBJECT_STORES, RemoteSettings
 
 _TRIES = 3
 _FIRST_PAUSE = 0.1
@@ -245,3 +253,112 @@ _AFTER: dict[Ends, str] = {
     "sending": "; nothing more is sent to it",
     "all": "; building without it",
 }
+
+
+THREADS: Final = 8
+
+
+class Wanted(NamedTuple):
+    """An entry to fetch; see ``Remote.fetch``."""
+
+    kind: Kind
+    key: str
+    target: Path
+    limit: int
+
+
+class Offered(NamedTuple):
+    """A file to send; see ``Remote.send``."""
+
+    kind: Kind
+    key: str
+    source: Path
+
+
+def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
+    """Which of some entries could be fetched, in their order."""
+
+    def fetch(entry: Wanted) -> bool:
+        return remote.fetch(entry.kind, entry.key, entry.target, limit=entry.limit)
+
+    return at_once(fetch, list(wanted), THREADS)
+
+
+def has_many(remote: Remote, entries: Iterable[tuple[Kind, str, int | None]]) -> list[bool]:
+    """Which of some entries the store says that it has, in their order."""
+    return at_once(lambda entry: remote.has(*entry), list(entries), THREADS)
+
+
+def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
+    """Which of some files are there afterwards, in their order.
+
+    Records are sent when the objects are there: no machine finds a record before what it names.
+    None is sent where an object could not be.
+    """
+
+    def send(entry: Offered) -> bool:
+        return remote.send(*entry)
+
+    listed = list(offered)
+    objects = [entry for entry in listed if entry.kind == "cas"]
+    sent = dict(zip(objects, at_once(send, objects, THREADS), strict=True))
+    records = [entry for entry in listed if entry.kind == "ac"] if all(sent.values()) else []
+    sent |= zip(records, at_once(send, records, THREADS), strict=True)
+    return [sent.get(entry, False) for entry in listed]
+
+
+# What each extra brings; the schemes of HTTP need "remote".
+_LIBRARIES = {
+    "remote": ("urllib3",),
+    "s3": ("fsspec", "s3fs"),
+    "gcs": ("fsspec", "gcsfs"),
+    "azure": ("fsspec", "adlfs"),
+}
+
+
+def open_remote(settings: RemoteSettings | None) -> Remote | None:
+    """The store that settings name; None for none. Nothing is sent before it is first used.
+
+    Raises:
+        UnsupportedError: the library for such a store is not installed.
+        UsageError: the file of certificates cannot be read.
+    """
+    if settings is None:
+        return None
+    scheme = urlsplit(settings.url).scheme
+    if scheme != FOLDER:
+        _check_installed("remote" if scheme in HTTP else OBJECT_STORES[scheme], settings.url)
+    if settings.ca_file is not None:
+        _check_certificates(settings.ca_file)
+    return GuardedRemote(settings, lambda: _backend(settings, scheme))
+
+
+def _check_installed(extra: str, url: str) -> None:
+    for library in _LIBRARIES[extra]:
+        if find_spec(library) is None:
+            message = f"the remote store needs {library}, which is not installed"
+            raise UnsupportedError(message, f"pip install 'mobileprep[{extra}]'", url)
+
+
+def _check_certificates(file: Path) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError as error:  # ssl.SSLError is one
+        message = f"{file} holds no certificates that can be read: {error.strerror or error}"
+        raise UsageError(message, "name a file of certificates in PEM form", CA) from error
+
+
+def _backend(settings: RemoteSettings, scheme: str) -> Backend:
+    if scheme in HTTP:
+        from mobileprep.pipeline.remote.http import HttpBackend
+
+        return HttpBackend(settings)
+    if scheme == FOLDER:
+        from mobileprep.pipeline.remote.object_store import FolderBackend
+
+        return FolderBackend(Path(unquote(urlsplit(settings.url).path)))
+    from mobileprep.pipeline.remote.object_store import ObjectStoreBackend
+
+    return ObjectStoreBackend(settings.url)

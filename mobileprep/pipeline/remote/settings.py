@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from mobileprep.errors import UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.remote.variables import CA, MODE, PLAIN_TOKEN, TOKEN, URL
 from mobileprep.recipe.settings import CACHE_MODES, Cache
 
 OFF: Final = "off"
@@ -170,3 +169,10 @@ def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]
         # The reason may hold a password.
         return None, f"{file} cannot be read, and nothing of it is used"
     return (_basic(found[0], found[2] or ""), "") if found is not None else (None, "")
+
+
+URL: Final = "MOBILEPREP_REMOTE_CACHE"
+MODE: Final = "MOBILEPREP_REMOTE_CACHE_MODE"
+TOKEN: Final = "MOBILEPREP_REMOTE_TOKEN"
+PLAIN_TOKEN: Final = "MOBILEPREP_REMOTE_PLAIN_TOKEN"
+CA: Final = "MOBILEPREP_REMOTE_CA"

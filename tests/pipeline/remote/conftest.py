@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mobileprep.pipeline.remote import guarded, time_left
+from mobileprep.pipeline.remote import base, guarded
 from tests.pipeline.remote.faulty_server import Server, serving
 
 
@@ -17,5 +17,5 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes tenths."""
-    monkeypatch.setattr(time_left, "SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(base, "SILENT_SECONDS", 0.4)
     monkeypatch.setattr(guarded, "_FIRST_PAUSE", 0.001)

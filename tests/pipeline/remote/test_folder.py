@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.core.files import sha256_bytes
 from mobileprep.pipeline.remote.base import Remote
-from mobileprep.pipeline.remote.choose import open_remote
+from mobileprep.pipeline.remote.guarded import open_remote
 from mobileprep.pipeline.remote.settings import RemoteSettings
 
 DATA = b"abc" * 1000

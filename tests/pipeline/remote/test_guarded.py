@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 
 from mobileprep.core.files import sha256_bytes
-from mobileprep.pipeline.remote import guarded, time_left
-from mobileprep.pipeline.remote.faults import RemoteError
-from mobileprep.pipeline.remote.guarded import GuardedRemote
-from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, has_many, send_many
+from mobileprep.pipeline.remote import base, guarded
+from mobileprep.pipeline.remote.base import RemoteError, Sink, TimeLeft
+from mobileprep.pipeline.remote.guarded import (
+    GuardedRemote,
+    Offered,
+    Wanted,
+    fetch_many,
+    has_many,
+    send_many,
+)
 from mobileprep.pipeline.remote.settings import RemoteSettings
-from mobileprep.pipeline.remote.sink import Sink
-from mobileprep.pipeline.remote.time_left import TimeLeft
 
 DATA = b"abc"
 KEY = sha256_bytes(DATA)
@@ -118,7 +122,7 @@ def test_failures_that_cost_too_long_end_it(now: list[float]) -> None:
 def test_an_answer_is_waited_for_only_as_long_as_the_store_may_still_cost(
     now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_left, "SILENT_SECONDS", 10.0)
+    monkeypatch.setattr(base, "SILENT_SECONDS", 10.0)
     backend = Scripted()
     backend.wait = taking(itertools.repeat(9.0), now)
     remote = remote_over(backend)

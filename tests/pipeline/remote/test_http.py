@@ -14,13 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mobileprep.core.files import sha256_bytes
-from mobileprep.pipeline.remote import time_left
-from mobileprep.pipeline.remote.base import Kind, Remote
-from mobileprep.pipeline.remote.choose import open_remote
+from mobileprep.pipeline.remote import base
+from mobileprep.pipeline.remote.base import Kind, Remote, Sink, TimeLeft
+from mobileprep.pipeline.remote.guarded import open_remote
 from mobileprep.pipeline.remote.http import HttpBackend
 from mobileprep.pipeline.remote.settings import RemoteSettings
-from mobileprep.pipeline.remote.sink import Sink
-from mobileprep.pipeline.remote.time_left import TimeLeft
 from tests.pipeline.remote import faulty_server as fault
 from tests.pipeline.remote.faulty_server import Answer, Server, serving
 
@@ -530,7 +528,7 @@ def test_a_name_that_is_looked_up_for_ever_is_not_waited_for(
 def test_what_is_on_its_way_is_broken_off(
     server: Server, remote: Remote, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_left, "SILENT_SECONDS", 60)
+    monkeypatch.setattr(base, "SILENT_SECONDS", 60)
     begun, ended, done = threading.Event(), threading.Event(), []
 
     def half(handler: fault.Handler) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mobileprep.pipeline.remote import guarded, settings, time_left
+from mobileprep.pipeline.remote import base, guarded, settings
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.settings import Cache
 
@@ -37,9 +37,9 @@ def test_the_table_has_every_variable_and_every_kind_of_address() -> None:
 
 def test_the_figures_are_those_of_the_code() -> None:
     flat = " ".join(TEXT.split())
-    assert f"{time_left.CONNECT_SECONDS:.0f} seconds to connect" in flat
-    assert f"{time_left.SILENT_SECONDS:.0f} of silence" in flat
-    assert f"below {time_left._LEAST_RATE >> 10} KiB a second" in flat
+    assert f"{base.CONNECT_SECONDS:.0f} seconds to connect" in flat
+    assert f"{base.SILENT_SECONDS:.0f} of silence" in flat
+    assert f"below {base._LEAST_RATE >> 10} KiB a second" in flat
     assert f"or {guarded._MOST_SECONDS_LOST:.0f} seconds lost" in flat
     assert guarded._TRIES == 3
     assert "three tries" in flat

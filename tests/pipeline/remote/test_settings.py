@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import UnsupportedError, UsageError
-from mobileprep.pipeline.remote import choose
-from mobileprep.pipeline.remote.choose import open_remote
+from mobileprep.pipeline.remote import guarded
+from mobileprep.pipeline.remote.guarded import open_remote
 from mobileprep.pipeline.remote.settings import RemoteSettings, remote_settings
 from mobileprep.recipe.settings import Cache
 
@@ -177,7 +177,7 @@ def test_a_netrc_that_cannot_be_read_is_told_without_its_text(netrc: Path, text:
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "find_spec", lambda name: None)
+    monkeypatch.setattr(guarded, "find_spec", lambda name: None)
     extras = {"https://h": "remote", "s3://b": "s3", "gs://b": "gcs", "az://b": "azure"}
     for url, extra in extras.items():
         with pytest.raises(UnsupportedError, match="is not installed") as caught:
