@@ -104,7 +104,6 @@ def load_file(path: Path, name: str, author: Author) -> ModuleType:
     """A Python file as a module, run anew.
 
     Args:
-        path: the file.
         name: the module's.
         author: whose it is.
 

@@ -78,7 +78,6 @@ def takes_a_stream(target: Path, path: Path) -> bool:
 
     Args:
         target: the last of a path's links.
-        path: the path.
 
     Raises:
         ArtifactError: a link that leads nowhere.

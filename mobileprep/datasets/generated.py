@@ -42,7 +42,6 @@ class Generated:
     The function is called anew for each run over the data, and nothing that it yields is kept.
 
     Args:
-        files: its file.
         inputs: what is fed of it.
         choice: how many samples.
         labelled: whether labels are asked for.

@@ -122,7 +122,6 @@ class DataSurvey:
 
         Args:
             graph: the source, whose first layers show the range that an input was trained with.
-            inputs: its inputs.
         """
         if self.rotated:
             yield (

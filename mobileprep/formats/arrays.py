@@ -89,7 +89,6 @@ def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArr
     """The arrays of an ``.npz`` file with their names, in the order written, one at a time.
 
     Args:
-        path: the file.
         limit: the most bytes that an array may take.
 
     Raises:

@@ -35,7 +35,6 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
     """Return the CRC-32C (Castagnoli) of bytes, without copying them.
 
     Args:
-        data: the bytes.
         seed: the checksum of the bytes before these.
     """
     if not len(data):

@@ -118,7 +118,6 @@ def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
     """The ranges of a file that was read.
 
     Args:
-        data: its bytes.
         where: its name, for messages.
 
     Raises:

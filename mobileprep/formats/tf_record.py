@@ -44,9 +44,6 @@ class TFRecordFile:
     Where each begins is noted at once; a compressed file is unpacked to a temporary file that has
     no name and goes with this object.
 
-    Args:
-        path: the file.
-
     Raises:
         CorruptFileError: it cannot be read, or is no TFRecord file.
     """

@@ -287,7 +287,6 @@ class Cursor:
     """Reads forward through ``data[position:end]``.
 
     Args:
-        data: the bytes.
         position: where to start.
         end: the first byte that may not be read; the length of ``data`` by default.
         file: the file's name, for messages.

@@ -40,7 +40,6 @@ def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str)
         graph: without the ops that ``uses`` calls blocked.
         values: the value of each variable node.
         uses: what ``trace`` found for those variables.
-        where: for messages.
 
     Raises:
         UnsupportedError: a function changes a variable.
@@ -171,7 +170,6 @@ def _with_types(function: Function, args: Mapping[int, DType], *, gives_back: bo
     """The function with other argument types, and what it noted about those arguments gone.
 
     Args:
-        function: the function.
         args: the new type of each argument by number.
         gives_back: whether it gives the arguments back under the same numbers, as the body of a
             loop does.

@@ -62,8 +62,6 @@ def results_among(
     """Those of some ends that look like results; where none would be left, all.
 
     Args:
-        graph: the graph.
-        flows: its flows.
         ends: nodes that nothing else takes.
         fed: the tensors that an app feeds.
         is_uncut: whether the graph was saved whole, so that some ends may be leftovers.
@@ -222,8 +220,6 @@ def decoded_images(graph: Graph, flows: Flows, entries: Collection[Ref]) -> list
     """The images that a graph decodes from a constant, or from a content that the app feeds.
 
     Args:
-        graph: the graph.
-        flows: its flows.
         entries: the tensors that an app may feed.
     """
     fed = {ref.node for ref in entries}

@@ -334,7 +334,6 @@ def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
     """The prefixes of the checkpoints in a folder, sorted.
 
     Args:
-        folder: the folder.
         prefix: the only one that is asked for; empty for all.
     """
     found: dict[Path, None] = {}

@@ -83,7 +83,6 @@ def fit(source: LoadedSource, options: FreezeOptions, inputs: Sequence[DeclaredI
     Weights stay where they are: large ones of a checkpoint are views on its file.
 
     Args:
-        source: the model.
         options: how it is frozen, with the outputs that the recipe names.
         inputs: the inputs that the recipe names.
 
@@ -190,7 +189,6 @@ def check_inputs_suffice(
     Args:
         graph: the graph that ships.
         inputs: the declared inputs; without any, nothing is checked.
-        outputs: the outputs.
         where: the inputs' place in the recipe.
 
     Raises:
@@ -221,7 +219,6 @@ def check_inputs_count(
     Args:
         graph: the frozen graph, in which the outputs need every input.
         inputs: the declared inputs.
-        outputs: the outputs.
         where: the inputs' place in the recipe.
 
     Raises:
@@ -255,7 +252,6 @@ def unused_inputs(graph: Graph, inputs: Iterable[str], outputs: Sequence[str]) -
     Args:
         graph: the prepared graph.
         inputs: the declared inputs.
-        outputs: the outputs.
     """
     needed = _needed(graph, (), outputs)
     unused = []
@@ -277,7 +273,6 @@ def parameters_cut_off(
     Args:
         graph: the frozen graph.
         inputs: the declared inputs; what they are computed from does not ship.
-        outputs: the outputs.
     """
     before = _parameters(graph, _needed(graph, (), outputs))
     return before - _parameters(graph, _needed(graph, inputs, outputs)), before
@@ -310,7 +305,6 @@ class Candidate:
     """A graph that a recipe could name, and the checkpoint that fits it.
 
     Args:
-        path: its file.
         kind: which message the file holds.
         is_text: whether it is text.
         is_of_training: whether it holds losses, gradients or updates.

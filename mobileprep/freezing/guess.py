@@ -73,7 +73,6 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedIn
     Whoever asks has an error of its own to tell.
 
     Args:
-        source: the model.
         signature: the signature that says so, if there is one.
     """
     try:

@@ -79,7 +79,6 @@ def propose(
     """The inputs and outputs of a model, as far as it shows them.
 
     Args:
-        source: the model.
         signature: the signature that the user names.
         inputs: the names that the user gives, of tensors or of the signature's arguments; empty for
             the likely ones.

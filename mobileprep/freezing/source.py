@@ -263,9 +263,7 @@ def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, 
     """The files that the graph reads.
 
     Args:
-        proto: the MetaGraph.
         folder: where its assets lie.
-        where: for messages.
 
     Raises:
         CorruptFileError: a record is damaged.

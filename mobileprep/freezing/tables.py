@@ -39,7 +39,6 @@ def filling_ops(graph: Graph, roots: Iterable[str], init_ops: Iterable[str]) -> 
 
     Args:
         graph: functions taken apart.
-        roots: node names.
         init_ops: the ops that a loader runs.
     """
     needed = reachable(graph, roots)
@@ -239,7 +238,6 @@ def with_contents(
         graph: functions taken apart.
         roots: node names; only tables that they need are looked at.
         filled: the ops that fill tables already; theirs are left alone.
-        source: the model.
         saver: the op that restores a checkpoint in the graph.
 
     Raises:

@@ -219,7 +219,6 @@ class Flows:
         """The nodes that tensors flow into, directly or not.
 
         Args:
-            refs: the tensors.
             past: names of nodes that nothing flows into.
         """
         starts = (n for ref in refs for n, index in self.takers(ref.node) if index == ref.index)

@@ -110,7 +110,6 @@ def losses_among(
 
     Args:
         graph: a graph that was saved whole.
-        flows: its flows.
         ends: ends of the graph that are single numbers.
         fed: the tensors that an app feeds.
         scored: names of the other nodes that are not part of the model.
@@ -217,8 +216,6 @@ def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
     """Those of the tensors that a graph may be fed with that an app does not feed.
 
     Args:
-        graph: the graph.
-        flows: its flows.
         entries: the tensors.
     """
     labels = _told(graph, entries)
@@ -266,7 +263,6 @@ def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str
 
     Args:
         graph: a graph that trains nothing.
-        flows: its flows.
         entry: what meets no weights.
         given: the names of the nodes that the model's weights lead to.
     """
@@ -354,11 +350,9 @@ def without_updates(
     averages, step counters. An Assign whose result an output takes becomes that result.
 
     Args:
-        graph: the graph.
         roots: the nodes to keep.
         uses: what ``trace`` found for the variables that are to be converted.
         initial: ops that are run before everything else: they give variables their values.
-        where: for messages.
 
     Raises:
         UnsupportedError: an output takes what such an op leaves in the variable.

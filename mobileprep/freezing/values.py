@@ -266,7 +266,6 @@ def initial_values(
     """The values that ops assign to variables; variables that they do not assign are left out.
 
     Args:
-        source: the model.
         wanted: the variable nodes.
         ops: what to run: the model's init ops, or those that the user names.
         saved: gives the checkpoint's value of another variable, which initializers may read.

@@ -148,7 +148,6 @@ def model_costs(
     A loop counts as often as constants and shapes tell, and otherwise once.
 
     Args:
-        graph: the graph.
         outputs: the tensors to compute.
         feeds: shapes of the inputs, None where the rank is not known.
         depth: how many parts of a name are its scope.
@@ -234,7 +233,6 @@ def node_flops(graph: Graph, shapes: Mapping[str, tuple[TensorShape, ...]]) -> d
     """The operations of each node in one run, of those that have some and are known.
 
     Args:
-        graph: the graph.
         shapes: those of each node's outputs; unknown sizes count as 1.
     """
     known = {
@@ -362,7 +360,6 @@ class Loops:
     """The loops among some nodes.
 
     Args:
-        graph: the graph.
         nodes: the nodes that run, each after its inputs but for edges that close loops.
         shapes: the shapes of all nodes' outputs.
         fed: the tensors that are fed.

@@ -62,7 +62,6 @@ def _digests(graph: Graph, *, by_name: bool) -> dict[str, bytes]:
     """A digest for each node of what it computes.
 
     Args:
-        graph: the graph.
         by_name: whether placeholders are told apart by their names, or by type and shape.
     """
     found: dict[str, bytes] = {}

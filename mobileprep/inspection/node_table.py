@@ -72,7 +72,6 @@ def node_table(graph: Graph, feeds: Mapping[str, TensorShape]) -> NodeTable:
     """The nodes of a graph; sizes that are not known count as 1 in operations.
 
     Args:
-        graph: the graph.
         feeds: shapes of the inputs, as far as they are declared.
     """
     reason = left_out(graph)

@@ -148,7 +148,6 @@ def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool
     Args:
         array: with an entry for each sample.
         what: is it, in words.
-        batch: the batch.
         infinite: whether infinity has a meaning, as among scores that are ranked.
 
     Raises:
