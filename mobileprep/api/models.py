@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import UsageError
 from mobileprep.formats.kinds import Kind, file_kind, kind_of
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
 from mobileprep.freezing.find_models import find_model, load_found
 from mobileprep.freezing.freeze import chosen_signature, freeze

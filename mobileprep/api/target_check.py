@@ -10,6 +10,7 @@ from typing import Final
 from mobileprep.api.graphs import check_holds_nodes
 from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.chains.chain import ChainStep, run_step
+from mobileprep.core.files import map_file
 from mobileprep.errors import (
     CorruptFileError,
     MobileprepError,
@@ -18,7 +19,6 @@ from mobileprep.errors import (
     named,
 )
 from mobileprep.formats.kinds import kind_of
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.freezing.model import FreezeResult
 from mobileprep.frozen import dataclass
 from mobileprep.ir.files import read_shipped_graph

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.files import view_file
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.checkpoint_files import find_checkpoint, index_path, shard_paths
 from mobileprep.formats.checkpoint_reader import (
@@ -28,7 +29,6 @@ from mobileprep.formats.checkpoint_reader import (
 )
 from mobileprep.formats.checksums import crc32c, mask, masked_crc32c
 from mobileprep.formats.dtypes import DType, listed_values, packed_values
-from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.protos import graph_pb2 as graph
 from mobileprep.formats.sstable import SortedTable

@@ -9,11 +9,10 @@ import stat
 from pathlib import Path
 from typing import Final, Literal
 
-from mobileprep.core.files import unreadable
+from mobileprep.core.files import map_file, unreadable
 from mobileprep.core.paths import PROBE, Foreign, foreign_format, opened, refuse_foreign
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checkpoint_files import is_state_file
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.sstable import MAGIC
 from mobileprep.formats.wire import BYTES, VARINT, Buffer, Cursor

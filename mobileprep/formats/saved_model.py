@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from mobileprep.core.files import view_file
 from mobileprep.core.paths import file_error, refuse_foreign
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
-from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
 from mobileprep.formats.wire import (

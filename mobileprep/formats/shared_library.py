@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.wire import Buffer
 from mobileprep.frozen import dataclass
 

@@ -20,11 +20,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mobileprep.core.files import unreadable
+from mobileprep.core.files import map_file, unreadable
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.wire import BYTES, FIXED32, VARINT, Cursor, skip_field
 from mobileprep.frozen import dataclass
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import (
     CorruptFileError,
     InvalidGraphError,
@@ -17,7 +18,6 @@ from mobileprep.errors import (
 )
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.formats.kinds import looks_like_text
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.freezing.freeze import chosen_signature, freeze, output_tensors
 from mobileprep.freezing.guess import described, find_interface, guess
 from mobileprep.freezing.model import FreezeOptions, FreezeResult, LoadedSource

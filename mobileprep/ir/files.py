@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from mobileprep.core.files import atomic_writer, write_text
+from mobileprep.core.files import atomic_writer, map_file, write_text
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from mobileprep.formats.kinds import expect_kind, looks_like_text
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import (
     GRAPH_REGION,
     PackageRegion,

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.core.files import release_pages
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.formats.mapped_file import release_pages
 from mobileprep.formats.wire import Cursor
 
 Array = NDArray[Any]

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.records import LiteTensor, ModelRecord, OperatorRecord

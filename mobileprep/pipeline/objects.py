@@ -10,9 +10,15 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mobileprep.core.files import place, read_blocks, unreadable, write_bytes, write_new
+from mobileprep.core.files import (
+    place,
+    read_blocks,
+    release_pages,
+    unreadable,
+    write_bytes,
+    write_new,
+)
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.formats.mapped_file import release_pages
 from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.formats.wire import Buffer
 from mobileprep.pipeline.file_index import FileIndex

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.formats.mapped_file import map_file
+from mobileprep.core.files import map_file
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.ir.files import write_graph
 from tests.cli.conftest import RECIPES, Run

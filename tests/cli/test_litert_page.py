@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import map_file
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.core.files import map_file, view_file
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.mapped_file import map_file, view_file
 
 both = pytest.mark.parametrize("view", [map_file, view_file])
 

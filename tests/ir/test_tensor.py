@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.ir.tensor import MAX_BYTES, Tensor, check_shape
 from tests.ir.graphs import NUMBERS
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.publish import hash_all, publish, unpublish

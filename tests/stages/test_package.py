@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.core.files import map_file
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.ir import attrs as attr

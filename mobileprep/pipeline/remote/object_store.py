@@ -195,7 +195,7 @@ def _fault(error: Exception) -> RemoteError:
     name = type(error).__name__
     if _is_refusal(error):
         return _RefusedError()
-    if isinstance(error, asyncio.TimeoutError) or "Timeout" in name:
+    if isinstance(error, TimeoutError) or "Timeout" in name:
         return RemoteError("is too slow")
     if name in _WRONGLY_SET_UP:
         message = f"cannot be used as its library is set up here ({name})"
