@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_allocation, check_bytes
-from mobileprep.numerics.matrix_products import LEAST_WORK
-from mobileprep.numerics.parallel import for_each, threads
-from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
-from mobileprep.numerics.windows import Window
+from mobileprep.numerics.parallel import LEAST_WORK, for_each, threads
+from mobileprep.numerics.windows import Tile, Window, cuts, patches, tiles
 from mobileprep.work import spend
 
 # The largest eight-bit number, and the largest difference of two.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from mobileprep.frozen import dataclass
@@ -76,27 +76,6 @@ def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) ->
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     return Action(node, run, data_edges(node), made(node, indices), (node,), pure=False)
-
-
-class Uses:
-    """Who reads each tensor.
-
-    Args:
-        actions: the actions.
-        wanted: tensors that must not disappear: those fetched.
-    """
-
-    def __init__(self, actions: Sequence[Action], wanted: Collection[Edge]) -> None:
-        self._readers: dict[Edge, list[Action]] = {}
-        self._wanted = frozenset(wanted)
-        for action in actions:
-            for read in action.inputs:
-                self._readers.setdefault(read, []).append(action)
-
-    def only_reader(self, tensor: Edge) -> Action | None:
-        """The one action that reads a tensor, or None where several do or a user does."""
-        readers = self._readers.get(tensor, [])
-        return readers[0] if len(readers) == 1 and tensor not in self._wanted else None
 
 
 Constants = Mapping[Edge, Any]

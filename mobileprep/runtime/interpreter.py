@@ -33,16 +33,13 @@ class Interpreter:
     Args:
         graph: the graph.
         where: what the graph is called, for messages.
-        combine: compute what depends on constants alone once, and chains such as a convolution
-            with its bias and activation together. That may change results by rounding, and
-            observers see fewer steps.
+        combine: compute what depends on constants alone once; observers do not see those steps.
         observer: told of every step.
         seed: for random numbers, the same in every run; without it nodes that draw them are refused
             unless they have a seed of their own. They are not the numbers that TensorFlow draws.
         printer: given what Print and PrintV2 print; without it they are silent.
         watched: tensors to show as they are computed, in loops once an iteration; those that the
-            fetches do not need, and those of branches that are not taken, are passed over. Nothing
-            is combined across them.
+            fetches do not need, and those of branches that are not taken, are passed over.
         watcher: given those tensors.
     """
 

@@ -12,7 +12,6 @@ from mobileprep.ir.refs import Edge, Ref
 from mobileprep.runtime.actions import Action
 from mobileprep.runtime.execution_plan import placed
 from mobileprep.runtime.folding import fold
-from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.loops import Head, Loop
 from mobileprep.runtime.survey import malformed_head
 from mobileprep.runtime.watching import watches
@@ -51,7 +50,6 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
     actions, constants = [*watches(own, inner.survey.watched), *inner.actions], inner.constants
     if inner.survey.combine:
         actions, constants = fold(actions, constants, wanted, inner.survey.where)
-        actions = fuse(actions, constants, wanted)
     free = _free(actions, wanted, {*own, *constants})
     plan = placed(actions, constants, [*own, *free], wanted, inner.survey.where)
     (named,) = conditions

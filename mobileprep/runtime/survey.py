@@ -23,7 +23,7 @@ class Survey:
         indices: for each node the outputs that are read and not fed.
         controls: the nodes that others take as control inputs.
         fed: tensors that are given.
-        combine: whether to compute constants ahead, and chains together.
+        combine: whether to compute constants ahead.
         watched: tensors that are shown as they are computed.
         where: the graph's name, for messages.
     """

@@ -11,10 +11,7 @@ from mobileprep.runtime.actions import DEAD, Action, Values
 
 
 def with_watches(actions: Iterable[Action], watched: Collection[Edge]) -> list[Action]:
-    """The actions, and after each those that show what it made.
-
-    A tensor that is shown has a second reader, so that no chain is combined across it.
-    """
+    """The actions, and after each those that show what it made."""
     found: list[Action] = []
     for action in actions:
         found.append(action)

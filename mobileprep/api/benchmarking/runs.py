@@ -107,7 +107,7 @@ def time_graph(
         engine: its name.
         warmup: how many runs do not count.
         pause: seconds to sleep after each of the three.
-        combine: whether to compute convolutions together with what follows them.
+        combine: whether to compute nodes that depend only on constants once, before the runs.
         threads: how many to use; 0 or less for all processors.
         tell: told what is done.
     """

@@ -10,8 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.tiles import patches, whole_tile
-from mobileprep.numerics.windows import NHWC, make_window, spatial
+from mobileprep.numerics.windows import NHWC, make_window, patches, spatial, whole_tile
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import ShapeConflictError, multiply_dims, with_rank

@@ -10,8 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.convolution import convolve
-from mobileprep.numerics.depthwise_convolution import convolve_depthwise
+from mobileprep.numerics.convolution import convolve, convolve_depthwise
 from mobileprep.numerics.windows import NHWC, Window, filter_window, layout_of
 from mobileprep.ops.arrays import same_type
 from mobileprep.ops.cost import Sizes, flop_rule

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.transposed_convolution import convolve_transposed
+from mobileprep.numerics.convolution import convolve_transposed
 from mobileprep.numerics.windows import NHWC, layout_of, make_window, spatial
 from mobileprep.ops.arrays import check_allocation, integers, same_type
 from mobileprep.ops.cost import Sizes, flop_rule

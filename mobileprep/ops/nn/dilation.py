@@ -10,8 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.tiles import lowest, padded_rows, whole_tile
-from mobileprep.numerics.windows import NHWC, make_window, spatial
+from mobileprep.numerics.windows import NHWC, lowest, make_window, padded_rows, spatial, whole_tile
 from mobileprep.ops.arrays import same_type
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank

@@ -12,8 +12,17 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_bytes
-from mobileprep.numerics.tiles import Tile, lowest, padded_rows, patches, whole_tile
-from mobileprep.numerics.windows import NHWC, Window, make_window, spatial
+from mobileprep.numerics.windows import (
+    NHWC,
+    Tile,
+    Window,
+    lowest,
+    make_window,
+    padded_rows,
+    patches,
+    spatial,
+    whole_tile,
+)
 from mobileprep.ops.arrays import numpy_attr
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel

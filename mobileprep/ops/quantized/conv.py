@@ -12,7 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.depthwise_convolution import convolve_depthwise
+from mobileprep.numerics.convolution import convolve_depthwise
 from mobileprep.numerics.integer_products import convolve_integers
 from mobileprep.numerics.quantization import offset_of_zero
 from mobileprep.numerics.windows import NHWC, Window, filter_window, spatial
