@@ -24,7 +24,7 @@ from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CalibrationRecord
-from mobileprep.plan.running_stages import CalibrateStage
+from mobileprep.plan.running_stages import CalibrateStage, EngineChoice
 from mobileprep.plan.spec import Files
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import with_assets
@@ -129,6 +129,7 @@ def _measured(
     try:
         data = _opened(job, asked.data, inputs)
         with with_assets(graph, job.path(asked.assets)) as whole:
+            engine = asked.engine or EngineChoice("numpy", {})
             subject = Subject(
                 whole,
                 interface.outputs,
@@ -136,6 +137,8 @@ def _measured(
                 method,
                 tuple(inputs),
                 calibration.batch,
+                engine.name,
+                tuple(engine.versions),
             )
             seen = observed(
                 subject,

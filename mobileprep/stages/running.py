@@ -38,7 +38,9 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
         where: what the graph is called, for messages.
     """
     choice = job.asked.engine
-    opened = open_engine(choice.name, graph, None, where=where, seed=_SEED, among=choice.versions)
+    opened = open_engine(
+        choice.name, graph, None, where=where, seed=_SEED, among=choice.versions, verify=True
+    )
     return _Placed(
         job, opened, "engine", "write 'engine: auto' to take the fastest engine that runs the graph"
     )

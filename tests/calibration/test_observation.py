@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,7 @@ from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject, Watcher
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.datasets.dataset import Batch
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
@@ -172,3 +175,20 @@ def test_a_loop_is_seen_in_every_iteration() -> None:
         "double": (6, 192),
         "y": (192, 192),
     }
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "openvino", "auto"])
+def test_an_engine_shows_the_tensors_that_the_interpreter_shows(engine: str) -> None:
+    if engine != "auto":
+        pytest.importorskip(engine)
+    asked = replace(subject("min_max"), engine=engine, among=("tensorflow", "openvino"))
+    values = Watcher(asked, samples()).observe(0, 40).values
+    assert values.keys() == expected().keys()
+    for tensor, ends in expected().items():
+        np.testing.assert_allclose((values[tensor].low, values[tensor].high), ends, rtol=1e-5)
+
+
+def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(UnsupportedError, match="OpenVINO is not installed"):
+        Watcher(replace(subject("min_max"), engine="openvino"), samples())
