@@ -14,7 +14,7 @@ from mobileprep.ops.arrays import scalar
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN, dim, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.matmul import product
+from mobileprep.ops.math.products import product
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 

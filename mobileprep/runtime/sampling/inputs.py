@@ -12,7 +12,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.opdefs.signatures import tensor_dtype
-from mobileprep.ops.array.placeholders import LAST_AMBIGUOUS_PRODUCER
+from mobileprep.ops.array.identity import LAST_AMBIGUOUS_PRODUCER
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 

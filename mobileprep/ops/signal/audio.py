@@ -1,4 +1,4 @@
-"""Mel-frequency cepstral coefficients, which speech recognition starts from."""
+"""Audio: WAV files, spectrograms, and MFCC."""
 
 from __future__ import annotations
 
@@ -10,11 +10,106 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.wav import decode_wav, desired_sound
 from mobileprep.ops.arrays import check_allocation, scalar
+from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import with_rank
+from mobileprep.ops.dims import UNKNOWN, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+@kernel("DecodeWav")
+def decode_wav_samples(node: Node, contents: Array) -> tuple[Array, Array]:
+    """The samples of a WAV file, float32 [samples, channels], and its rate in Hz.
+
+    Attributes may demand a number of samples (cut, or filled up with zeros) and of channels
+    (cut, or the last one repeated).
+    """
+    if contents.size != 1 or contents.dtype != object:
+        message = "the contents of one file are needed"
+        raise ValueError(message)
+    samples, rate = decode_wav(bytes(contents.reshape(-1)[0]))
+    count = node.attr_int("desired_samples", -1)
+    channels = node.attr_int("desired_channels", -1)
+    return desired_sound(samples, count, channels), np.array(rate, np.int32)
+
+
+@shape_fn("DecodeWav")
+def decode_wav_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Samples by channels, and the sample rate."""
+    samples = args.node.attr_int("desired_samples", -1)
+    channels = args.node.attr_int("desired_channels", -1)
+    return [(max(samples, UNKNOWN), max(channels, UNKNOWN)), ()]
+
+
+flop_rule("DecodeWav")(free)
+
+
+# Windows that are transformed at once, so that scratch memory stays small.
+_WINDOWS = 1024
+_LONGEST_WINDOW = 1 << 24
+
+
+@kernel("AudioSpectrogram")
+def audio_spectrogram(node: Node, x: Array) -> Array:
+    """The strength of each frequency over time.
+
+    Args:
+        node: with ``window_size`` and ``stride`` in samples; with ``magnitude_squared`` the
+            squared magnitude is given.
+        x: float32 [samples, channels].
+
+    Returns:
+        float32 [channels, windows, frequencies].
+
+    Source: ``spectrogram.cc`` of TensorFlow: a periodic Hann window, filled up with zeros to a
+    power of two, transformed in double precision.
+    """
+    window, stride = node.attr_int("window_size"), node.attr_int("stride")
+    if x.ndim != 2 or not 2 <= window <= _LONGEST_WINDOW or stride < 1:
+        message = f"windows of {window} samples every {stride} of a tensor of {x.ndim} axes"
+        raise ValueError(message)
+    length = 1 << (window - 1).bit_length()
+    count = max(0, 1 + (len(x) - window) // stride)
+    shape = (x.shape[1], count, length // 2 + 1)
+    check_allocation(shape, np.dtype(np.float32))
+    out = np.empty(shape, np.float32)
+    if not out.size:
+        return out
+    hann = 0.5 - 0.5 * np.cos(2 * math.pi * np.arange(window) / window)
+    for channel, samples in enumerate(x.T):
+        views = np.lib.stride_tricks.sliding_window_view(samples, window)[::stride]
+        for start in range(0, count, _WINDOWS):
+            part = slice(start, min(start + _WINDOWS, count))
+            spectrum = np.fft.rfft(views[part] * hann, length)
+            out[channel, part] = np.square(spectrum.real) + np.square(spectrum.imag)
+    return out if node.attr_bool("magnitude_squared", False) else np.sqrt(out)
+
+
+@shape_fn("AudioSpectrogram")
+def audio_spectrogram_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Channels by windows by frequencies, of which there are half the next power of two."""
+    length, channels = with_rank(args.shapes[0], 2)
+    window = args.node.attr_int("window_size")
+    stride = args.node.attr_int("stride")
+    frequencies = (1 << max(window - 1, 0).bit_length()) // 2 + 1
+    if length < 0:
+        return [(channels, UNKNOWN, frequencies)]
+    windows = 0 if length < window else 1 + (length - window) // max(stride, 1)
+    return [(channels, windows, frequencies)]
+
+
+@flop_rule("AudioSpectrogram")
+def spectrogram_flops(sizes: Sizes) -> float:
+    """A window, a real Fourier transform, and the squares of its parts, at each place."""
+    channels, windows, frequencies = sizes.output()
+    length = 2 * (frequencies - 1)
+    root = 0 if sizes.node.attr_bool("magnitude_squared", False) else 1
+    transform = 2.5 * length * math.log2(length)
+    one = sizes.node.attr_int("window_size") + transform + (3 + root) * frequencies
+    return channels * windows * one
+
 
 # What is added to nothing before its logarithm is taken, as TensorFlow has it.
 _LEAST_ENERGY = 1e-12

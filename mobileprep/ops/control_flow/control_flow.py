@@ -1,21 +1,99 @@
-"""Ops that tell what tensors hold: Print, PrintV2, StringFormat, Assert."""
+"""Control flow, variables, and nodes without arithmetic."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.tensor_summaries import edges, summary
 from mobileprep.numerics.texts import one_text
+from mobileprep.ops.array.identity import declared_once_shape
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, scalars_only, unchanged
+from mobileprep.ops.common_shapes import declared_shape, no_outputs, scalars_only, unchanged
 from mobileprep.ops.context import STREAMS, Printed, RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, common, concatenate, merge
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Each round makes a size unknown, or a rank; few loops change more than one.
+_MOST_ROUNDS: Final = 16
+
+
+@shape_fn("Switch", "RefSwitch")
+def switch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape on both sides."""
+    return [args.shapes[0]] * 2
+
+
+flop_rule("Switch")(free)
+
+
+@shape_fn("Merge", "RefMerge")
+def merge_branches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """What all inputs have in common, and which of them came."""
+    return [common(args.shapes), ()]
+
+
+flop_rule("Merge")(free)
+
+
+@shape_fn("Enter")
+def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, where no turn of the loop can change it."""
+    return [args.shapes[0] if args.node.attr_bool("is_constant", False) else None]
+
+
+flop_rule("Enter")(free)
+
+
+shape_fn("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration")(unchanged)
+
+
+flop_rule("Exit", "NextIteration")(free)
+
+
+@shape_fn("Case", "StatelessCase")
+def declared_outputs_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared output shapes, where there are any."""
+    return _declared(args) or [None] * args.count()
+
+
+@shape_fn("If", "StatelessIf")
+def if_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared shapes, or what those of both branches have in common."""
+    declared = _declared(args)
+    if declared:
+        return declared
+    ways = [args.called(name, args.shapes[1:]) for name in ("then_branch", "else_branch")]
+    return [common(pair) for pair in zip(*ways, strict=True)]
+
+
+@shape_fn("StatelessWhile", "While")
+def while_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared shapes, or what each variable's shapes in all turns have in common."""
+    declared = _declared(args)
+    if declared:
+        return declared
+    shapes = list(args.shapes)
+    for _ in range(_MOST_ROUNDS):
+        after = [common(pair) for pair in zip(shapes, args.called("body", shapes), strict=True)]
+        if after == shapes:
+            return shapes
+        shapes = after
+    return [None] * len(shapes)
+
+
+def _declared(args: ShapeArgs) -> Sequence[TensorShape]:
+    return args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
+
 
 _FILE = "file://"
 
@@ -127,3 +205,52 @@ shape_fn("Assert")(no_outputs)
 
 
 flop_rule("Assert")(free)
+
+
+shape_fn("VariableV2")(declared_shape)
+
+
+shape_fn("Variable")(declared_once_shape)
+
+
+@shape_fn("VarHandleOp")
+def var_handle_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar handle of a variable."""
+    args.set_handle(args.node.attr_shape("shape"))
+    return [()]
+
+
+@shape_fn("ReadVariableOp")
+def read_variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The variable's shape."""
+    return [args.handle(0)]
+
+
+@shape_fn("ResourceGather")
+def resource_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The indices' shape in the place of the variable's first dimension."""
+    variable = args.handle(0)
+    batch = args.node.attr_int("batch_dims", 0)
+    if variable is None or args.shapes[1] is None or batch:
+        return [None]
+    return [concatenate(args.shapes[1], variable[1:])]
+
+
+@shape_fn("VariableShape")
+def variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector with an element for each of the variable's dimensions."""
+    variable = args.handle(0)
+    return [(UNKNOWN if variable is None else len(variable),)]
+
+
+@shape_fn("Assign", "AssignAdd", "AssignSub")
+def assign_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The common shape of the variable and what it gets."""
+    if args.node.op == "Assign" and not args.node.attr_bool("validate_shape", True):
+        return [args.shapes[1]]
+    return [merge(args.shapes[0], args.shapes[1])]
+
+
+shape_fn("CountUpTo", "GetSessionHandleV2", "IsVariableInitialized", "Stage", "VarIsInitializedOp")(
+    scalars_only
+)

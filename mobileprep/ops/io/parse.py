@@ -1,4 +1,4 @@
-"""The op that cuts records of comma-separated values into columns."""
+"""Files, CSV lines, and summaries."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, texts
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -132,3 +133,33 @@ def _column(fields: tuple[bytes, ...], default: Array, missing: tuple[bytes, ...
     if kind.hasobject:
         return as_texts(values, (len(values),))
     return np.array(values, dtype=kind)
+
+
+shape_fn("Save", "SaveSlices", "SaveV2")(no_outputs)
+
+
+@shape_fn("RestoreV2")
+def restore_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Tensors of any shape, or of the shape of the slice that is asked for."""
+    return [None] * args.count()
+
+
+shape_fn("MergeV2Checkpoints", "ReadFile", "SerializeTensor", "ShardedFilename", "WriteFile")(
+    scalars_only
+)
+
+
+@shape_fn("ParseTensor")
+def parse_tensor_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Whatever the text says."""
+    return [None]
+
+
+shape_fn(
+    "AudioSummaryV2",
+    "HistogramSummary",
+    "ImageSummary",
+    "MergeSummary",
+    "ScalarSummary",
+    "Timestamp",
+)(scalars_only)
