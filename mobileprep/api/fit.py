@@ -18,7 +18,7 @@ from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.numerics.labels import Fault
+from mobileprep.numerics.texts import Fault
 from mobileprep.opdefs.definitions import slip_in
 from mobileprep.options.data import Reading
 from mobileprep.plan.sources import file_or_folder
@@ -40,9 +40,9 @@ from mobileprep.runtime.sampling.data_files import (
     label_faults,
     sample_faults,
 )
+from mobileprep.runtime.sampling.draw import undrawable
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, known_shapes
-from mobileprep.runtime.sampling.values import undrawable
 from mobileprep.stages.data import data_files
 
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.calibration.layer_rules import rule_text
-from mobileprep.calibration.layer_search import best_try
+from mobileprep.calibration.layers import best_try, rule_text
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import runs

@@ -18,7 +18,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.engines.choose import open_engine
-from mobileprep.runtime.feeds import converted
+from mobileprep.runtime.interpreter import converted
 
 
 def run(

@@ -19,8 +19,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.histogram import Histogram
-from mobileprep.numerics.observed_values import ObservedValues, ends
+from mobileprep.numerics.ranges import Histogram, ObservedValues, ends
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
 

@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _hint(file: Path) -> str:
     """Which operators LiteRT's fast path leaves."""
-    from mobileprep.runtime.engines.litert_hints import fast_path
+    from mobileprep.runtime.engines.litert_engine import fast_path
 
     found = fast_path(file)
     taken = found.operators - sum(found.left.values())

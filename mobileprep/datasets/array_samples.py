@@ -14,10 +14,10 @@ from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header
 from mobileprep.formats.mapped_arrays import map_arrays
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.labels import counts_fault
-from mobileprep.runtime.feeds import converted
+from mobileprep.numerics.texts import counts_fault
+from mobileprep.runtime.interpreter import converted
+from mobileprep.runtime.sampling.data_files import array_of, is_nearly, misfit
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.recorded import array_of, is_nearly, misfit
 
 _HINT: Final = "save samples as the model takes them"
 

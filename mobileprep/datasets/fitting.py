@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.dims import is_full
+from mobileprep.ops.shape_function import is_full
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 

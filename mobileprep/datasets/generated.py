@@ -18,8 +18,8 @@ from mobileprep.datasets.singles import Label, Sample, batch_of
 from mobileprep.datasets.source import DataFiles, SampleChoice, no_samples, too_few
 from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.ir.tensor import Array
+from mobileprep.runtime.sampling.data_files import array_of
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.user_code import Author, blaming, load_file
 
 MOST: Final = 100_000

@@ -10,7 +10,7 @@ from mobileprep.datasets.decoder import Decoder
 from mobileprep.errors import AccuracyError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.photos import central_crop, decoded, exif_orientation
+from mobileprep.numerics.image_files import central_crop, decoded, exif_orientation
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
 
 PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})

@@ -21,7 +21,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.example import read_example, read_feature
 from mobileprep.formats.tf_record import TFRecordFile
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.photos import exif_orientation
+from mobileprep.numerics.image_files import exif_orientation
 from mobileprep.options.data import FeatureReading
 from mobileprep.runtime.sampling.inputs import FedTensor
 

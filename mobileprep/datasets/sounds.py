@@ -7,7 +7,7 @@ from typing import Final
 from mobileprep.datasets.decoder import Decoder
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.wav import decode_wav, desired_sound
+from mobileprep.numerics.texts import decode_wav, desired_sound
 
 SOUNDS: Final = frozenset({".wav"})
 

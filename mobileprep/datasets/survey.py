@@ -15,9 +15,8 @@ from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.first_ops import first_ops, value_ranges
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.ranges import value_ranges
 
 _LEAVE_OUT: Final = "leave them out of the data"
 _MORE: Final = "100 that differ are usual"

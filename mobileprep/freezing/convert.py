@@ -17,7 +17,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.bodies import Body, body_of, function_of
 from mobileprep.runtime.functions.inline import inline_calls
-from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS, Functional
+from mobileprep.runtime.functions.splice import FUNCTIONAL, LOOPS, Functional
 
 _ARGUMENT: Final = "_Arg"
 _DEEPEST: Final = 64

@@ -16,7 +16,7 @@ from mobileprep.ir.op_sets import ENTERS, EXITS, FUSED_BATCH_NORMS, MERGES, NEXT
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import execution_order
-from mobileprep.runtime.functions.kinds import LOOPS
+from mobileprep.runtime.functions.splice import LOOPS
 
 _LOOP_CONDITION: Final = "LoopCond"
 _LOOP_EDGES: Final = ENTERS | NEXT_ITERATIONS

@@ -19,7 +19,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
 from mobileprep.opdefs.signatures import tensor_dtype
-from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.runtime.sampling.inputs import known_shapes
 
 _NEAREST = 3

@@ -35,7 +35,7 @@ from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import tensor_dtype
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.runtime.functions.kinds import FUNCTIONAL
+from mobileprep.runtime.functions.splice import FUNCTIONAL
 
 _QUEUES: Final = re.compile(
     r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"

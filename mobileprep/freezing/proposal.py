@@ -25,8 +25,7 @@ from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.sizes import known_sizes, setting
+from mobileprep.runtime.sampling.inputs import FedTensor, known_sizes, setting
 
 # Ops that take the content of one file.
 _ONE_FILE: Final = frozenset(

@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import MERGES
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import input_types, output_count, signature_of
-from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS
+from mobileprep.runtime.functions.splice import FUNCTIONAL, LOOPS
 
 # Ops that hand a variable on as it is; a converted variable makes them carry its value.
 HAND_ON: Final = frozenset(

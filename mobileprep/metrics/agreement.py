@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import OutputError
 from mobileprep.numerics.differences import is_counted, largest_difference, peak
-from mobileprep.numerics.labels import class_count
+from mobileprep.numerics.texts import class_count
 
 AgreementKind: TypeAlias = Literal["agreement", "top1_agreement", "peak_agreement"]
 

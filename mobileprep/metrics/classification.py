@@ -6,7 +6,7 @@ import numpy as np
 
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import LabelError, Metric, MetricBatch, OutputError, check_numbers
-from mobileprep.numerics.labels import (
+from mobileprep.numerics.texts import (
     class_count,
     counts_fault,
     labels_fault,

@@ -1,7 +1,7 @@
-"""Sharing the parts of a computation among the processors.
+"""Work and matrix products shared among the processors.
 
-Parts are taken by whichever thread is free, each calling BLAS on one processor. BLAS's own
-threads wait for each other in every call, which on a busy machine costs more than they bring.
+Parts are taken by whichever thread is free, each calling BLAS on one processor. The own threads of
+BLAS wait for each other in every call, which on a busy machine costs more than they bring.
 """
 
 from __future__ import annotations

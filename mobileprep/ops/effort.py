@@ -1,4 +1,4 @@
-"""What any node is charged for, beside the work that its kernel tells of: reading and writing."""
+"""Effort of kernels, charged to the budget of a run before they compute."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from mobileprep.work import spend
 
 # Operations that take as long as reading a byte, or making one by some function.
 _READ: Final = 2
+
+
 _MADE: Final = 64
+
+
 # And as handling a text, which is an object of its own.
 _TEXT: Final = 1 << 16
+
+
 # They look at little of what they are given, whatever its size.
 _PARTIAL: Final = frozenset(
     {

@@ -13,7 +13,7 @@ from mobileprep.limits import memory_limit
 from mobileprep.numerics.allocation import at_most
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
-from mobileprep.runtime.failures import perform
+from mobileprep.runtime.executor import perform
 from mobileprep.work import working
 
 # Results beyond this are computed anew in each run rather than kept between runs.

@@ -1,4 +1,4 @@
-"""Planning: from a graph, fetches and feeds to a plan."""
+"""Planning: from a graph, fetches, and feeds to an execution plan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from mobileprep.ir.dropout import is_unseeded, with_known_masks
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.runtime.actions import watches
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
-from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
+from mobileprep.runtime.functions.splice import CALLS, FUNCTIONAL
 from mobileprep.runtime.regions import NOWHERE, Region
-from mobileprep.runtime.selection import needed_nodes, refuse
-from mobileprep.runtime.survey import Survey, survey
-from mobileprep.runtime.watching import watches
+from mobileprep.runtime.selection import Survey, needed_nodes, refuse, survey
 
 
 def make_plan(

@@ -22,8 +22,7 @@ from mobileprep.plan.records import (
     PackageRecord,
 )
 from mobileprep.plan.stages import BudgetStage
-from mobileprep.runtime.accounting.costs import GraphCosts
-from mobileprep.runtime.accounting.one_sample import sample_costs
+from mobileprep.runtime.accounting.costs import GraphCosts, sample_costs
 from mobileprep.stages import budget_mends as mends
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage

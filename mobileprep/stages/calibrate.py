@@ -9,9 +9,8 @@ from typing import Final
 
 from mobileprep.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.calibration.observation import Subject
-from mobileprep.calibration.ranges import ranges_of
+from mobileprep.calibration.ranges import check_fresh, ranges_of
 from mobileprep.calibration.shards import observed
-from mobileprep.calibration.staleness import check_fresh
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import SampleChoice

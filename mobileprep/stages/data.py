@@ -24,8 +24,8 @@ from mobileprep.plan.running_stages import (
 from mobileprep.plan.search_stages import RankStage
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
+from mobileprep.runtime.sampling.first_ops import first_norm_spread
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.norms import first_norm_spread
 from mobileprep.stages.base import Job
 
 # How many samples are run to see their spread, and by how much it differs in another scale.

@@ -21,7 +21,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
-from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.plan.records import FreezeRecord, Interface
 from mobileprep.plan.spec import PAGE, PUBLISHED
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, FreezeStage

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from mobileprep.calibration.layer_damage import (
+from mobileprep.calibration.layers import (
     OutputComparison,
+    best_try,
     damage_alone,
     quantized_layers,
+    rule_text,
 )
-from mobileprep.calibration.layer_rules import rule_text
-from mobileprep.calibration.layer_search import best_try
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice

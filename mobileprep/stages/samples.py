@@ -26,11 +26,10 @@ from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import SamplesRecord
 from mobileprep.plan.running_stages import SamplesStage
 from mobileprep.plan.spec import Files
+from mobileprep.runtime.sampling.data_files import array_of, recorded_feeds
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
-from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.first_ops import first_ops, standing_still
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.movement import standing_still
-from mobileprep.runtime.sampling.recorded import array_of, recorded_feeds
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, stage_inputs

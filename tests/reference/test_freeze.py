@@ -24,7 +24,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.opdefs.definitions import NEWEST, op_def
-from mobileprep.runtime.functions.kinds import FUNCTIONAL
+from mobileprep.runtime.functions.splice import FUNCTIONAL
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.damage import KINDS, check_damaged
 from tests.freezing.test_source import MODEL, W, meta

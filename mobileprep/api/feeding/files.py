@@ -16,9 +16,9 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.photos import Normalization, picture
-from mobileprep.numerics.wav import decode_wav
-from mobileprep.runtime.feeds import converted
+from mobileprep.numerics.image_files import Normalization, picture
+from mobileprep.numerics.texts import decode_wav
+from mobileprep.runtime.interpreter import converted
 
 _ARRAYS = frozenset({".npy", ".npz"})
 _NPZ = ".npz"

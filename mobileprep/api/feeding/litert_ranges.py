@@ -8,9 +8,8 @@ from typing import Final
 
 from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject
-from mobileprep.calibration.ranges import ranges_of
+from mobileprep.calibration.ranges import check_tensors, ranges_of
 from mobileprep.calibration.shards import observed
-from mobileprep.calibration.staleness import check_tensors
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import DataFiles, SampleChoice

@@ -17,22 +17,22 @@ from mobileprep.ops.arrays import (
     distinct_axes_of,
     integers,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     add_dims,
     at_least_rank,
     axis_index,
     divide_dim,
     merge_dim,
     multiply_dims,
+    shape_fn,
+    unchanged,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 @kernel("Tile")

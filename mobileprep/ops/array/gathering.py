@@ -18,11 +18,11 @@ from mobileprep.ops.arrays import (
     same_type,
     scalar,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     at_least_rank,
     axis_index,
     broadcast,
@@ -30,11 +30,11 @@ from mobileprep.ops.dims import (
     element_count,
     is_full,
     merge,
+    shape_fn,
+    unchanged,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 def check_indices(indices: Array, extent: int) -> None:

@@ -18,25 +18,23 @@ from mobileprep.ops.arrays import (
     same_type,
     scalar,
 )
-from mobileprep.ops.common_costs import free, per_output
-from mobileprep.ops.common_shapes import (
+from mobileprep.ops.cost import flop_rule, free, per_output
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
     declared_shape,
+    dim,
     length_in,
+    merge,
+    merge_dim,
     no_outputs,
     scalars_only,
+    shape_fn,
     shape_in,
     unchanged,
 )
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
-    UNKNOWN,
-    ShapeConflictError,
-    dim,
-    merge,
-    merge_dim,
-)
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 @kernel(

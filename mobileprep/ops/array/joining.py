@@ -18,21 +18,21 @@ from mobileprep.ops.arrays import (
     same_type,
     scalar,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import declared_shape
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     add_dims,
     axis_index,
+    declared_shape,
     divide_dim,
     merge,
     merge_dim,
+    shape_fn,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 @kernel("ConcatV2")

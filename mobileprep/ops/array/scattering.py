@@ -16,12 +16,17 @@ from mobileprep.ops.arrays import (
     dimensions,
     same_type,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import shape_in, unchanged
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, merge
+from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    merge,
+    shape_fn,
+    shape_in,
+    unchanged,
+)
 
 Write = Callable[[Array, Any, Array], None]
 

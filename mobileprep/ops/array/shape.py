@@ -19,25 +19,23 @@ from mobileprep.ops.arrays import (
     numpy_attr,
     scalar,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import (
-    scalars_only,
-    shape_in,
-    two_vectors,
-)
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     MAX_RANK,
     UNKNOWN,
+    ShapeArgs,
     ShapeConflictError,
     axis_index,
     divide_dim,
     element_count,
+    scalars_only,
+    shape_fn,
+    shape_in,
+    two_vectors,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 def _out_type(node: Node) -> np.dtype[Any]:

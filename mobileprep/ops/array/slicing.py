@@ -13,18 +13,18 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import axis_of, integers
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     ShapeConflictError,
     merge_dim,
+    shape_fn,
+    unchanged,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 def sliced_axis(node: Node, values: Array) -> int | None:

@@ -12,16 +12,24 @@ from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.tensor_summaries import edges, summary
+from mobileprep.numerics.differences import edges, summary
 from mobileprep.numerics.texts import one_text
 from mobileprep.ops.array.identity import declared_once_shape
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import declared_shape, no_outputs, scalars_only, unchanged
 from mobileprep.ops.context import STREAMS, Printed, RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, common, concatenate, merge
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    common,
+    concatenate,
+    declared_shape,
+    merge,
+    no_outputs,
+    scalars_only,
+    shape_fn,
+    unchanged,
+)
 
 # Each round makes a size unknown, or a rank; few loops change more than one.
 _MOST_ROUNDS: Final = 16

@@ -14,14 +14,19 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_kept
 from mobileprep.ops.arrays import integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import scalars_only
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
 from mobileprep.ops.data_flow.tensor_array import handle_of
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, concatenate, merge
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    concatenate,
+    merge,
+    scalars_only,
+    shape_fn,
+)
 
 """Bytes."""
 

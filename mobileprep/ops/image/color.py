@@ -10,21 +10,21 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.non_max_suppression import Boxes, SuppressionLimits, suppress
+from mobileprep.numerics.boxes import Boxes, SuppressionLimits, suppress
 from mobileprep.numerics.windows import NHWC, make_window, patches, spatial, whole_tile
 from mobileprep.ops.arrays import as_array, check_allocation
-from mobileprep.ops.common_costs import depends_on_values, free, per_output
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import depends_on_values, flop_rule, free, per_output
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.nn.window_shapes import window_places
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
     ShapeConflictError,
     at_least_rank,
     merge_dim,
     multiply_dims,
+    shape_fn,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.nn.window_shapes import window_places
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 @kernel("RGBToHSV")

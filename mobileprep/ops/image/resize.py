@@ -20,11 +20,17 @@ from mobileprep.numerics.resizing import (
     resize_nearest,
 )
 from mobileprep.ops.arrays import check_allocation, integers
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, at_least_rank, merge_dim, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
+    at_least_rank,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
 from mobileprep.work import spend
 
 

@@ -12,11 +12,9 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, texts
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, scalars_only
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, no_outputs, scalars_only, shape_fn
 from mobileprep.ops.strings.conversion import number_in
 
 _QUOTE = b'"'

@@ -16,11 +16,9 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, one_text, texts
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
 from mobileprep.work import STEP, spend
 
 _INT64 = np.dtype(np.int64)

@@ -13,20 +13,21 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import same_as_both, unchanged
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import Sizes, flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     ShapeConflictError,
     at_least_rank,
     broadcast,
     concatenate,
     merge,
     merge_dim,
+    same_as_both,
+    shape_fn,
+    unchanged,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.work import spend
 
 # Operations that each element takes for each row, at most.

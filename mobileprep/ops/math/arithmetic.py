@@ -13,12 +13,21 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.ops.arrays import as_array, check_allocation, check_broadcast, same_type
-from mobileprep.ops.common_costs import free, per_output
-from mobileprep.ops.common_shapes import broadcast_binary, declared_shape, same_as_both, unchanged
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import at_least_rank, dim, merge, merge_dim, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    at_least_rank,
+    broadcast_binary,
+    declared_shape,
+    dim,
+    merge,
+    merge_dim,
+    same_as_both,
+    shape_fn,
+    unchanged,
+    with_rank,
+)
 
 Unary = Callable[[Array], Any]
 

@@ -19,13 +19,18 @@ from mobileprep.ops.arrays import (
     integers,
     scalar,
 )
-from mobileprep.ops.common_costs import free, per_input
-from mobileprep.ops.common_shapes import length_in
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, at_least_rank, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, free, per_input
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.ragged import checked_splits
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
+    at_least_rank,
+    length_in,
+    shape_fn,
+    with_rank,
+)
 from mobileprep.ops.sparse.math import sparse_shape
 
 

@@ -13,17 +13,18 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     at_least_rank,
     broadcast,
     concatenate,
     merge,
     merge_dim,
+    shape_fn,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.work import spend_products
 
 # What fused ops do to each element after the product.

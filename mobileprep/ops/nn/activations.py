@@ -14,12 +14,19 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.clipping import clipped
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import as_array
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.common_shapes import same_as_both, unchanged
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import at_least_rank, broadcast, merge, merge_dim, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    at_least_rank,
+    broadcast,
+    merge,
+    merge_dim,
+    same_as_both,
+    shape_fn,
+    unchanged,
+    with_rank,
+)
 from mobileprep.work import STEP, spend
 
 # Klambauer et al., "Self-Normalizing Neural Networks" (2017).

@@ -24,7 +24,6 @@ from mobileprep.numerics.windows import (
 )
 from mobileprep.ops.arrays import check_allocation, integers, same_type
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, merge_dim, multiply_dims, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.products import fused_ops_flops
 from mobileprep.ops.nn.window_shapes import (
@@ -35,7 +34,15 @@ from mobileprep.ops.nn.window_shapes import (
     widened,
     window_places,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
+    merge_dim,
+    multiply_dims,
+    shape_fn,
+    with_rank,
+)
 from mobileprep.ops.shape_inference import Shapes, shape_of
 from mobileprep.work import STEP, spend
 

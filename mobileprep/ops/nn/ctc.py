@@ -12,11 +12,9 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.common_costs import per_input
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, per_input
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, merge_dim, shape_fn, with_rank
 from mobileprep.work import STEP, spend
 
 # Steps that an entry of a batch takes.

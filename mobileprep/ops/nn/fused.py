@@ -15,7 +15,6 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.blocks import padded_shape
 from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
-from mobileprep.ops.dims import with_rank
 from mobileprep.ops.image.resize import given_size
 from mobileprep.ops.kernel import call_kernel, find_kernel, kernel
 from mobileprep.ops.math.products import matmul_shape, matrix_product_flops
@@ -27,7 +26,7 @@ from mobileprep.ops.nn.conv import (
     depthwise_flops,
 )
 from mobileprep.ops.nn.window_shapes import image_layout, slid
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
 
 Activation = Callable[[Node, Array], Array]
 

@@ -27,9 +27,7 @@ from mobileprep.numerics.windows import (
     whole_tile,
 )
 from mobileprep.ops.arrays import integers, numpy_attr
-from mobileprep.ops.common_costs import depends_on_values
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import with_rank
+from mobileprep.ops.cost import Sizes, depends_on_values, flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.window_shapes import (
     channels_as_in,
@@ -37,7 +35,7 @@ from mobileprep.ops.nn.window_shapes import (
     pooled_shape,
     pooled_sizes,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
 from mobileprep.work import spend
 
 _IMAGE_RANK: Final = 4

@@ -11,8 +11,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.windows import NHWC
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, with_rank
-from mobileprep.ops.shape_function import ShapeArgs
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, ShapeConflictError, with_rank
 
 
 @dataclass(frozen=True)

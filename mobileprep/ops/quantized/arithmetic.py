@@ -29,9 +29,7 @@ from mobileprep.numerics.quantization import (
     to_integers,
 )
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import broadcast
+from mobileprep.ops.cost import flop_rule, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.arithmetic import bias_add_shape
 from mobileprep.ops.nn.activations import normalized_shape
@@ -46,7 +44,7 @@ from mobileprep.ops.quantized.ranges import (
     same_range,
     unchanged_with_range,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, broadcast, shape_fn
 
 # All cases of more axes would take too long to look at.
 _MOST_AXES: Final = 6

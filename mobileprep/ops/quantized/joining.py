@@ -16,8 +16,7 @@ from mobileprep.numerics.resizing import Sampling, resize_bilinear
 from mobileprep.ops.array.joining import concatenated_shape
 from mobileprep.ops.array.shape import reshape, reshape_shape
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.image.resize import bilinear_flops, resize_shape
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import Quantized, check_type, limits_of, same_range

@@ -25,10 +25,7 @@ from mobileprep.numerics.quantization import (
 )
 from mobileprep.ops.array.slicing import along_axis, sliced_axis
 from mobileprep.ops.arrays import scalar
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import at_least_rank, dim, merge_dim, with_rank
+from mobileprep.ops.cost import flop_rule, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import (
     Quantized,
@@ -37,7 +34,15 @@ from mobileprep.ops.quantized.ranges import (
     check_type,
     limits_of,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    at_least_rank,
+    dim,
+    merge_dim,
+    shape_fn,
+    unchanged,
+    with_rank,
+)
 
 _TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
 _LARGEST = np.finfo(np.float32).max

@@ -15,8 +15,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.fixed_point import to_quint8
 from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
 from mobileprep.numerics.quantization import Limits, flushed, steps_of, through_int32, to_floats
-from mobileprep.ops.common_costs import per_input, per_output
-from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import (
     Quantized,

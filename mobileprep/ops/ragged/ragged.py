@@ -13,12 +13,18 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import check_allocation, integers, same_type, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import two_vectors
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, merge, unknown_dims, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    merge,
+    shape_fn,
+    two_vectors,
+    unknown_dims,
+    with_rank,
+)
 
 
 def checked_splits(splits: Array, count: int) -> Array:

@@ -10,13 +10,11 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.wav import decode_wav, desired_sound
+from mobileprep.numerics.texts import decode_wav, desired_sound
 from mobileprep.ops.arrays import check_allocation, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
 
 
 @kernel("DecodeWav")

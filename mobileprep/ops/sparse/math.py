@@ -15,9 +15,16 @@ from mobileprep.numerics.segments import summed
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import axes_of, check_allocation, integers, same_type, scalar
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, axis_index, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    axis_index,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
 
 _MOST = (1 << 63) - 1
 

@@ -11,15 +11,20 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.string_hashes import combined_fingerprints, fingerprint64
+from mobileprep.numerics.hashes import combined_fingerprints, fingerprint64
 from mobileprep.numerics.texts import texts
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, same_type
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, add_dims, merge_dim, with_rank
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.ragged import places_within
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    add_dims,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
 from mobileprep.ops.sparse.math import flat_places, in_order, sparse_shape
 
 

@@ -14,17 +14,20 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.hash64 import hash64_many
+from mobileprep.numerics.hashes import fingerprint64, hash64_many, siphash
 from mobileprep.numerics.regular_expressions import compiled
-from mobileprep.numerics.string_hashes import fingerprint64, siphash
 from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, add_dims, at_least_rank
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    add_dims,
+    at_least_rank,
+    shape_fn,
+    unchanged,
+)
 
 _INTEGER = re.compile(rb"\s*[+-]?[0-9]+\s*")
 

@@ -22,14 +22,19 @@ from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.regular_expressions import decoded, encoded
 from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.arrays import axis_of, check_allocation, integers
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import two_vectors, unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, broadcast, with_rank
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.reduce import reduction_shape
 from mobileprep.ops.ragged.ragged import checked_splits, splits_of
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    broadcast,
+    shape_fn,
+    two_vectors,
+    unchanged,
+    with_rank,
+)
 
 _SPACE = b" \t\n\v\f\r"
 

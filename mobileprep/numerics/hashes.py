@@ -1,19 +1,102 @@
-"""64-bit hashes of many texts at once, as hash buckets use them."""
+"""Hashes of strings and 64-bit integers."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from struct import iter_unpack
 from typing import Final
 
 import numpy as np
 
 from mobileprep.ir.tensor import Array
 
+_MASK: Final = (1 << 64) - 1
+_MULTIPLIER: Final = 0xC6A4A7935BD1E995
+_SHIFT: Final = 47
+_SEED: Final = 0xDECAFCAFFE
+_WORD: Final = 8
+_BLOCK: Final = 1 << 18
+# Below this, calling numpy takes longer than counting in Python.
+_SHORT: Final = 1 << 6
+# Below this many of a length, likewise.
+_FEW: Final = 16
+
+
+def hash64(data: bytes) -> int:
+    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow.
+
+    It takes word after word, about 10 MB a second here; see to it that ``data`` is short.
+    """
+    size = len(data)
+    whole = size - size % _WORD
+    state = _SEED ^ (size * _MULTIPLIER & _MASK)
+    for start in range(0, whole, _BLOCK):
+        for word in _mixed(data[start : min(start + _BLOCK, whole)]):
+            state = (state ^ word) * _MULTIPLIER & _MASK
+    if size > whole:
+        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    state ^= state >> _SHIFT
+    state = state * _MULTIPLIER & _MASK
+    return state ^ state >> _SHIFT
+
+
+def hash64_many(elements: Sequence[bytes]) -> list[int]:
+    """The hashes of many byte strings, those of about one length at once."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for place, data in enumerate(elements):
+        groups[len(data) // _WORD].append(place)
+    hashes = [0] * len(elements)
+    for words, places in groups.items():
+        group = [elements[place] for place in places]
+        many = _hashes(group, words) if len(group) >= _FEW else map(hash64, group)
+        for place, found in zip(places, many, strict=True):
+            hashes[place] = found
+    return hashes
+
+
+def _mixed(data: bytes) -> list[int]:
+    """The words of the data, which the hash has stirred one by one before it takes them."""
+    if len(data) < _SHORT:
+        return [_stirred(*word) for word in iter_unpack("<Q", data)]
+    words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
+    words ^= words >> np.uint64(_SHIFT)
+    words *= np.uint64(_MULTIPLIER)
+    stirred: list[int] = words.tolist()
+    return stirred
+
+
+def _stirred(word: int) -> int:
+    word = word * _MULTIPLIER & _MASK
+    return (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK
+
+
+def _hashes(texts: Sequence[bytes], words: int) -> list[int]:
+    """The hashes of texts that all have so many whole words, and perhaps some bytes more."""
+    lengths = np.array([len(data) for data in texts], np.uint64)
+    padded = b"".join(data.ljust((words + 1) * _WORD, b"\0") for data in texts)
+    columns = np.frombuffer(padded, "<u8").reshape(len(texts), words + 1).T
+    multiplier, shift = np.uint64(_MULTIPLIER), np.uint64(_SHIFT)
+    state = lengths * multiplier ^ np.uint64(_SEED)
+    for column in columns[:words]:
+        word = column * multiplier
+        word ^= word >> shift
+        word *= multiplier
+        state = (state ^ word) * multiplier
+    rest = (state ^ columns[words]) * multiplier
+    state = np.where(lengths % np.uint64(_WORD) > 0, rest, state)
+    state ^= state >> shift
+    state *= multiplier
+    state ^= state >> shift
+    hashes: list[int] = state.tolist()
+    return hashes
+
+
 _K0, _K1, _K2 = map(np.uint64, (0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F))
-_SEED = np.uint64(81)
+_STRING_SEED = np.uint64(81)
 _CAT = np.uint64(0xC6A4A7935BD1E995)
-_BLOCK: Final = 64
-_WORD: Final = np.arange(8)
+_STRING_BLOCK: Final = 64
+_STRING_WORD: Final = np.arange(8)
 _SIP_WORDS: Final = (
     0x736F6D6570736575,
     0x646F72616E646F6D,
@@ -32,13 +115,13 @@ class _Texts:
 
     def __init__(self, elements: Sequence[bytes]) -> None:
         # Words are read whole, and so over the end of a text by up to a block.
-        self._bytes = np.frombuffer(b"".join(elements) + bytes(_BLOCK), np.uint8)
+        self._bytes = np.frombuffer(b"".join(elements) + bytes(_STRING_BLOCK), np.uint8)
         self.lengths: Array = np.array([len(e) for e in elements], np.int64)
         self._starts: Array = np.cumsum(self.lengths) - self.lengths
 
     def words(self, which: Array, offset: Array | int) -> Array:
         """The eight bytes at an offset into each chosen text, as little-endian numbers."""
-        places = (self._starts[which] + offset)[:, np.newaxis] + _WORD
+        places = (self._starts[which] + offset)[:, np.newaxis] + _STRING_WORD
         out: Array = self._bytes[places].view("<u8")[:, 0]
         return out
 
@@ -71,8 +154,8 @@ def fingerprint64(elements: Sequence[bytes]) -> Array:
 def combined_fingerprints(first: Array, second: Array) -> Array:
     """Two uint64 fingerprints made into one. Source: ``FingerprintCat64`` of TensorFlow."""
     stirred = first ^ _CAT
-    stirred = (stirred ^ _mixed(second * _CAT) * _CAT) * _CAT
-    return _mixed(_mixed(stirred) * _CAT)
+    stirred = (stirred ^ _mixed_string(second * _CAT) * _CAT) * _CAT
+    return _mixed_string(_mixed_string(stirred) * _CAT)
 
 
 def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
@@ -133,15 +216,15 @@ def _right(x: Array, bits: int) -> Array:
     return out
 
 
-def _mixed(x: Array) -> Array:
+def _mixed_string(x: Array) -> Array:
     out: Array = x ^ x >> _U64(47)
     return out
 
 
 def _pair_hash(a: Array, b: Array, multiplier: Array) -> Array:
     """Two numbers stirred into one."""
-    first = _mixed((a ^ b) * multiplier)
-    return _mixed((b ^ first) * multiplier) * multiplier
+    first = _mixed_string((a ^ b) * multiplier)
+    return _mixed_string((b ^ first) * multiplier) * multiplier
 
 
 def _multiplier(lengths: Array) -> Array:
@@ -152,7 +235,7 @@ def _multiplier(lengths: Array) -> Array:
 def _up_to_3(given: _Texts, which: Array, lengths: Array) -> Array:
     first = given.bytes_at(which, 0) + (given.bytes_at(which, lengths >> 1) << _U64(8))
     second = lengths.astype(_U64) + (given.bytes_at(which, lengths - 1) << _U64(2))
-    out: Array = _mixed(first * _K2 ^ second * _K0) * _K2
+    out: Array = _mixed_string(first * _K2 ^ second * _K0) * _K2
     return out
 
 
@@ -193,16 +276,16 @@ def _up_to_64(given: _Texts, which: Array, lengths: Array) -> Array:
 
 def _above_64(given: _Texts, which: Array, lengths: Array) -> Array:
     nought = np.zeros(len(which), _U64)
-    x = (nought + _SEED) * _K2 + given.words(which, 0)
-    y = (nought + _SEED) * _K1 + _U64(113)
-    z = _mixed(y * _K2 + _U64(113)) * _K2
+    x = (nought + _STRING_SEED) * _K2 + given.words(which, 0)
+    y = (nought + _STRING_SEED) * _K1 + _U64(113)
+    z = _mixed_string(y * _K2 + _U64(113)) * _K2
     state = np.stack([x, y, z, nought, nought, nought, nought])
-    blocks = (lengths - 1) // _BLOCK
+    blocks = (lengths - 1) // _STRING_BLOCK
     for index in range(int(blocks.max())):
         left = np.flatnonzero(blocks > index)
-        block = _block(given, which[left], index * _BLOCK)
+        block = _block(given, which[left], index * _STRING_BLOCK)
         state[:, left] = _taken(state[:, left], block, _K1, _U64(1))
-    return _finished(state, _block(given, which, lengths - _BLOCK), lengths)
+    return _finished(state, _block(given, which, lengths - _STRING_BLOCK), lengths)
 
 
 def _block(given: _Texts, which: Array, offset: Array | int) -> list[Array]:
@@ -236,7 +319,7 @@ def _finished(state: Array, block: Sequence[Array], lengths: Array) -> Array:
     state[3] += state[5]
     state[5] += state[3]
     x, y, z, v0, v1, w0, w1 = _taken(state, block, factor, _U64(9))
-    first = _pair_hash(v0, w0, factor) + _mixed(y) * _K0 + z
+    first = _pair_hash(v0, w0, factor) + _mixed_string(y) * _K0 + z
     return _pair_hash(first, _pair_hash(v1, w1, factor) + x, factor)
 
 

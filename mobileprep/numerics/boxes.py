@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes that overlap, those with the highest scores are kept."""
+"""Non-maximum suppression and resizing."""
 
 from __future__ import annotations
 
