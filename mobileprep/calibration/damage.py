@@ -16,8 +16,7 @@ from mobileprep.ir.reachability import dependents
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.differences import Damage, DamageSum, Grid
-from mobileprep.numerics.linear_quantization import Dequantizer
-from mobileprep.numerics.quantization import Limits
+from mobileprep.numerics.quantization import Dequantizer, Limits
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.interpreter import Interpreter
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mobileprep.api.models import Model
     from mobileprep.cli._shared.results import RunOutputs
     from mobileprep.ir.tensor import Array
-    from mobileprep.runtime.engines.base import Engine
+    from mobileprep.runtime.engines.agreement import Engine
 
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"

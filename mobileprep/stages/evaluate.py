@@ -14,7 +14,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import EngineRecord, EvaluationRecord, MetricValue
 from mobileprep.plan.running_stages import EvaluateStage
-from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, data_record, norm_doubts, placed, stage_inputs

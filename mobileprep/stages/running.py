@@ -17,8 +17,7 @@ from mobileprep.keys import key_from_environment
 from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import MeasuringStage, RunningSection, RunningStage
 from mobileprep.plan.spec import PUBLISHED, Section, Upstream
-from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, agreement_of
-from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, Engine, agreement_of
 from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
 from mobileprep.stages.base import Job
 

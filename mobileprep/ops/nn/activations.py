@@ -11,7 +11,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.clipping import clipped
+from mobileprep.numerics.quantization import clipped
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import as_array
 from mobileprep.ops.cost import Sizes, flop_rule, per_output

@@ -16,10 +16,11 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
 from mobileprep.numerics.quantization import (
     EVERY_BYTE,
+    Dequantizer,
     Limits,
+    Quantizer,
     level,
     looked_up,
     offset_of_zero,

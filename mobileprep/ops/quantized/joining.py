@@ -10,8 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
-from mobileprep.numerics.quantization import EVERY_BYTE, Limits, looked_up
+from mobileprep.numerics.quantization import EVERY_BYTE, Dequantizer, Limits, Quantizer, looked_up
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
 from mobileprep.ops.array.joining import concatenated_shape
 from mobileprep.ops.array.shape import reshape, reshape_shape

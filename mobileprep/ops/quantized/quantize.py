@@ -13,10 +13,11 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
 from mobileprep.numerics.quantization import (
+    Dequantizer,
     Kind,
     Limits,
+    Quantizer,
     as_integers,
     flushed,
     round_half_away,

@@ -12,9 +12,16 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.fixed_point import to_quint8
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
-from mobileprep.numerics.quantization import Limits, flushed, steps_of, through_int32, to_floats
+from mobileprep.numerics.integer_products import to_quint8
+from mobileprep.numerics.quantization import (
+    Dequantizer,
+    Limits,
+    Quantizer,
+    flushed,
+    steps_of,
+    through_int32,
+    to_floats,
+)
 from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import (

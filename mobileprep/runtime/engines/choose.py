@@ -15,8 +15,8 @@ from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Printer
+from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
-from mobileprep.runtime.engines.base import Engine
 
 AUTO: Final = "auto"
 _ALWAYS: Final = "numpy"
