@@ -193,8 +193,8 @@ def comparison(
     # Engines take a tenth of a second to import, and most chains run without a comparison.
     from mobileprep.runtime.engines.choose import open_engine
     from mobileprep.runtime.sampling.draw import draw_samples
+    from mobileprep.runtime.sampling.first_ops import standing_still
     from mobileprep.runtime.sampling.inputs import fed_tensors
-    from mobileprep.runtime.sampling.movement import standing_still
 
     engine = open_engine("numpy", source, path, where="the source")
     samples = draw_samples(

@@ -11,14 +11,14 @@ from typing import Final
 from mobileprep.api.quantized_target import QUANTIZER, QuantizedTarget, feeds_of, quantized_target
 from mobileprep.api.targets import plan_state
 from mobileprep.calibration.damage import TensorDamage, tensor_damage
-from mobileprep.calibration.layer_damage import (
+from mobileprep.calibration.layers import (
     LayerDamage,
     OutputComparison,
     OutputDamage,
     layer_damage,
+    recipe_rule,
     worst_alone,
 )
-from mobileprep.calibration.layer_rules import recipe_rule
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import UsageError
 from mobileprep.frozen import dataclass

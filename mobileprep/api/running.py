@@ -16,9 +16,9 @@ from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.ir.ends import ends
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.choose import open_engine
-from mobileprep.runtime.feeds import converted
+from mobileprep.runtime.interpreter import converted
 
 
 def run(

@@ -1,4 +1,4 @@
-"""How ranges come of what was observed, as recipes name the ways."""
+"""Methods that turn observed values into ranges."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 from mobileprep.frozen import dataclass
 
 HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
+
+
 MOVING_AVERAGE: Final = "moving_average"
 
 

@@ -1,26 +1,38 @@
 """What a run over some samples shows of a graph's tensors."""
 
 from __future__ import annotations
-
-import math
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Final
-
-import numpy as np
-
-from mobileprep.calibration.methods import MOVING_AVERAGE, Method
+from functools import partial
+from mobileprep.calibration.methods import MOVING_AVERAGE
+from mobileprep.calibration.methods import Method
 from mobileprep.datasets.source import Dataset
-from mobileprep.datasets.survey import DataSurvey, FedRun, run_size, runs
+from mobileprep.datasets.survey import DataSurvey
+from mobileprep.datasets.survey import FedRun
+from mobileprep.datasets.survey import run_size
+from mobileprep.datasets.survey import runs
 from mobileprep.errors import AccuracyError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.ir.refs import Edge
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import edge
+from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.histogram import Histogram
-from mobileprep.numerics.observed_values import ObservedValues, ends
+from mobileprep.numerics.ranges import Histogram
+from mobileprep.numerics.ranges import ObservedValues
+from mobileprep.numerics.ranges import ends
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
+from typing import Final
+import math
+import numpy as np
+
+
+
+REFERENCE: Final = "numpy"
 
 _MOST: Final = {"Relu": math.inf, "Relu6": 6.0}
 # What is left of dropout draws numbers, though they change nothing where all is kept.
@@ -40,6 +52,8 @@ class Subject:
         method: how ranges will come of it.
         inputs: the graph's inputs.
         batch: how many samples are run at once, where the inputs do not say.
+        engine: the engine that runs the graph: "numpy", "openvino", "tensorflow", or "auto".
+        among: with "auto", the engines to choose from, numpy besides.
     """
 
     graph: Graph
@@ -48,6 +62,8 @@ class Subject:
     method: Method
     inputs: tuple[FedTensor, ...]
     batch: int
+    engine: str = REFERENCE
+    among: tuple[str, ...] = ()
 
     @property
     def piece(self) -> int:
@@ -90,13 +106,50 @@ class Watcher:
         self._activated = _activated(subject)
         self._befores = frozenset(before for before, _ in self._activated.values())
         self._ends: dict[Edge, tuple[float, float]] = {}
-        self._interpreter = Interpreter(
+        self._run = self._by_interpreter() if subject.engine == REFERENCE else self._by_engine()
+
+    def _by_interpreter(self) -> Callable[[Mapping[str, Array]], object]:
+        subject = self._subject
+        interpreter = Interpreter(
             subject.graph,
-            where=data.name,
+            where=self._data.name,
             seed=_SEED,
             watched=subject.tensors,
             watcher=self._see,
         )
+        return partial(interpreter.run, subject.fetches)
+
+    def _by_engine(self) -> Callable[[Mapping[str, Array]], object]:
+        """Fetch the observed tensors that the outputs need as results of an engine."""
+        # Few calibrations use an engine.
+        from mobileprep.runtime.engines.choose import open_engine
+        from mobileprep.runtime.selection import needed_nodes
+
+        subject, where = self._subject, self._data.name
+        engine = open_engine(
+            subject.engine,
+            subject.graph,
+            None,
+            where=where,
+            seed=_SEED,
+            among=subject.among,
+            verify=True,
+        )
+        fed = {edge(parse_ref(fed.name)) for fed in subject.inputs}
+        outputs = [parse_ref(name) for name in subject.fetches]
+        needed = {n.name for n in needed_nodes(subject.graph, outputs, fed, where)}
+        tensors = [t for t in subject.tensors if t[0] in needed and t not in fed]
+        fetches = [str(Ref(*tensor)) for tensor in tensors]
+        watched = frozenset(subject.tensors)
+
+        def run(feeds: Mapping[str, Array]) -> None:
+            for name, array in feeds.items():
+                if edge(parse_ref(name)) in watched:
+                    self._see(edge(parse_ref(name)), array)
+            for tensor, array in zip(tensors, engine.run(fetches, feeds), strict=True):
+                self._see(tensor, array)
+
+        return run
 
     def observe(self, start: int, stop: int) -> Observation:
         """What the samples from ``start``, a multiple of the batch, to before ``stop`` show.
@@ -142,7 +195,7 @@ class Watcher:
 
     def _note(self, run: FedRun) -> None:
         """Run the graph."""
-        self._interpreter.run(self._subject.fetches, run.feeds)
+        self._run(run.feeds)
         if self._fault is not None:
             raise _lost(*self._fault, run, self._data.name)
         observation = self._observation

@@ -63,7 +63,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
     seed = "of random numbers that the graph draws"
     flag(parser, "seed", type=whole_number, default=None, metavar="N", help=seed)
-    bool_flag(parser, "combine", default=True, help_line="convolutions with what follows them")
+    bool_flag(parser, "combine", default=True, help_line="constant nodes once, before the runs")
     flag(
         parser,
         "device",

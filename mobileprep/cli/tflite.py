@@ -1,17 +1,23 @@
 """The verb ``tflite``: a frozen graph as a file that LiteRT runs."""
 
 from __future__ import annotations
-
-import argparse
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
-
-from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
-from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
+from mobileprep.cli._shared.ends_flags import add_ends
+from mobileprep.cli._shared.ends_flags import add_shapes
+from mobileprep.cli._shared.ends_flags import shapes_of
+from mobileprep.cli.verb import bool_flag
+from mobileprep.cli.verb import comma_list
+from mobileprep.cli.verb import file_name
+from mobileprep.cli.verb import flag
+from mobileprep.cli.verb import verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import DetectionPostprocess
+from pathlib import Path
+from typing import Final
+from typing import TYPE_CHECKING
+from typing import get_args
+import argparse
+import sys
 
 if TYPE_CHECKING:
     from mobileprep.ir.attrs import TensorShape
@@ -106,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _hint(file: Path) -> str:
     """Which operators LiteRT's fast path leaves."""
-    from mobileprep.runtime.engines.litert_hints import fast_path
+    from mobileprep.runtime.engines.litert_engine import fast_path
 
     found = fast_path(file)
     taken = found.operators - sum(found.left.values())

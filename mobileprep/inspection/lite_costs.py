@@ -17,8 +17,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge, edge, parse_ref
 from mobileprep.ir.tflite import PREFIX, SHAPES
 from mobileprep.ops.cost import Sizes, count_flops
-from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost
-from mobileprep.runtime.accounting.tensor_memory import Executed, TensorLayout, peak_bytes
+from mobileprep.runtime.accounting.costs import (
+    Executed,
+    GraphCosts,
+    NodeCost,
+    TensorLayout,
+    peak_bytes,
+)
 
 # Builtins that compute what an op of TensorFlow does, from inputs of the same shapes.
 _SAME: Final[Mapping[str, str]] = {

@@ -12,7 +12,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Value
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
-from mobileprep.ops.dims import broadcast
+from mobileprep.ops.shape_function import broadcast
 
 _TABLES: Final = {
     "ADD": "AddOptions",

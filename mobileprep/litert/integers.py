@@ -13,7 +13,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import reshaped
-from mobileprep.ops.dims import broadcast
+from mobileprep.ops.shape_function import broadcast
 
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
     "ADD": (np.add, "AddOptions"),

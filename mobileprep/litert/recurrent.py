@@ -21,8 +21,8 @@ from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.bodies import Body, function_of
+from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.ops.static_values import StaticValues
 
 # Longer sequences become a loop.
 _MAX_UNROLLED_STEPS: Final = 64

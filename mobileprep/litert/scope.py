@@ -18,8 +18,8 @@ from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.tables import Tables
 from mobileprep.litert.types import NAMES, check_moved
+from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import Shapes, shape_of
-from mobileprep.ops.static_values import StaticValues
 
 ACTIVATION = "fused_activation_function"
 

@@ -12,7 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
-from mobileprep.numerics.channel_steps import channel_steps
+from mobileprep.numerics.ranges import channel_steps
 from mobileprep.transforms.quantize_nodes import WeightSettings
 
 LAYER_AXES: Final[Mapping[str, int]] = {

@@ -1,39 +1,57 @@
-"""Convolution of channels-last tensors through matrix products."""
+"""Convolutions of channels-last tensors through matrix products."""
 
 from __future__ import annotations
-
-import math
-from functools import lru_cache
-from typing import NamedTuple
-
-import numpy as np
-
 from mobileprep.core.limits import spend_products
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
-from mobileprep.numerics.matrix_products import multiply, parts_of
+from mobileprep.numerics.allocation import check_allocation
+from mobileprep.numerics.allocation import check_bytes
+from mobileprep.numerics.parallel import LEAST_WORK
 from mobileprep.numerics.parallel import for_each
-from mobileprep.numerics.tiles import Finish, Patches, Tile, tiles
+from mobileprep.numerics.parallel import multiply
+from mobileprep.numerics.parallel import parts_of
+from mobileprep.numerics.parallel import threads
+from mobileprep.numerics.windows import Tile
 from mobileprep.numerics.windows import Window
+from mobileprep.numerics.windows import padded_rows
+from mobileprep.numerics.windows import patches
+from mobileprep.numerics.windows import reach
+from mobileprep.numerics.windows import tiles
+from mobileprep.work import STEP
+from mobileprep.work import spend
+from numpy.lib.stride_tricks import as_strided
+import math
+import numpy as np
+
+
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
 _PATCH_BYTES = 2 << 20
-# Outputs of one tile, so that what finishes them finds them in the cache.
+# Outputs of one tile of single elements.
 _OUTPUT_BYTES = 1 << 20
 # Positions of one tile that are worth arranging the filters for, as BLAS does for each product.
 _ROWS = 128
 # Multiplications that copying an element into a patch takes.
 _COPIED = 16
+# Input of one tile of a depthwise convolution.
+_TILE_BYTES = 1 << 20
+# Elements of a row that are multiplied with its taps at once.
+_LINE = 4096
+# The time of a multiplication outside of a matrix product, relative to one inside: usual, highest.
+_COST, _MOST_COST = 12, 64
+# Products of one image's rows that a transposed convolution holds at once.
+_SCRATCH_BYTES = 4 << 20
+# Operations that such a product takes with the sum after it.
+_TRANSPOSED_COST = 4
 
 
-def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = None) -> Array:
+def convolve(x: Array, filters: Array, window: Window) -> Array:
     """The convolution (cross-correlation) of a batch with a bank of filters.
 
     Args:
         x: [batch, *spatial, channels].
         filters: [*window, channels / groups, filters].
         window: how the filters slide.
-        finish: called for each tile.
 
     Returns:
         [batch, *positions, filters].
@@ -45,15 +63,25 @@ def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = N
     groups = _groups(x.shape[-1], depth, count)
     positions = window.positions(x.shape[1:-1])
     if groups != 1:
-        out = _by_groups(x, filters, window, groups)
-        if finish is not None:
-            finish(out, Tile(slice(0, len(out)), slice(0, positions[0])))
-        return out
+        return _by_groups(x, filters, window, groups)
     out = allocated((x.shape[0], *positions, count), x.dtype)
     taps = math.prod(filters.shape[:-1])
     spend_products(math.prod(out.shape[:-1]) * taps * (count + _COPIED), x.dtype)
-    if out.size:
-        _fill(out, x, filters.reshape(-1, count), window, finish)
+    if not out.size:
+        return out
+    weights = filters.reshape(-1, count)
+    parts = _product_tiles(out, window, len(weights))
+    product = multiply if len(parts) == 1 else np.matmul
+    single = math.prod(window.size) == 1
+    adjacent = single and set(window.strides) == {1} and not any(map(sum, window.pads))
+
+    def work(tile: Tile) -> None:
+        target = tile.of(out)
+        elements = tile.of(x) if adjacent else patches(x, window, tile, positions)
+        rows = elements.reshape(-1, len(weights))
+        product(rows, weights, out=target.reshape(len(rows), -1))
+
+    for_each(work, parts)
     return out
 
 
@@ -76,61 +104,158 @@ def _by_groups(x: Array, filters: Array, window: Window, groups: int) -> Array:
     return np.concatenate(parts, axis=-1)
 
 
-def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish | None) -> None:
-    """Multiply patches, which are copied into a matrix tile by tile, with the filters.
+def _product_tiles(out: Array, window: Window, summed: int) -> list[Tile]:
+    """The tiles of an output each of whose elements sums ``summed`` products.
 
-    The copy is spared where the patches are single elements: the input is the matrix then.
+    They do not depend on the number of threads, since the last bits of a product depend on them.
     """
-    parts = _parts(x.shape, out.shape, window, weights.shape[0], x.itemsize)
-    run = multiply if len(parts) == 1 else np.matmul
-
-    def work(part: _Part) -> None:
-        tile, covered = part
-        target = tile.of(out)
-        elements = tile.of(x) if covered is None else covered.view(x)
-        rows = elements.reshape(-1, len(weights))
-        run(rows, weights, out=target.reshape(len(rows), -1))
-        if finish is not None:
-            finish(target, tile)
-
-    for_each(work, parts)
+    filters = out.shape[-1]
+    if math.prod(window.size) == 1:
+        footprint = filters * out.itemsize
+        limit = max(_OUTPUT_BYTES, 2 * summed * filters * out.itemsize)
+    else:
+        footprint, limit = summed * out.itemsize, _PATCH_BYTES
+    # With fewer positions than filters the product itself is cut, between the filters.
+    count = math.prod(out.shape[:-1])
+    shares = min(parts_of(count * filters * summed), max(count // _ROWS, 2))
+    return tiles(out.shape, footprint, limit, shares if count > filters else 1)
 
 
-class _Part(NamedTuple):
-    """A tile of an output, and what its windows cover; None where each covers one element."""
-
-    tile: Tile
-    covered: Patches | None
-
-
-# Networks ask the same of every layer in every run. What a thread need not work out itself lets
-# the others begin: they do not run Python at the same time.
-@lru_cache(maxsize=256)
-def _parts(
-    shape: tuple[int, ...], made: tuple[int, ...], window: Window, summed: int, itemsize: int
-) -> tuple[_Part, ...]:
-    """The tiles of an output, with what their windows cover.
+def convolve_depthwise(x: Array, filters: Array, window: Window) -> Array:
+    """The convolution of each channel with its own filters.
 
     Args:
-        shape: of the input, [batch, *spatial, channels].
-        made: of the output, [batch, *positions, filters].
+        x: [batch, height, width, channels].
+        filters: [height, width, channels, multiplier].
         window: how the filters slide.
-        summed: how many products make an output.
-        itemsize: of an element.
+
+    Returns:
+        [batch, positions, positions, channels * multiplier].
+
+    Raises:
+        ValueError: the channels do not fit the filters.
     """
-    positions, filters = made[1:-1], made[-1]
-    single = math.prod(window.size) == 1
-    adjacent = single and set(window.strides) == {1} and not any(map(sum, window.pads))
-    if single:
-        footprint = filters * itemsize
-        limit = max(_OUTPUT_BYTES, 2 * summed * filters * itemsize)
-    else:
-        footprint, limit = summed * itemsize, _PATCH_BYTES
-    # With fewer positions than filters the product itself is cut, between the filters.
-    count = math.prod(made[:-1])
-    shares = min(parts_of(count * filters * summed), max(count // _ROWS, 2))
-    cut = tiles(made, footprint, limit, shares if count > filters else 1)
+    channels, multiplier = filters.shape[2:]
+    if x.shape[-1] != channels:
+        message = f"{x.shape[-1]} channels do not fit filters for {channels}"
+        raise ValueError(message)
+    positions = window.positions(x.shape[1:-1])
+    out = allocated((x.shape[0], *positions, channels * multiplier), x.dtype)
+    spend_products(_MOST_COST * out.size * math.prod(window.size), x.dtype)
+    if not out.size:
+        return out
+    if multiplier > 1:
+        check_bytes(x.nbytes * multiplier, "the input, once for each filter of a channel,")
+        x = np.repeat(x, multiplier, axis=-1)
+    columns = _columns(positions[1], channels * multiplier) if window.strides[1] == 1 else 1
+    check_bytes(filters.nbytes * columns, "the filters, once for each column,")
+    taps = np.tile(filters.reshape(*filters.shape[:2], -1), (1, 1, columns))
+    shares = min(threads(), _COST * out.size * math.prod(window.size) // LEAST_WORK)
+    footprint = out.shape[-1] * out.itemsize * math.prod(window.strides)
+
+    def work(tile: Tile) -> None:
+        target = tile.of(out)
+        into = target.reshape(*target.shape[:2], -1, taps.shape[-1])
+        lines = _lines(np.ascontiguousarray(padded_rows(x, window, tile)), window, into, columns)
+        # One pass over memory for each tap: einsum multiplies and adds in one.
+        np.einsum("nhlijx,ijx->nhlx", lines, taps, out=into)
+
+    for_each(work, tiles(out.shape, footprint, _TILE_BYTES, shares))
+    return out
+
+
+def _columns(columns: int, channels: int) -> int:
+    """Number of adjacent positions of a row to treat as one long vector."""
+    fitting = [n for n in range(1, columns + 1) if columns % n == 0 and n * channels <= _LINE]
+    return max(fitting, default=1)
+
+
+def _lines(source: Array, window: Window, into: Array, columns: int) -> Array:
+    """A view of padded rows: [images, rows, lines, height, width, elements of a line]."""
+    image, row, column, element = source.strides
+    steps = (row * window.strides[0], column * columns * window.strides[1])
+    next_taps = (row * window.dilations[0], column * window.dilations[1])
+    shape = (*into.shape[:3], *window.size, into.shape[-1])
+    return as_strided(source, shape, (image, *steps, *next_taps, element), writeable=False)
+
+
+def convolve_transposed(
+    shape: tuple[int, ...], filters: Array, y: Array, window: Window, *, depthwise: bool = False
+) -> Array:
+    """What a convolution with these filters would have to be given, to first order, to give y.
+
+    Args:
+        shape: of the result, [batch, *spatial, channels].
+        filters: [*window, channels, filters], of a depthwise convolution [.., multiplier].
+        y: [batch, *positions, filters].
+        window: how the filters slid over the result.
+        depthwise: whether each channel has filters of its own.
+
+    Raises:
+        ValueError: the shapes do not belong to one convolution.
+    """
+    depth, count = filters.shape[-2:]
+    made = depth * count if depthwise else count
+    positions = window.positions(shape[1:-1])
+    if y.shape != (shape[0], *positions, made) or shape[-1] != depth:
+        message = f"{list(y.shape)} is not what filters {list(filters.shape)} make of {list(shape)}"
+        raise ValueError(message)
+    spread = [d + sum(p) for d, p in zip(shape[1:-1], window.pads, strict=True)]
+    room = [
+        max(d, (n - 1) * s + reach(k, r))
+        for d, n, s, k, r in zip(
+            spread, positions, window.strides, window.size, window.dilations, strict=True
+        )
+    ]
+    check_allocation((shape[0], *room, depth), y.dtype)
+    spend(_TRANSPOSED_COST * y.size * filters[..., 0].size + STEP * _steps(y, filters))
+    out = np.zeros((shape[0], *room, depth), dtype=y.dtype)
+    add = _add_depthwise if depthwise else _add
+    for source, target in zip(y, out, strict=True):
+        for rows in _row_parts(source, filters):
+            add(target, source[rows], filters, window, rows.start)
+    inner = (slice(a, a + d) for d, (a, _) in zip(shape[1:-1], window.pads, strict=True))
+    within = (slice(None), *inner)
+    return np.ascontiguousarray(out[within])
+
+
+def _steps(y: Array, filters: Array) -> int:
+    """How many sums there are: one for each tap, for each part of an image."""
+    return len(y) * len(_row_parts(y[0], filters)) * filters[..., 0, 0].size if len(y) else 0
+
+
+def _row_parts(source: Array, filters: Array) -> list[slice]:
+    each = source[:1].size // max(source.shape[-1], 1) * filters[..., 0].size * filters.itemsize
+    step = max(_SCRATCH_BYTES // max(each, 1), 1)
+    return [slice(i, min(i + step, len(source))) for i in range(0, len(source), step)]
+
+
+def _add(target: Array, rows: Array, filters: Array, window: Window, first: int) -> None:
+    """Add what some rows of positions contribute: one product, then a sum for each tap."""
+    weights = filters.reshape(-1, filters.shape[-1])
+    flat = np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
+    parts = np.empty((len(flat), len(weights)), dtype=rows.dtype)
+    multiply(flat, weights.T, parts)
+    parts = parts.reshape(*rows.shape[:-1], *window.size, filters.shape[-2])
+    for tap in np.ndindex(*window.size):
+        place = _places(tap, rows.shape[:-1], window, first)
+        target[place] += parts[(slice(None),) * (rows.ndim - 1) + tap]
+
+
+def _add_depthwise(target: Array, rows: Array, filters: Array, window: Window, first: int) -> None:
+    split = rows.reshape(*rows.shape[:-1], *filters.shape[-2:])
+    for tap in np.ndindex(*window.size):
+        place = _places(tap, rows.shape[:-1], window, first)
+        target[place] += np.einsum("...cm,cm->...c", split, filters[tap])
+
+
+def _places(
+    tap: tuple[int, ...], positions: tuple[int, ...], window: Window, first: int
+) -> tuple[slice, ...]:
+    """Where one tap of each position falls; ``first`` is the number of the first row."""
+    starts = [t * d for t, d in zip(tap, window.dilations, strict=True)]
+    starts[0] += first * window.strides[0]
     return tuple(
-        _Part(tile, None if adjacent else Patches.of(shape, window, tile, positions))
-        for tile in cut
+        slice(a, a + (n - 1) * s + 1, s)
+        for a, n, s in zip(starts, positions, window.strides, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Encoded images (JPEG, PNG, GIF) as arrays, decoded by Pillow, sizes checked before decoding."""
+"""Image files: formats, BMP, and photos."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import io
 import struct
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from mobileprep.errors import CorruptFileError, UnsupportedError
+from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_bytes
+from mobileprep.numerics.allocation import OverBudgetError, check_bytes
+from mobileprep.numerics.resizing import Sampling, resize_bilinear
 
 # TensorFlow's own bound: pixels of one image.
 _MOST_PIXELS = 1 << 29
@@ -204,3 +206,179 @@ def _luminance(colours: Array) -> Array:
     total = (colours * _LUMA).sum(axis=-1, keepdims=True, dtype=np.uint32)
     luma: Array = (total >> _LUMA_SHIFT).astype(colours.dtype)
     return luma
+
+
+_HEADER = struct.Struct("<10xi4xii2xH2x")
+_FILE = "BMP image"
+
+
+def decode_bmp(data: bytes, channels: int) -> Array:
+    """The pixels of an uncompressed BMP image with 8, 24 or 32 bits for each.
+
+    Values of 8 bits are taken for grey, as TensorFlow does, whatever the palette says.
+
+    Args:
+        data: the file.
+        channels: 3 for RGB, 4 with transparency, 0 for what the image has.
+
+    Returns:
+        uint8 [height, width, channels].
+
+    Raises:
+        CorruptFileError: the header is impossible, or the length does not fit it.
+    """
+    if channels not in (0, 3, 4):
+        message = f"BMP images have 3 or 4 channels, not {channels}"
+        raise ValueError(message)
+    if len(data) < _HEADER.size:
+        raise CorruptFileError("ends within its header", "save the image again", _FILE)  # noqa: EM101
+    start, width, height, bits = _HEADER.unpack_from(data)
+    depth, rows = bits // 8, abs(height)
+    line = -(-depth * width // 4) * 4
+    if depth not in (1, 3, 4) or width <= 0 or rows == 0 or start < 0:
+        message = f"has {width} x {height} pixels of {bits} bits, which is not read"
+        raise CorruptFileError(message, "save it uncompressed with 24 or 32 bits", _FILE)
+    if start + line * rows != len(data):
+        message = f"is {len(data)} bytes long, and its header says {start + line * rows}"
+        raise CorruptFileError(message, "save the image again, uncompressed", _FILE)
+    lines = np.frombuffer(data, np.uint8, line * rows, start).reshape(rows, line)
+    pixels = lines[:, : depth * width].reshape(rows, width, depth)
+    if height > 0:
+        pixels = pixels[::-1]
+    return _as_rgb(pixels, channels or depth)
+
+
+def _as_rgb(pixels: Array, channels: int) -> Array:
+    """Blue, green, red (and transparency), or grey values, as the channels wanted."""
+    depth = pixels.shape[-1]
+    if depth == 1:
+        colours = np.broadcast_to(pixels, (*pixels.shape[:2], min(channels, 3)))
+    else:
+        colours = pixels[..., 2::-1]
+    if channels < 4:
+        return np.ascontiguousarray(colours)
+    alpha = pixels[..., 3:] if depth == 4 else np.full_like(pixels[..., :1], 255)
+    return np.concatenate([colours, alpha], axis=-1)
+
+
+_APP1: Final = 0xE1
+_ORIENTATION: Final = 0x0112
+_PHOTO_LUMA = np.array([0.2989, 0.5870, 0.1140], np.float32)
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What a network takes a picture as.
+
+    Args:
+        height, width: in pixels.
+        mean: what is taken from each value of 0 to 255.
+        std: what each value is divided by after that.
+    """
+
+    height: int
+    width: int
+    mean: float = 0.0
+    std: float = 255.0
+
+    def __post_init__(self) -> None:
+        if min(self.height, self.width) < 1 or max(self.height, self.width) > 1 << 14:
+            message = f"pictures of {self.width} x {self.height} pixels cannot be made"
+            raise UsageError(message, "give a width and a height from 1 to 16384")
+        if self.std == 0:
+            raise UsageError("values cannot be divided by 0", "give a standard deviation")  # noqa: EM101
+
+
+def picture(data: bytes, wanted: Normalization) -> Array:
+    """The first frame of a picture file as float32 [1, height, width, 3].
+
+    Decoded as RGB, resized with ``ResizeBilinear`` and normalized, all as the original
+    ``label_image`` does.
+
+    Raises:
+        CorruptFileError: the file is damaged, or no JPEG, PNG, GIF or BMP.
+        UnsupportedError: Pillow is not installed.
+    """
+    pixels = decoded(data)[np.newaxis]
+    resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
+    out: Array = (resized - np.float32(wanted.mean)) / np.float32(wanted.std)
+    return out
+
+
+def central_crop(pixels: Array, share: float) -> Array:
+    """The middle of a picture [height, width, channels], as ``tf.image.central_crop`` cuts it out.
+
+    Args:
+        pixels: the picture.
+        share: of each side, above 0 and up to 1.
+    """
+    top, left = (int((size - size * share) / 2) for size in pixels.shape[:2])
+    return pixels[top : pixels.shape[0] - top, left : pixels.shape[1] - left]
+
+
+def decoded(data: bytes, channels: int = 3) -> Array:
+    """The first frame of a picture file as uint8 [height, width, channels].
+
+    Args:
+        data: the file.
+        channels: 3 for RGB, 1 for luminance: that of JPEG and PNG files is made while decoding,
+            as TensorFlow does, that of others as ``tf.image.rgb_to_grayscale`` makes it.
+
+    Raises:
+        CorruptFileError: the file is damaged, too large, or no JPEG, PNG, GIF or BMP.
+        UnsupportedError: Pillow is not installed.
+    """
+    try:
+        return _decoded(data, channels)
+    except OverBudgetError as error:
+        raise CorruptFileError(str(error), "use a smaller picture, or allow more") from error
+
+
+def exif_orientation(data: bytes) -> int:
+    """How a JPEG file is to be turned to be upright, 1 to 8 as EXIF has it; 1 for as it is.
+
+    Decoders ignore it, those of TensorFlow too.
+    """
+    at = 2 if data.startswith(b"\xff\xd8") else len(data)
+    while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in (b"\xda", b"\xd9", b""):
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if data[at + 1] == _APP1 and data[at + 4 : at + 10] == b"Exif\0\0":
+            return _orientation(data[at + 10 : at + 2 + length])
+        at += 2 + max(length, 2)
+    return 1
+
+
+def _orientation(tiff: bytes) -> int:
+    """The orientation in the first directory of EXIF's TIFF header; 1 where it has none."""
+    order: Literal["little", "big"] = "little" if tiff.startswith(b"II") else "big"
+    first = int.from_bytes(tiff[4:8], order)
+    for entry in range(int.from_bytes(tiff[first : first + 2], order)):
+        at = first + 2 + 12 * entry
+        if int.from_bytes(tiff[at : at + 2], order) == _ORIENTATION:
+            value = int.from_bytes(tiff[at + 8 : at + 10], order)
+            return value if 1 <= value <= 8 else 1
+        if at + 12 > len(tiff):
+            break
+    return 1
+
+
+def _decoded(data: bytes, channels: int) -> Array:
+    kind = image_kind(data)
+    if kind == "JPEG":
+        return decode_jpeg(data, channels)
+    if kind == "PNG":
+        return decode_png(data, channels)
+    if kind == "GIF":
+        return _in_channels(decode_gif(data, first_only=True)[0], channels)
+    if kind == "BMP":
+        return _in_channels(decode_bmp(data, 3), channels)
+    raise CorruptFileError("is no JPEG, PNG, GIF or BMP", "convert the picture")  # noqa: EM101
+
+
+def _in_channels(pixels: Array, channels: int) -> Array:
+    if channels == 3:
+        return pixels
+    # As convert_image_dtype there and back: values are cut off, not rounded.
+    scaled = pixels.astype(np.float32) * np.float32(1 / 255)
+    luma: Array = (scaled @ _PHOTO_LUMA)[..., np.newaxis] * np.float32(255.5)
+    return luma.astype(np.uint8)

@@ -1,28 +1,30 @@
-"""Exact sums of products of eight-bit integers through BLAS.
-
-A product of matrices of small integers is exact in floating point as long as no sum passes the
-float's mantissa. It is therefore cut along the summed axis into blocks short enough, and their sums
-are added as 32-bit integers, which wrap around as they do in TensorFlow.
-
-From both factors the numbers that stand for zero are taken first. Usually they have eight bits too;
-where the range of floats does not hold 0.0 they are beyond, up to 32 bits.
-"""
+"""Products of 8-bit integers, and fixed-point multipliers."""
 
 from __future__ import annotations
-
-import math
-
-import numpy as np
-from numpy.typing import NDArray
-
 from mobileprep.core.limits import spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_allocation, check_bytes
-from mobileprep.numerics.matrix_products import LEAST_WORK
-from mobileprep.numerics.parallel import for_each, threads
-from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
+from mobileprep.numerics.allocation import check_allocation
+from mobileprep.numerics.allocation import check_bytes
+from mobileprep.numerics.parallel import LEAST_WORK
+from mobileprep.numerics.parallel import for_each
+from mobileprep.numerics.parallel import threads
+from mobileprep.numerics.quantization import Limits
+from mobileprep.numerics.quantization import as_int64
+from mobileprep.numerics.quantization import in_blocks
+from mobileprep.numerics.quantization import rounded
+from mobileprep.numerics.quantization import wrapped
+from mobileprep.numerics.windows import Tile
 from mobileprep.numerics.windows import Window
+from mobileprep.numerics.windows import cuts
+from mobileprep.numerics.windows import patches
+from mobileprep.numerics.windows import tiles
+from numpy.typing import NDArray
+from typing import Final
+import math
+import numpy as np
+
+
 
 # The largest eight-bit number, and the largest difference of two.
 _LARGEST = 255
@@ -174,3 +176,49 @@ def _sums_inside(x: Array, taps: NDArray[np.int64], window: Window) -> NDArray[n
     """At each position the sum of the taps [*window, filters] that meet no padding."""
     inside = np.ones((1, *x.shape[1:-1], 1), dtype=np.uint8)
     return convolve_integers(inside, taps.astype(np.int32)[..., None, :], window)
+
+
+# Fractions are counted in units of 2**-16; sums of 32 bits in units of 2**-32 of their range.
+_SHIFT: Final = 16
+_ONE: Final = 1 << _SHIFT
+_SUM_SHIFT: Final = 32
+_HIGHEST: Final = np.int32(255)
+# Offsets beyond this leave nothing of the sums, and would not fit 32 bits after the shift.
+_FAR: Final = 1 << 44
+
+
+def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
+    """The eight-bit number next to each 32-bit number.
+
+    Args:
+        x: int32 of any shape.
+        limits: the range of x.
+        wanted: the range of the result; numbers beyond it become its ends.
+    """
+    scale, offset = (np.int64(n) for n in _factors(limits, wanted))
+    flat = x.reshape(-1)
+    out = np.empty(flat.size, dtype=np.uint8)
+
+    def convert(part: slice) -> None:
+        wide = flat[part].astype(np.int64)
+        wide *= scale
+        wide >>= _SUM_SHIFT
+        wide += offset
+        wide >>= _SHIFT
+        out[part] = np.clip(wide.astype(np.int32), np.int32(0), _HIGHEST)
+
+    in_blocks(convert, flat.size)
+    return out.reshape(x.shape)
+
+
+def _factors(limits: Limits, wanted: Limits) -> tuple[int, int]:
+    """What to multiply a number by, and what to add to the upper half of the product."""
+    half = _ONE >> 1
+    if wanted.span == 0:
+        return 0, half
+    span = np.float64(wanted.span)
+    scale = as_int64(255.0 * _ONE * np.float64(limits.span) / span)
+    middle = np.float32(np.float64(np.float32(limits.low + limits.high)) / 2.0)
+    added = as_int64(np.float64(middle * np.float32(255.0 / span) * np.float32(_ONE)))
+    taken = as_int64(rounded(_ONE * (np.float64(wanted.low) * 255.0) / span))
+    return scale, min(max(wrapped(added - taken + half, 64), -_FAR), _FAR)

@@ -1,18 +1,22 @@
 """Pooling of channels-last tensors, axis after axis, tile by tile."""
 
 from __future__ import annotations
-
-import math
 from functools import reduce
-
-import numpy as np
-
-from mobileprep.core.limits import STEP, spend
+from mobileprep.core.limits import STEP
+from mobileprep.core.limits import spend
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
-from mobileprep.numerics.parallel import for_each, threads
-from mobileprep.numerics.tiles import Finish, Tile, padded_rows, tiles
+from mobileprep.numerics.parallel import for_each
+from mobileprep.numerics.parallel import threads
+from mobileprep.numerics.windows import Tile
 from mobileprep.numerics.windows import Window
+from mobileprep.numerics.windows import lowest
+from mobileprep.numerics.windows import padded_rows
+from mobileprep.numerics.windows import tiles
+import math
+import numpy as np
+
+
 
 # With smaller ones threads wait for each other longer than they compute.
 _TILE_BYTES = 1 << 21
@@ -32,11 +36,7 @@ def maximum(x: Array, window: Window) -> Array:
     Returns:
         [batch, *positions, channels].
     """
-    if x.dtype.kind in "iu":
-        lowest: float = int(np.iinfo(x.dtype).min)
-    else:
-        lowest = -np.inf
-    return _pooled(x, window, lowest, np.maximum)
+    return _pooled(x, window, lowest(x), np.maximum)
 
 
 def average(x: Array, window: Window) -> Array:
@@ -44,17 +44,12 @@ def average(x: Array, window: Window) -> Array:
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     counts: Array = reduce(np.multiply.outer, _counts(window, x.shape[1:-1]))
     divisors = counts.astype(wide.dtype)[..., np.newaxis]
-
-    def divide(target: Array, tile: Tile) -> None:
-        np.divide(target, divisors[tile.rows], out=target)
-
-    total = _pooled(wide, window, 0, np.add, divide)
+    total = _pooled(wide, window, 0, np.add)
+    np.divide(total, divisors, out=total)
     return total.astype(x.dtype, copy=False)
 
 
-def _pooled(
-    x: Array, window: Window, padding: float, combine: np.ufunc, finish: Finish | None = None
-) -> Array:
+def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Array:
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, x.shape[-1]), x.dtype)
     _check_work(x, window, positions)
@@ -62,10 +57,7 @@ def _pooled(
     def work(tile: Tile) -> None:
         source = padded_rows(x, window, tile, padding)
         rows = tile.rows.stop - tile.rows.start
-        target = tile.of(out)
-        _along_axes(source, window, (rows, *positions[1:]), combine, target)
-        if finish is not None:
-            finish(target, tile)
+        _along_axes(source, window, (rows, *positions[1:]), combine, tile.of(out))
 
     if out.size:
         footprint = x.shape[-1] * x.itemsize * math.prod(window.strides)

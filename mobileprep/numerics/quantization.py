@@ -1,14 +1,4 @@
-"""TensorFlow's rules between quantized integers and the floats that they stand for.
-
-An integer type is laid over a range of floats: its lowest integer stands for the range's low end,
-its highest for the high end. There is one rule in double precision, which scalars and tables go
-through, and one in single precision for whole tensors; they round differently.
-
-What overflows or is NaN goes the way that the original's processor takes it; numpy's warnings of
-that are for the caller to silence, as the interpreter does.
-
-Source: ``quantization_utils.h`` of TensorFlow.
-"""
+"""Quantization arithmetic: ranges, scales, zero points, and clipping."""
 
 from __future__ import annotations
 
@@ -22,6 +12,7 @@ from numpy.typing import NDArray
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each
 
 Kind = np.dtype[Any]
@@ -214,3 +205,143 @@ def looked_up(table: Array, values: Array) -> Array:
 
     in_blocks(look_up, flat.size)
     return out.reshape(values.shape)
+
+
+# The largest float below 2**31, which the original clips 32-bit results to.
+_HIGHEST: Final = np.float32(2147483520)
+
+
+@dataclass(frozen=True, slots=True)
+class Dequantizer:
+    """The rule from integers to floats: origin + integer * scale."""
+
+    origin: np.float32
+    scale: np.float32
+
+    @classmethod
+    def of(cls, limits: Limits, kind: Kind) -> Dequantizer:
+        """The rule for a type's integers over a range."""
+        steps = steps_of(kind)
+        scale = np.float32(np.float64(limits.span) / (steps.count - 1.0))
+        low = limits.low
+        if not limits.is_empty:
+            low = np.float32(rounded(np.float32(limits.low / scale))) * scale
+        return cls(np.float32(low - np.float32(steps.lowest) * scale), scale)
+
+    def __call__(self, values: Array) -> NDArray[np.float32]:
+        """What the integers stand for."""
+        flat = values.reshape(-1)
+        out = np.empty(flat.size, dtype=np.float32)
+
+        def dequantize(part: slice) -> None:
+            block = out[part]
+            block[:] = flat[part]
+            block *= self.scale
+            block += self.origin
+
+        in_blocks(dequantize, flat.size)
+        return out.reshape(values.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantizer:
+    """The rule from floats to integers: round(float * scale) - origin."""
+
+    scale: np.float32
+    origin: np.float32
+    kind: Kind
+
+    @classmethod
+    def of(cls, limits: Limits, kind: Kind) -> Quantizer:
+        """The rule for a type's integers over a range."""
+        steps = steps_of(kind)
+        scale = np.float32(0)
+        if not limits.is_empty:
+            scale = np.float32((steps.count - 1.0) / np.float64(limits.span))
+        low = np.float32(rounded(np.float32(limits.low * scale)))
+        return cls(scale, np.float32(low - np.float32(steps.lowest)), kind)
+
+    def __call__(self, x: NDArray[np.float32]) -> Array:
+        """The integers next to floats; beyond the range, its ends."""
+        steps = steps_of(self.kind)
+        lowest, highest = np.float32(steps.lowest), min(np.float32(steps.highest), _HIGHEST)
+        # NaN becomes the lowest integer of 32 bits, of which narrower types keep the zeros.
+        missing = steps.lowest if self.kind.itemsize == 4 else 0
+        flat = x.reshape(-1)
+        out = np.empty(flat.size, dtype=self.kind)
+
+        def quantize(part: slice) -> None:
+            block = round_half_away(np.multiply(flat[part], self.scale))
+            block -= self.origin
+            np.clip(block, lowest, highest, out=block)
+            out[part] = as_integers(block, self.kind, missing)
+
+        in_blocks(quantize, flat.size)
+        return out.reshape(x.shape)
+
+
+STEPS: Final = 256
+
+
+def to_quint8(values: Array, low: np.float32, high: np.float32) -> NDArray[np.uint8]:
+    """The nearest eight-bit number for each value; numbers beyond the range become 0 or 255.
+
+    Args:
+        values: finite float32 of any shape.
+        low: what 0 stands for.
+        high: what 255 stands for; larger than ``low``.
+
+    Source: ``FloatToQuantized`` of TensorFlow's quantization utilities, to the last bit: the scale
+    and the products are in double precision, halves are rounded away from zero.
+    """
+    scale = STEPS / (float(high - low) * (STEPS / (STEPS - 1.0)))
+    lowest = _rounded(np.array([float(low) * scale]))[0]
+    flat = values.reshape(-1)
+    out = np.empty(flat.size, dtype=np.uint8)
+    work, offset = np.empty((2, min(_BLOCK, flat.size)), dtype=np.float64)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        scaled = work[: block.size]
+        scaled[:] = block
+        scaled *= scale
+        _round(scaled, offset[: block.size])
+        scaled -= lowest
+        np.clip(scaled, 0, STEPS - 1, out=scaled)
+        out[start : start + _BLOCK] = scaled
+    return out.reshape(values.shape)
+
+
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _round(values, np.empty_like(values))
+    return values
+
+
+def _round(values: NDArray[np.float64], work: NDArray[Any]) -> None:
+    """Round in place to the nearest whole numbers, halves away from zero, as C's ``round``."""
+    np.copysign(_ALMOST_HALF, values, out=work)
+    values += work
+    np.trunc(values, out=values)
+
+
+# Elements of a block: what is read and written of it stays in a core's own cache.
+_CLIPPING_BLOCK = 1 << 16
+
+
+def clipped(x: Array, least: float, most: float) -> Array:
+    """A copy whose elements below ``least`` or above ``most`` are these; NaN stays.
+
+    Args:
+        x: of a floating type.
+        least, most: the bounds; infinity for none.
+    """
+    low, high = x.dtype.type(least), x.dtype.type(most)
+    out = allocated(x.shape, x.dtype)
+    source, target = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
+
+    def work(start: int) -> None:
+        block = slice(start, start + _CLIPPING_BLOCK)
+        # One pass even for two bounds, and faster than a maximum with a scalar.
+        np.clip(source[block], low, high, out=target[block])
+
+    for_each(work, range(0, source.size, _CLIPPING_BLOCK))
+    return out

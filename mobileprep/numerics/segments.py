@@ -1,4 +1,4 @@
-"""Sums of the rows that belong to one segment, segments in ascending order."""
+"""Sums of the rows of segments."""
 
 from __future__ import annotations
 

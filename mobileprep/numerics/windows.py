@@ -1,14 +1,19 @@
-"""Sliding windows over spatial axes: padding schemes, output sizes, attributes of nodes."""
+"""Sliding windows over spatial axes: padding, output sizes, tiles, and the elements they cover."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated
 
 NHWC = "NHWC"
 _LAYOUTS = {
@@ -47,22 +52,16 @@ class Window:
         Raises:
             ValueError: the window is larger than what it slides over.
         """
-        return _positions(self, tuple(extents))
-
-
-# Networks ask the same of every layer in every run.
-@lru_cache(maxsize=1024)
-def _positions(window: Window, extents: tuple[int, ...]) -> tuple[int, ...]:
-    found = []
-    for extent, size, stride, dilation, pads in zip(
-        extents, window.size, window.strides, window.dilations, window.pads, strict=True
-    ):
-        room = extent + sum(pads) - reach(size, dilation)
-        if room < 0 < extent:
-            message = f"a window of {size} does not fit into {extent}"
-            raise ValueError(message)
-        found.append(max(room // stride + 1, 0))
-    return tuple(found)
+        counts = []
+        for extent, size, stride, dilation, pads in zip(
+            extents, self.size, self.strides, self.dilations, self.pads, strict=True
+        ):
+            room = extent + sum(pads) - reach(size, dilation)
+            if room < 0 < extent:
+                message = f"a window of {size} does not fit into {extent}"
+                raise ValueError(message)
+            counts.append(max(room // stride + 1, 0))
+        return tuple(counts)
 
 
 def reach(size: int, dilation: int) -> int:
@@ -177,3 +176,90 @@ def filter_window(
     )
     both = zip(window.pads, around, strict=True)
     return replace(window, pads=tuple((a + c, b + d) for (a, b), (c, d) in both))
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some rows of some images of an output."""
+
+    images: slice
+    rows: slice
+
+    def of(self, out: Array) -> Array:
+        """The tile's view of a tensor [batch, rows, ...]."""
+        return out[self.images, self.rows]
+
+
+def whole_tile(x: Array, window: Window) -> Tile:
+    """All positions of a window over an input [batch, rows, columns, ...]."""
+    return Tile(slice(0, len(x)), slice(0, window.positions(x.shape[1:-1])[0]))
+
+
+def tiles(shape: Sequence[int], footprint: int, limit: int, least: int) -> list[Tile]:
+    """Cut an output along batch, or along batch and rows.
+
+    Args:
+        shape: of the output, [batch, rows, ...].
+        footprint: bytes of work space for each position (an element of all axes but the last).
+        limit: about how many bytes a tile may take.
+        least: minimum number of tiles, if there are as many rows.
+    """
+    batch, rows = shape[:2]
+    count = max(-(-math.prod(shape[:-1]) * footprint // limit), least, 1)
+    if batch >= count:
+        return [Tile(images, slice(0, rows)) for images in cuts(batch, count)]
+    across = cuts(rows, -(-count // batch))
+    return [Tile(slice(i, i + 1), part) for i in range(batch) for part in across]
+
+
+def cuts(length: int, count: int) -> list[slice]:
+    """Cut a range into at most ``count`` parts whose lengths differ by at most one."""
+    parts = max(min(count, length), 1)
+    ends = [-(-i * length // parts) for i in range(parts + 1)]
+    return [slice(start, stop) for start, stop in pairwise(ends)] if length else []
+
+
+def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array:
+    """The images and rows that a tile's windows reach, with padding around them.
+
+    A view of x where there is no padding. Padding each tile separately avoids a copy of the input.
+    """
+    stride, before = window.strides[0], window.pads[0][0]
+    first = tile.rows.start * stride - before
+    end = (tile.rows.stop - 1) * stride + reach(window.size[0], window.dilations[0]) - before
+    low = min(max(first, 0), x.shape[1])
+    high = max(min(end, x.shape[1]), low)
+    inside: Array = x[tile.images, low:high]
+    pads = [(0, 0), (max(low - first, 0), 0), *window.pads[1:], (0, 0)]
+    if first == low and end == high and not any(map(sum, pads)):
+        return inside
+    widths = [d + sum(p) for d, p in zip(x.shape[2:-1], window.pads[1:], strict=True)]
+    out = allocated((len(inside), end - first, *widths, x.shape[-1]), x.dtype)
+    out[...] = value
+    within = tuple(slice(a, a + d) for d, (a, _) in zip(inside.shape, pads, strict=True))
+    out[within] = inside
+    return out
+
+
+def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) -> Array:
+    """The elements that a tile's windows cover: a view [images, *positions, *window, channels].
+
+    Args:
+        x: the whole input, [batch, *spatial, channels], not padded.
+        window: how the window slides.
+        tile: images and rows of the output.
+        positions: number of positions of the window along each axis.
+    """
+    source = padded_rows(x, window, tile)
+    rows = tile.rows.stop - tile.rows.start
+    shape = (len(source), rows, *positions[1:], *window.size, x.shape[-1])
+    inner = source.strides[1:-1]
+    steps = [s * stride for s, stride in zip(inner, window.strides, strict=True)]
+    taps = [s * dilation for s, dilation in zip(inner, window.dilations, strict=True)]
+    strides = (source.strides[0], *steps, *taps, source.strides[-1])
+    return as_strided(source, shape, strides, writeable=False)
+
+
+def lowest(x: Array) -> float:
+    """The value to pad with where the largest of each window is sought."""
+    return int(np.iinfo(x.dtype).min) if x.dtype.kind in "iu" else -np.inf

@@ -1,22 +1,39 @@
-"""Computes one node whose inputs are constants, as TensorFlow does ahead of a run."""
+"""Evaluation of constants."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-
-import numpy as np
-
-from mobileprep.core.limits import MEMORY_VARIABLE, OverWorkError
-from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError, WorkLimitError
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from mobileprep.core.limits import MEMORY_VARIABLE
+from mobileprep.core.limits import OverWorkError
+from mobileprep.errors import InvalidGraphError
+from mobileprep.errors import MemoryLimitError
+from mobileprep.errors import UnsupportedError
+from mobileprep.errors import WorkLimitError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ir.tensor import Tensor
 from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
 from mobileprep.ops.effort import charge
-from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
-from mobileprep.ops.list_constants import constant_array, list_constant
+from mobileprep.ops.kernel import Kernel
+from mobileprep.ops.kernel import call_kernel
+from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.list_constants import constant_array
+from mobileprep.ops.list_constants import list_constant
+from mobileprep.ops.shape_function import MAX_RANK
+from mobileprep.ops.shape_function import UNKNOWN
+from mobileprep.ops.shape_function import element_count
+from mobileprep.ops.shape_function import is_full
+from mobileprep.work import working
+from typing import Final
+import numpy as np
+
+
 
 # What numpy raises where sizes, indices or numbers do not go together.
 _NUMERIC = (ValueError, IndexError, TypeError, ArithmeticError, MemoryError)
@@ -108,3 +125,208 @@ def _flushed(array: Array) -> Array:
     denormal = np.abs(array) < np.finfo(array.dtype).tiny
     # Nearly no array has any.
     return np.where(denormal, np.copysign(0, array), array) if denormal.any() else array
+
+
+SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
+
+Values = tuple[Tensor, ...] | None
+
+# Shapes, axes and paddings are small; weights need not be looked at.
+_MAX_ELEMENTS: Final = 1 << 16
+# And take a moment at most.
+_FLOPS: Final = 1 << 33
+# How far a partly known shape is followed back.
+MAX_DEPTH: Final = 64
+
+# Merge and Enter begin loops; what placeholders hold is not known before they are fed.
+_NOT_STATIC = frozenset(
+    {
+        *("Enter", "Exit", "Merge", "NextIteration", "Switch"),
+        *("RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"),
+        *("Placeholder", "PlaceholderV2", "PlaceholderWithDefault"),
+    }
+)
+# Ops that only move elements: unknown ones among known ones do no harm. With each, which of its
+# inputs are moved; the others say where to and must be known.
+_MOVED: Final[Mapping[str, slice]] = {
+    "Cast": slice(1),
+    "Concat": slice(1, None),
+    "ConcatV2": slice(-1),
+    "ExpandDims": slice(1),
+    "Gather": slice(1),
+    "GatherV2": slice(1),
+    "Identity": slice(1),
+    "Pack": slice(None),
+    "Reshape": slice(1),
+    "Slice": slice(1),
+    "Squeeze": slice(1),
+    "StridedSlice": slice(1),
+}
+
+
+def shape_values(node: Node, shapes: Sequence[TensorShape]) -> Values:
+    """The outputs of a Shape, ShapeN, Rank or Size, or None where a shape is not known enough.
+
+    Sizes beyond the op's output type are not known either.
+    """
+    if not shapes or any(s is None for s in shapes):
+        return None
+    if node.op == "Rank":
+        return (Tensor.of(np.int32(len(shapes[0] or ()))),)
+    if not all(map(is_full, shapes)):
+        return None
+    dtype = node.attr_dtype("out_type", DType.INT32)
+    values: list[tuple[int, ...] | int] = [s or () for s in shapes]
+    sizes = [d for s in shapes for d in s or ()]
+    if node.op == "Size":
+        values = list(sizes := [element_count(shapes[0])])
+    if dtype.numpy is None or dtype.numpy.kind not in "iu":
+        return None
+    if max(sizes, default=0) > np.iinfo(dtype.numpy).max:
+        return None
+    return tuple(Tensor.of(np.array(v, dtype=dtype.numpy), dtype) for v in values)
+
+
+def is_static(node: Node) -> bool:
+    """Whether a node's outputs are the same each time, given its inputs."""
+    if node.op in _NOT_STATIC:
+        return False
+    definition = any_op_def(node.op)
+    return definition is not None and not definition.is_stateful
+
+
+class StaticValues:
+    """Values of a graph's tensors, found when asked for.
+
+    Args:
+        nodes: the nodes by name.
+        shape_of: the shape of a tensor as far as it is known.
+        fed: names of nodes whose outputs are not known, whatever their inputs are.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        shape_of: Callable[[Ref], TensorShape],
+        fed: frozenset[str] = frozenset(),
+    ) -> None:
+        self._nodes = nodes
+        self._shape_of = shape_of
+        self._values: dict[str, Values] = dict.fromkeys(fed)
+        self._partial: dict[Ref, Array | None] = {}
+
+    def value(self, ref: Ref) -> Array | None:
+        """A tensor's elements, or None where they are not known or many."""
+        if ref.node not in self._values:
+            self._find(ref.node)
+        outputs = self._values[ref.node]
+        if outputs is None or ref.index >= len(outputs):
+            return None
+        return outputs[ref.index].array()
+
+    def as_shape(self, ref: Ref) -> TensorShape:
+        """A tensor read as a shape: -1 for each size that is not known, or None."""
+        sizes = self._elements(ref, 0)
+        if (
+            sizes is None
+            or sizes.ndim != 1
+            or len(sizes) > MAX_RANK
+            or sizes.dtype.kind not in "iu"
+        ):
+            return None
+        return tuple(max(int(size), UNKNOWN) for size in sizes)
+
+    def size(self, ref: Ref) -> int | None:
+        """A scalar that is zero or more, also one out of a partly known shape, or None."""
+        found = self._elements(ref, 0)
+        if found is None or found.ndim or found.dtype.kind not in "iu" or found < 0:
+            return None
+        return int(found)
+
+    def _find(self, wanted: str) -> None:
+        """Find a node's values, and before it those of the nodes it needs."""
+        stack = [wanted]
+        while stack:
+            node = self._nodes[stack[-1]]
+            if node.name in self._values:
+                stack.pop()
+                continue
+            outputs = self._given(node)
+            if outputs is None and self._is_computed(node):
+                missing = [r.node for r in node.data_inputs if r.node not in self._values]
+                if missing:
+                    stack += missing
+                    continue
+                outputs = self._computed(node)
+            self._values[node.name] = outputs
+            stack.pop()
+
+    def _given(self, node: Node) -> Values:
+        """Values that need no other values."""
+        if node.op == "Const":
+            return (node.attr_tensor("value"),)
+        if node.op in SHAPE_OPS:
+            return shape_values(node, [self._shape_of(r) for r in node.data_inputs])
+        return None
+
+    def _is_computed(self, node: Node) -> bool:
+        if not node.data_inputs or not is_static(node):
+            return False
+        shape = self._shape_of(Ref(node.name))
+        return shape is None or element_count(shape) <= _MAX_ELEMENTS
+
+    def _computed(self, node: Node) -> Values:
+        inputs = []
+        for ref in node.data_inputs:
+            outputs = self._values[ref.node]
+            if outputs is None or ref.index >= len(outputs):
+                return None
+            inputs.append(outputs[ref.index])
+        if any(t.size > _MAX_ELEMENTS for t in inputs):
+            return None
+        try:
+            with working(_FLOPS):
+                return evaluate_node(node, inputs)
+        except (InvalidGraphError, UnsupportedError):
+            # What cannot be computed is not known; running the graph will say why.
+            return None
+
+    def _elements(self, ref: Ref, depth: int) -> Array | None:
+        """A tensor's elements with -1 for those that are not known, or None."""
+        known = self.value(ref)
+        if known is not None:
+            return known
+        if ref not in self._partial:
+            self._partial[ref] = None
+            self._partial[ref] = self._moved(ref, depth)
+        elements = self._partial[ref]
+        return self._unknown(ref) if elements is None else elements
+
+    def _unknown(self, ref: Ref) -> Array | None:
+        shape = self._shape_of(ref)
+        if shape is None or len(shape) > 1 or not 0 <= element_count(shape) <= MAX_RANK:
+            return None
+        return np.full(shape, UNKNOWN)
+
+    def _moved(self, ref: Ref, depth: int) -> Array | None:
+        node = self._nodes[ref.node]
+        if node.op in ("Shape", "ShapeN"):
+            shape = self._shape_of(node.data_inputs[ref.index])
+            return None if shape is None else np.array(shape, dtype=np.int64)
+        if node.op not in _MOVED or depth > MAX_DEPTH:
+            return None
+        refs = node.data_inputs
+        moved = frozenset(range(*_MOVED[node.op].indices(len(refs))))
+        inputs = [
+            self._elements(r, depth + 1) if i in moved else self.value(r)
+            for i, r in enumerate(refs)
+        ]
+        # One type for all: what is unknown among the elements has none of its own.
+        arrays = [a.astype(np.int64) for a in inputs if a is not None and a.dtype.kind == "i"]
+        if len(arrays) < len(inputs):
+            return None
+        try:
+            with working(_FLOPS):
+                return evaluate_node(node, [Tensor.of(a) for a in arrays])[0].array()
+        except (InvalidGraphError, UnsupportedError):
+            return None

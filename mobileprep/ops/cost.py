@@ -1,22 +1,31 @@
-"""The registry of flop rules: how much arithmetic each op does, from its tensors' shapes.
-
-One addition, multiplication, comparison or call of a mathematical function counts as one
-operation, of integers as of reals. The conventions are those of TensorFlow's profiler
-(``flops_registry.py``) for the ops that it knows: 2 for a multiplication and addition of a
-convolution or matrix product, 2 for a reciprocal square root, 5 for each element of a softmax.
-"""
+"""Costs of ops: operations, effort, and planned sizes."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable, Sequence
-
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
 from mobileprep.core.loading import Registry
 from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.dtypes import dtype_from_numpy
 from mobileprep.frozen import dataclass
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ops.modules import import_op, import_ops
+from mobileprep.ir.node import constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.opdefs.signatures import output_types
+from mobileprep.ops.modules import import_op
+from mobileprep.ops.modules import import_ops
+from mobileprep.ops.shape_inference import infer_shapes
+from typing import Any
+from typing import Final
+import math
+import numpy as np
+
 
 
 class UnknownCostError(Exception):
@@ -95,3 +104,84 @@ def _find_rule(op: str) -> FlopRule | None:
     if op not in registry:
         import_op(op)
     return registry.get(op)
+
+
+def per_output(factor: float) -> FlopRule:
+    """The rule of ops that take so many operations for each element of their output."""
+    if not factor:
+        # Nothing is nothing, whatever the shape.
+        return free
+
+    def rule(sizes: Sizes) -> float:
+        return factor * sizes.made()
+
+    return rule
+
+
+def per_input(factor: float) -> FlopRule:
+    """The rule of ops that take so many operations for each element of their first input."""
+
+    def rule(sizes: Sizes) -> float:
+        return factor * sizes.taken()
+
+    return rule
+
+
+def free(sizes: Sizes) -> float:
+    """Nothing is computed."""
+    return 0
+
+
+def depends_on_values(sizes: Sizes) -> float:
+    """What is computed depends on values, which shapes do not tell."""
+    raise UnknownCostError
+
+
+_NAME: Final = "node"
+# What holds a shape or an axis has fewer elements.
+_MOST_ELEMENTS: Final = 1 << 12
+_POINTER: Final = 8
+# Their results share the memory of what they are given.
+_VIEWS: Final = frozenset(
+    ("Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "Slice", "Split")
+)
+
+
+def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
+    """The bytes of a node's outputs for inputs that are there; None where their shapes do not tell.
+
+    Args:
+        node: the node.
+        inputs: its tensors, or what else a run holds in their place.
+    """
+    if node.op in _VIEWS:
+        return 0
+    feeding = list(_feeding(inputs))
+    refs = tuple(Ref(f.name) for f in feeding)
+    asked = Node(_NAME, node.op, refs, attrs=node.attrs)
+    definition = any_op_def(node.op)
+    if definition is None:
+        return None
+    try:
+        shapes = infer_shapes(Graph([*feeding, asked]))[_NAME]
+        types = output_types(asked, definition)
+    except InvalidGraphError:
+        return None
+    if len(types) != len(shapes) or any(s is None or min(s, default=0) < 0 for s in shapes):
+        return None
+    sizes = (t.base.numpy.itemsize if t.base.numpy is not None else _POINTER for t in types)
+    return sum(math.prod(s or ()) * size for s, size in zip(shapes, sizes, strict=True))
+
+
+def _feeding(inputs: Sequence[Any]) -> Iterator[Node]:
+    """A node for each input: a constant where its elements may matter."""
+    for index, given in enumerate(inputs):
+        name = f"{_NAME}_{index}"
+        if not isinstance(given, np.ndarray):
+            yield Node(name, "NoOp")
+        elif given.size <= _MOST_ELEMENTS and given.dtype != object:
+            yield constant(name, Tensor.of(given))
+        else:
+            kind = attr.dtype(dtype_from_numpy(given.dtype) or DType.FLOAT)
+            shape = attr.shape(given.shape)
+            yield Node(name, "Placeholder", attrs={"dtype": kind, "shape": shape})

@@ -1,20 +1,25 @@
-"""What any node is charged for, beside the work that its kernel tells of: reading and writing."""
+"""Effort of kernels, charged to the budget of a run before they compute."""
 
 from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Final
-
-import numpy as np
-
 from mobileprep.core.limits import spend
 from mobileprep.ir.tensor import Array
+from typing import Final
+import numpy as np
+
+
 
 # Operations that take as long as reading a byte, or making one by some function.
 _READ: Final = 2
+
+
 _MADE: Final = 64
+
+
 # And as handling a text, which is an object of its own.
 _TEXT: Final = 1 << 16
+
+
 # They look at little of what they are given, whatever its size.
 _PARTIAL: Final = frozenset(
     {

@@ -17,9 +17,8 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ir.verify import execution_order
 from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import MOST_TENSORS, output_count
-from mobileprep.ops.dims import ShapeConflictError, merge
-from mobileprep.ops.shape_function import find_shape_fn
-from mobileprep.ops.static_values import StaticValues
+from mobileprep.ops.constant_evaluation import StaticValues
+from mobileprep.ops.shape_function import ShapeConflictError, find_shape_fn, merge
 
 Shapes = tuple[TensorShape, ...]
 

@@ -15,7 +15,7 @@ from mobileprep.opdefs.mobile_types import type_left_out
 from mobileprep.opdefs.older_ops import OLDER_OPS
 from mobileprep.opdefs.release_gaps import GRAPH_VERSIONS, ReleaseGap, release_gaps
 from mobileprep.opdefs.source_files import op_files
-from mobileprep.ops.nn.channel_groups import has_channel_groups
+from mobileprep.ops.nn.conv import has_channel_groups
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.packaging.mends import reason_left_out, removal
 from mobileprep.packaging.op_lists import RegisteredOps

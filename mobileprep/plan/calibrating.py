@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.plan.checks import Frozen, labels_of
+from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.sources import data_files, single_file
@@ -50,8 +51,9 @@ def calibrate_spec(
         assets=frozen.assets,
         regular_expressions=regex_engine(),
         for_litert=for_litert,
+        engine=engine_choice(target) if range_file is None and target.engine != "numpy" else None,
     )
-    where = places(target, "calibration", "inputs", "outputs", "artifact")
+    where = places(target, "calibration", "inputs", "outputs", "artifact", "engine")
     return StageSpec(label, stage, where)
 
 

@@ -189,6 +189,7 @@ class CalibrateStage(Stage):
         assets: the files that the graph reads.
         regular_expressions: what the interpreter runs them by, with its version.
         for_litert: whether the ranges are for a file that LiteRT runs.
+        engine: the engine that runs the samples; None for the interpreter.
     """
 
     stage_name: ClassVar[str] = "calibrate"
@@ -208,6 +209,7 @@ class CalibrateStage(Stage):
     assets: Upstream
     regular_expressions: str = ""
     for_litert: bool = False
+    engine: EngineChoice | None = None
 
     @property
     def output_files(self) -> tuple[str, ...]:

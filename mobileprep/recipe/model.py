@@ -143,10 +143,10 @@ class Target:
     engine: Annotated[
         Engine,
         Option(
-            "What runs the model for `check` and `validation`: the interpreter (`numpy`), which is "
-            "always there, `openvino` or `tensorflow` where they are installed, or the fastest of "
-            "those that can run it (`auto`). The report tells which did, and that it agrees with "
-            "the interpreter. What ships is the same with each."
+            "What runs the model for `calibration`, `check`, and `validation`: the interpreter "
+            "(`numpy`), which is always installed, `openvino`, `tensorflow`, or the fastest "
+            "installed one that agrees with the interpreter on two samples (`auto`). The report "
+            "names the engine. Calibrated ranges can differ in their last digits between engines."
         ),
     ] = "numpy"
     validation: Validation | None = None

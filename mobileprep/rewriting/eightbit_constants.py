@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.linear_quantization import Dequantizer
-from mobileprep.numerics.min_first import STEPS, to_quint8
-from mobileprep.numerics.quantization import Limits
+from mobileprep.numerics.quantization import STEPS, Dequantizer, Limits, to_quint8
 from mobileprep.rewriting.float_constants import LEAST_MAXIMUM, value_range
 
 # Of the zero point, that is a few thousandths of a step: more than single precision rounds by.

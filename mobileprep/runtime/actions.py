@@ -1,13 +1,17 @@
-"""Actions: what a plan's steps are made of, before tensors get their places."""
+"""Actions: the work of plan steps, guards of branches, and watched tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
+
+import numpy as np
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import CONTROL, Edge, edge
+from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import ContextKernel, RunContext
 from mobileprep.ops.kernel import Kernel, call_kernel
 
@@ -78,26 +82,100 @@ def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) ->
     return Action(node, run, data_edges(node), made(node, indices), (node,), pure=False)
 
 
-class Uses:
-    """Who reads each tensor.
-
-    Args:
-        actions: the actions.
-        wanted: tensors that must not disappear: those fetched.
-    """
-
-    def __init__(self, actions: Sequence[Action], wanted: Collection[Edge]) -> None:
-        self._readers: dict[Edge, list[Action]] = {}
-        self._wanted = frozenset(wanted)
-        for action in actions:
-            for read in action.inputs:
-                self._readers.setdefault(read, []).append(action)
-
-    def only_reader(self, tensor: Edge) -> Action | None:
-        """The one action that reads a tensor, or None where several do or a user does."""
-        readers = self._readers.get(tensor, [])
-        return readers[0] if len(readers) == 1 and tensor not in self._wanted else None
-
-
 Constants = Mapping[Edge, Any]
 """Arrays by the tensor that they are."""
+
+
+RAN = np.zeros(0, np.int8)
+"""What a node's control output holds where the node ran."""
+
+
+def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Action:
+    """The action, dead where an input or control input is.
+
+    Args:
+        action: the action.
+        controls: the control inputs that may be dead.
+        is_control: whether others take the node as a control input.
+    """
+    count = len(action.inputs)
+    size = 1 + max((i for i, _ in action.outputs), default=-1)
+    dead = [DEAD] * (size + 1)
+
+    def run(context: RunContext, inputs: Values) -> Values:
+        if any(x is DEAD for x in inputs):
+            return dead
+        return [*action.run(context, inputs[:count])[:size], RAN]
+
+    outputs = action.outputs
+    if is_control:
+        outputs = (*outputs, (size, (action.node.name, CONTROL)))
+    inputs = (*action.inputs, *controls)
+    return replace(action, run=run, inputs=inputs, outputs=outputs, pure=False)
+
+
+def constant_action(node: Node, value: Array, controls: Sequence[Edge]) -> Action:
+    """The action of a constant that must be dead where its control inputs are."""
+
+    def run(context: RunContext, inputs: Values) -> Values:
+        return (value,)
+
+    return guarded(Action(node, run, (), made(node, [0]), (node,)), controls, is_control=True)
+
+
+def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
+    """The action of a Switch: its tensor goes to the output that the predicate names."""
+
+    def run(context: RunContext, inputs: Values) -> Values:
+        data, pred = inputs
+        return (DEAD, data) if bool(pred) else (data, DEAD)
+
+    return Action(node, run, inputs, made(node, [0, 1]), (node,), pure=False)
+
+
+def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int]) -> Action:
+    """The action of a Merge outside loops: the first input that was computed, and which it is.
+
+    Args:
+        node: the node.
+        inputs: its inputs, but for those that cannot be computed.
+        indices: the place of each among all inputs of the node.
+    """
+    places = [np.asarray(i, dtype=np.int32) for i in indices]
+
+    def run(context: RunContext, inputs: Values) -> Values:
+        for value, place in zip(inputs, places, strict=True):
+            if value is not DEAD:
+                return value, place, RAN
+        return DEAD, DEAD, DEAD
+
+    outputs = (*made(node, [0, 1]), (2, (node.name, CONTROL)))
+    return Action(node, run, inputs, outputs, (node,), pure=False)
+
+
+def with_watches(actions: Iterable[Action], watched: Collection[Edge]) -> list[Action]:
+    """The actions, and after each those that show what it made."""
+    found: list[Action] = []
+    for action in actions:
+        found.append(action)
+        found += watches((made for _, made in action.outputs), watched)
+    return found
+
+
+def watches(tensors: Iterable[Edge], watched: Collection[Edge]) -> Iterator[Action]:
+    """The actions that show those of some tensors that are watched."""
+    for tensor in tensors:
+        if tensor in watched:
+            yield _watch(tensor)
+
+
+def _watch(tensor: Edge) -> Action:
+    def run(context: RunContext, inputs: Values) -> Values:
+        # Of a branch that was not taken there is nothing to see.
+        if context.watcher is not None and inputs[0] is not DEAD:
+            context.watcher(tensor, inputs[0])
+        return ()
+
+    name, index = tensor
+    shown = Node(f"{name}:{index}", "Watch")
+    return Action(shown, run, (tensor,), (), (), pure=False)

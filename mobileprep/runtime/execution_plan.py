@@ -1,4 +1,4 @@
-"""Plans of execution: which actions run, in which order, and when each tensor is freed."""
+"""Execution plans: the order of actions, and when each tensor is freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a plan."""
+"""Running a plan, and errors of its steps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,110 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mobileprep.numerics.allocation import holding
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
+from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
+from mobileprep.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
 from mobileprep.ops.context import RunContext
-from mobileprep.runtime.actions import DEAD, Values
+from mobileprep.ops.cost import planned_bytes
+from mobileprep.ops.effort import charge
+from mobileprep.runtime.actions import DEAD, RAN, Action, Values
 from mobileprep.runtime.execution_plan import ExecutionPlan, PlanStep
-from mobileprep.runtime.failures import perform
-from mobileprep.runtime.guards import RAN
+from mobileprep.work import OverWorkError
+
+# What numpy raises when shapes, types, indices or sizes do not fit.
+_FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
+# Inputs of so many bytes are small beside any limit that is of use.
+_LARGE = 1 << 20
+_MOST_SHOWN = 10
+_LESS_MEMORY = f"feed it less at once, or allow more by --memory or {MEMORY_VARIABLE}"
+_LESS_WORK = f"feed it less at once, or allow more by --max_flops or {FLOPS_VARIABLE}"
+
+
+def perform(action: Action, inputs: Values, context: RunContext, where: str) -> Values:
+    """The results of an action.
+
+    Raises:
+        MobileprepError: as the kernel raised it, naming the node.
+        InvalidGraphError: the inputs do not fit the op.
+        MemoryLimitError: the results would take more memory than the run may.
+        WorkLimitError: they would take more arithmetic than the run may.
+    """
+    try:
+        _check_growth(action, inputs)
+        results = action.run(context, inputs)
+        # One that covers no node hands on to others, which are charged themselves.
+        if action.covers:
+            charge(action.node.op, inputs, results)
+    except MobileprepError as error:
+        raise _placed(error, action, where) from error
+    except OverBudgetError as error:
+        raise MemoryLimitError(_over(action, inputs, error), _LESS_MEMORY, where) from error
+    except OverWorkError as error:
+        raise WorkLimitError(_over(action, inputs, error), _LESS_WORK, where) from error
+    except _FAULTS as error:
+        raise _failure(action, inputs, error, where) from error
+    except AttributeError as error:
+        # What enters a malformed loop in its first turn alone is no array in the second.
+        if not any(x is DEAD for x in inputs):
+            raise
+        raise _failure(action, inputs, error, where) from error
+    if action.outputs and action.outputs[-1][0] >= len(results):
+        name, index = action.outputs[-1][1]
+        message = f"node {name!r} ({action.node.op}) has no output {index}"
+        raise InvalidGraphError(message, f"it has {len(results)}", where)
+    return results
+
+
+def _check_growth(action: Action, inputs: Values) -> None:
+    """Refuse an action whose tensors may not fit in what memory is left.
+
+    Kernels that make more than they are given check that themselves; of the others the results are
+    as large as what they are given, at most. Those that read much and make little pass too.
+    """
+    taken = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray))
+    if taken > _LARGE and action.outputs and taken > memory_left(taken):
+        planned = planned_bytes(action.node, inputs) if action.covers == (action.node,) else None
+        check_bytes(taken if planned is None else planned, "its result")
+
+
+def _over(action: Action, inputs: Values, error: Exception) -> str:
+    return f"node {action.node.name!r} ({action.node.op}) on {_all_described(inputs)}: {error}"
+
+
+def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepError:
+    """The same error, naming the node that it came from."""
+    name = repr(action.node.name)
+    message = error.message
+    if name not in message:
+        # Of another file that the graph names, the message names the graph too.
+        graph = f" of {where}" if error.where not in ("", where) else ""
+        message = f"node {name} ({action.node.op}){graph}: {message}"
+    return error.at(error.where or where, message=message)
+
+
+def _failure(action: Action, inputs: Values, error: Exception, where: str) -> InvalidGraphError:
+    reason = str(error) or type(error).__name__
+    given = _all_described(inputs)
+    message = f"node {action.node.name!r} ({action.node.op}) cannot run on {given}: {reason}"
+    hint = "check the shapes and types that are fed, and the graph's inputs"
+    return InvalidGraphError(message, hint, where)
+
+
+def _all_described(inputs: Values) -> str:
+    shown = [described(x) for x in inputs[:_MOST_SHOWN]]
+    if len(inputs) > _MOST_SHOWN:
+        shown.append(f"and {len(inputs) - _MOST_SHOWN} more")
+    return ", ".join(shown) or "no inputs"
+
+
+def described(value: object) -> str:
+    """Type and shape of an array, such as float32[1, 224, 224, 3]."""
+    if not isinstance(value, np.ndarray):
+        return "nothing"
+    kind = "object" if value.dtype == object else value.dtype.name
+    return f"{kind}{list(value.shape)}"
 
 
 def run_plan(

@@ -1,26 +1,113 @@
 """The interpreter: runs a graph with numpy."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
-
-import numpy as np
-
-from mobileprep.core.limits import flop_limit, working
-from mobileprep.errors import UsageError, nearest_hint
+from functools import lru_cache
+from mobileprep.core.limits import flop_limit
+from mobileprep.core.limits import working
+from mobileprep.errors import UsageError
+from mobileprep.errors import nearest_hint
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.dtypes import dtype_from_numpy
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge, Ref, parse_ref
+from mobileprep.ir.op_sets import FEEDABLE
+from mobileprep.ir.refs import Edge
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.parallel import all_processors
-from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
+from mobileprep.opdefs.signatures import tensor_dtype
+from mobileprep.ops.context import Observer
+from mobileprep.ops.context import Printer
+from mobileprep.ops.context import RunContext
+from mobileprep.ops.context import Watcher
 from mobileprep.runtime.actions import DEAD
 from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan
-from mobileprep.runtime.feeds import checked_feed
-from mobileprep.runtime.memory import keep_freed_memory
 from mobileprep.runtime.planner import make_plan
+from typing import Any
+import numpy as np
+
+
+
+def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
+    """A fed array, text turned into an object array of bytes.
+
+    Raises:
+        UsageError: the type differs from the tensor's, or the shape from the placeholder's.
+    """
+    array = np.asarray(array)
+    dtype = tensor_dtype(graph, ref)
+    if dtype is DType.STRING and array.dtype.kind in "OSU":
+        return _as_bytes(array)
+    expected = dtype.numpy if dtype is not None else None
+    if expected is not None and array.dtype != expected:
+        given = dtype_from_numpy(array.dtype)
+        message = f"{str(ref)!r} takes {dtype.short if dtype else ''}, and is fed "
+        message += given.short if given is not None else str(array.dtype)
+        raise UsageError(message, "convert the array to the type of the tensor", where)
+    _check_shape(graph, ref, array, where)
+    return array
+
+
+def converted(array: Array, dtype: DType | None) -> Array:
+    """An array in a tensor's type where that is only a matter of width: float64 as float32.
+
+    Args:
+        array: what is to be fed.
+        dtype: the tensor's type; None leaves the array as it is.
+    """
+    kind = None if dtype is None else dtype.numpy
+    if kind is None or not np.can_cast(array.dtype, kind, "same_kind"):
+        return array
+    return array.astype(kind, copy=False)
+
+
+def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
+    node = graph[ref.node]
+    if node.op not in FEEDABLE:
+        return
+    shape = node.attr_shape("shape")
+    # Old graphs leave the shape of a placeholder empty where it is unknown.
+    if not shape:
+        return
+    fits = len(shape) == array.ndim and all(
+        wanted in (-1, given) for wanted, given in zip(shape, array.shape, strict=False)
+    )
+    if not fits:
+        wanted = ", ".join("?" if d < 0 else str(d) for d in shape)
+        given = str(list(array.shape)) if array.ndim else "a scalar"
+        message = f"{str(ref)!r} takes the shape [{wanted}], and is fed {given}"
+        raise UsageError(message, "reshape or resize what is fed", where)
+
+
+def _as_bytes(array: Array) -> Array:
+    flat = np.empty(array.size, dtype=object)
+    if array.dtype.kind == "S" and array.size == 1:
+        # A file's contents may end in zeros, which numpy takes for filling and hides.
+        flat[0] = array.tobytes()
+        return flat.reshape(array.shape)
+    flat[:] = [x.encode() if isinstance(x, str) else bytes(x) for x in array.ravel().tolist()]
+    return flat.reshape(array.shape)
+
+
+_HIGHEST_THRESHOLD = (32 << 20) - (64 << 10)
+
+
+@lru_cache(maxsize=1)
+def keep_freed_memory() -> None:
+    """Have the C library keep the memory of freed tensors of up to 32 MB.
+
+    By default glibc gives it back and gets it anew for the next tensor, page by page, which takes
+    as long as a small convolution. Its threshold rises to the largest block freed so far
+    (mallopt(3), M_MMAP_THRESHOLD): this frees one of that size, never touched. Without effect on
+    other C libraries.
+    """
+    np.empty(_HIGHEST_THRESHOLD, np.uint8)
+
 
 # Plans hold weights prepared for them: many at once would multiply a model's size.
 _KEPT_PLANS = 4
@@ -32,16 +119,13 @@ class Interpreter:
     Args:
         graph: the graph.
         where: what the graph is called, for messages.
-        combine: compute what depends on constants alone once, and chains such as a convolution
-            with its bias and activation together. That may change results by rounding, and
-            observers see fewer steps.
+        combine: compute what depends on constants alone once; observers do not see those steps.
         observer: told of every step.
         seed: for random numbers, the same in every run; without it nodes that draw them are refused
             unless they have a seed of their own. They are not the numbers that TensorFlow draws.
         printer: given what Print and PrintV2 print; without it they are silent.
         watched: tensors to show as they are computed, in loops once an iteration; those that the
-            fetches do not need, and those of branches that are not taken, are passed over. Nothing
-            is combined across them.
+            fetches do not need, and those of branches that are not taken, are passed over.
         watcher: given those tensors.
     """
 

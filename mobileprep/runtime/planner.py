@@ -1,4 +1,4 @@
-"""Planning: from a graph, fetches and feeds to a plan."""
+"""Planning: from a graph, fetches, and feeds to an execution plan."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from mobileprep.ir.dropout import is_unseeded, with_known_masks
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge, Ref, edge
-from mobileprep.runtime.channel_fusion import combine_by_channel
+from mobileprep.runtime.actions import watches
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
-from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
-from mobileprep.runtime.fusion import fuse
+from mobileprep.runtime.functions.splice import CALLS, FUNCTIONAL
 from mobileprep.runtime.regions import NOWHERE, Region
-from mobileprep.runtime.selection import needed_nodes, refuse
-from mobileprep.runtime.shared_input import share_inputs
-from mobileprep.runtime.survey import Survey, survey
-from mobileprep.runtime.watching import watches
+from mobileprep.runtime.selection import Survey, needed_nodes, refuse, survey
 
 
 def make_plan(
@@ -38,8 +34,7 @@ def make_plan(
         fetches: the tensors wanted.
         feeds: the tensors given.
         where: what the graph is called, for messages.
-        combine: compute what depends on constants alone ahead, and chains of nodes together,
-            which may change results by rounding.
+        combine: compute what depends on constants alone ahead of the first run.
         watched: tensors that are shown as they are computed.
         has_seed: whether the run has a seed; without one, draws for dropout that keeps everything
             are done without.
@@ -74,8 +69,6 @@ def make_plan(
     actions, constants = [*watches(given, watched), *region.actions], region.constants
     if known.combine:
         actions, constants = fold(actions, constants, wanted, where)
-        actions = share_inputs(fuse(actions, constants, wanted), wanted)
-        actions = combine_by_channel(actions, constants, wanted)
     return placed(actions, constants, given, wanted, where)
 
 

@@ -22,15 +22,17 @@ from mobileprep.runtime.actions import (
     Action,
     Constants,
     Values,
+    constant_action,
     context_action,
     data_edges,
+    guarded,
     kernel_action,
     made,
+    merge_action,
+    switch_action,
+    with_watches,
 )
-from mobileprep.runtime.guards import constant_action, guarded, merge_action, switch_action
-from mobileprep.runtime.survey import Survey, malformed_head
-from mobileprep.runtime.units import ordered_units, unit_inputs
-from mobileprep.runtime.watching import with_watches
+from mobileprep.runtime.selection import Survey, malformed_head, ordered_units, unit_inputs
 
 NOWHERE: Final[Edge] = ("", 0)
 """The tensor that stands for one that is never computed."""
@@ -199,7 +201,7 @@ class Region:
         exits = loop.of_op(EXITS)
         if not exits or self.branches.never(Ref(exits[0].name, CONTROL)):
             return
-        from mobileprep.runtime.loop_bodies import plan_loop  # few graphs have loops
+        from mobileprep.runtime.loops import plan_loop  # few graphs have loops
 
         action = plan_loop(inner, self.tensor)
         controls = tuple(r for r in self._loop_inputs(loop) if r.is_control)

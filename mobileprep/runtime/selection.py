@@ -1,14 +1,18 @@
-"""Selection of the nodes that have to run for some tensors, in an order that allows it."""
+"""Selection and ordering of the nodes that a run needs, and a survey of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
+from mobileprep.frozen import dataclass
+from mobileprep.ir.frames import Frame, Frames
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import MERGES, NEXT_ITERATIONS, PLACEHOLDERS
-from mobileprep.ir.refs import CONTROL, Edge, Ref
+from mobileprep.ir.refs import CONTROL, Edge, Ref, edge
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "VarIsInitializedOp"})
 
@@ -107,3 +111,148 @@ def _unsupported(lacking: Sequence[Node], where: str) -> UnsupportedError:
     if any(n.op in _VARIABLES for n in lacking):
         hint = "turn variables into constants first: mobileprep freeze"
     return UnsupportedError(message, hint, where)
+
+
+Unit = Node | Frame
+
+
+def ordered_units(frame: Frame, frames: Frames, where: str) -> Sequence[Unit]:
+    """A frame's nodes and the loops directly within, each after what it needs.
+
+    Raises:
+        InvalidGraphError: a loop needs what comes out of it.
+    """
+    if not frame.children:
+        return frame.nodes
+    nodes = {n.name: n for f in (frame, *_within(frame)) for n in f.nodes}
+    units: list[Unit] = [*frame.nodes, *frame.children]
+    number = {id(unit): i for i, unit in enumerate(units)}
+
+    def unit_of(name: str) -> int | None:
+        """The unit of this frame that a node belongs to, or None for a node outside."""
+        node = nodes.get(name)
+        if node is None:
+            return None
+        inner = frames.of_node[name]
+        if inner is frame:
+            return number[id(node)]
+        while inner.parent is not frame:
+            inner = inner.parent or frame
+        return number[id(inner)]
+
+    needs: list[set[int]] = []
+    for i, unit in enumerate(units):
+        found = {unit_of(r.node) for r in unit_inputs(unit, nodes)}
+        needs.append({n for n in found if n is not None and n != i})
+    return [units[i] for i in _sorted(needs, where)]
+
+
+def unit_inputs(unit: Unit, nodes: dict[str, Node]) -> Iterable[Ref]:
+    """What a node, or any node of a loop, takes; edges that close a loop left out."""
+    members = (
+        [unit] if isinstance(unit, Node) else [n for f in (unit, *_within(unit)) for n in f.nodes]
+    )
+    for node in members:
+        for ref in node.inputs:
+            producer = nodes.get(ref.node)
+            if producer is None or not closes_loop(node, producer):
+                yield ref
+
+
+def _within(frame: Frame) -> list[Frame]:
+    """All loops within a frame, at any depth."""
+    return [f for child in frame.children for f in (child, *_within(child))]
+
+
+def _sorted(needs: Sequence[set[int]], where: str) -> list[int]:
+    """Numbers in an order that meets their needs, the smallest first where there is a choice."""
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        message = "a while loop needs what comes out of it"
+        raise InvalidGraphError(message, "export the graph again", where) from error
+    ready = list(sorter.get_ready())
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(i)
+        sorter.done(i)
+        for after in sorter.get_ready():
+            heapq.heappush(ready, after)
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Nodes and how they hang together.
+
+    Args:
+        nodes: the nodes by name.
+        frames: the frame of each.
+        readers: for each node those that take a tensor of it.
+        indices: for each node the outputs that are read and not fed.
+        controls: the nodes that others take as control inputs.
+        fed: tensors that are given.
+        combine: whether to compute constants ahead.
+        watched: tensors that are shown as they are computed.
+        where: the graph's name, for messages.
+    """
+
+    nodes: dict[str, Node]
+    frames: Frames
+    readers: dict[str, list[Node]]
+    indices: dict[str, list[int]]
+    controls: Collection[str]
+    fed: Collection[Edge]
+    combine: bool
+    watched: Collection[Edge]
+    where: str
+
+    def is_head(self, node: Node) -> bool:
+        """Whether a node is a Merge at the head of a loop."""
+        return any(
+            closes_loop(node, self.nodes[r.node]) for r in node.data_inputs if r.node in self.nodes
+        )
+
+
+def survey(
+    nodes: Sequence[Node],
+    fed: Collection[Edge],
+    wanted: Collection[Edge],
+    where: str,
+    *,
+    combine: bool,
+    watched: Collection[Edge],
+) -> Survey:
+    """Survey some nodes, each standing after its inputs.
+
+    Raises:
+        InvalidGraphError: their loops are malformed.
+    """
+    readers: dict[str, list[Node]] = {}
+    for node in nodes:
+        for name in {r.node for r in node.data_inputs}:
+            readers.setdefault(name, []).append(node)
+    read = {edge(r) for n in nodes for r in n.data_inputs} | set(wanted)
+    indices: dict[str, list[int]] = {}
+    for name, index in sorted(read - set(fed)):
+        indices.setdefault(name, []).append(index)
+    return Survey(
+        {n.name: n for n in nodes},
+        Frames(nodes, fed, where),
+        readers,
+        indices,
+        {r.node for n in nodes for r in n.control_inputs},
+        fed,
+        combine,
+        watched,
+        where,
+    )
+
+
+def malformed_head(node: Node, where: str) -> InvalidGraphError:
+    """What to say of a Merge that a loop returns to, but that does not begin one."""
+    message = f"node {node.name!r} ({node.op}) does not join what enters a loop with what returns"
+    return InvalidGraphError(message, "export the graph again", where)

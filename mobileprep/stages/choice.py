@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from mobileprep.calibration.layer_rules import recipe_rule
-from mobileprep.calibration.layer_search import Levels, best_try, nearest_try, next_levels
+from mobileprep.calibration.layers import Levels, best_try, nearest_try, next_levels, recipe_rule
 from mobileprep.chains.cautions import cautions
 from mobileprep.errors import AccuracyError
 from mobileprep.plan.search_records import TriesRecord

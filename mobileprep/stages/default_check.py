@@ -15,7 +15,7 @@ from mobileprep.numerics.differences import (
     is_counted,
     shown_difference,
 )
-from mobileprep.numerics.labels import class_count
+from mobileprep.numerics.texts import class_count
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import (
     CheckRecord,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mobileprep.calibration.layer_rules import rule_text
-from mobileprep.calibration.layer_search import Levels, Try, shortfall_of
+from mobileprep.calibration.layers import Levels, Try, rule_text, shortfall_of
 from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.calibration.layer_search import best_try, nearest_try, next_levels
+from mobileprep.calibration.layers import best_try, nearest_try, next_levels
 from mobileprep.plan.search_records import TrialRecord
 from mobileprep.plan.search_stages import TrialStage
 from mobileprep.stages.base import Job, stage

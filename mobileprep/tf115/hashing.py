@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.hash64 import hash64, hash64_many
+from mobileprep.numerics.hashes import hash64, hash64_many
 
 _MASK: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7800

@@ -16,7 +16,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.serde_attrs import attr_to_proto
-from mobileprep.numerics.hash64 import hash64
+from mobileprep.numerics.hashes import hash64
 from mobileprep.tf115.hashing import combine, combine_rows, hash_text, hash_texts
 
 # Up to so many bytes of constants, all of them are hashed as the original does it.

@@ -11,8 +11,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.dims import MAX_RANK, UNKNOWN, concatenate, unknown_dims
-from mobileprep.ops.static_values import MAX_DEPTH, StaticValues, is_static
+from mobileprep.ops.constant_evaluation import MAX_DEPTH, StaticValues, is_static
+from mobileprep.ops.shape_function import MAX_RANK, UNKNOWN, concatenate, unknown_dims
 
 _TOLD_BY_SHAPES = frozenset({"Rank", "Shape", "Size"})
 _SPECIAL_MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")

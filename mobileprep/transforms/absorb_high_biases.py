@@ -22,7 +22,7 @@ from mobileprep.options.declare import Option
 from mobileprep.rewriting.absorbing import Absorption, absorbed, find_absorptions, pads_nothing
 from mobileprep.rewriting.biases import Biased, BiasedLayer, has_bias, with_biases
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.runtime.sampling.from_file import feeds_from_file
+from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _BEFORE: Final = frozenset({"Relu", "Relu6", "Minimum"})

@@ -8,7 +8,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.options.declare import Option
 from mobileprep.runtime.functions.inline import inline_calls
-from mobileprep.runtime.functions.kinds import CALLS
+from mobileprep.runtime.functions.splice import CALLS
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _CALLS: Final = frozenset({"PartitionedCall"})

@@ -19,7 +19,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.calibration.counterparts import Counterpart, counterparts
-from mobileprep.calibration.damage import TensorDamage, tensor_damage
+from mobileprep.calibration.damage import Counterpart, TensorDamage, counterparts, tensor_damage
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.numerics.quantization_damage import HEALTHY_RMSE
+from mobileprep.numerics.differences import HEALTHY_RMSE
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mobileprep.calibration.layer_damage import (
+from mobileprep.calibration.layers import (
     OutputComparison,
     OutputDamage,
     layer_damage,

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from mobileprep.calibration.layer_rules import layers_expression, recipe_rule, rule_text
+from mobileprep.calibration.layers import layers_expression, recipe_rule, rule_text
 
 NAMES = ["Conv2d_1/Conv2D", "a.b/c-1", "it's"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mobileprep.calibration.layer_search import Levels, Try, best_try, nearest_try, next_levels
+from mobileprep.calibration.layers import Levels, Try, best_try, nearest_try, next_levels
 
 Holds = Callable[[Levels], bool]
 

@@ -1,23 +1,32 @@
 """What a run shows of tensors: all of them, in branches and loops too, and what is wrong."""
 
 from __future__ import annotations
-
-import numpy as np
-import pytest
-
+from dataclasses import replace
 from mobileprep.calibration.methods import Method
-from mobileprep.calibration.observation import Subject, Watcher
+from mobileprep.calibration.observation import Subject
+from mobileprep.calibration.observation import Watcher
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.datasets.source import Batch
 from mobileprep.errors import AccuracyError
+from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
-from tests.calibration.graphs import TENSORS, layer, samples, subject
-from tests.ops.graphs import c, f32, n, p
+from tests.calibration.graphs import TENSORS
+from tests.calibration.graphs import layer
+from tests.calibration.graphs import samples
+from tests.calibration.graphs import subject
+from tests.ops.graphs import c
+from tests.ops.graphs import f32
+from tests.ops.graphs import n
+from tests.ops.graphs import p
 from tests.stages.jobs import placeholder
+import numpy as np
+import pytest
+import sys
+
 
 
 class Feeds:
@@ -172,3 +181,20 @@ def test_a_loop_is_seen_in_every_iteration() -> None:
         "double": (6, 192),
         "y": (192, 192),
     }
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "openvino", "auto"])
+def test_an_engine_shows_the_tensors_that_the_interpreter_shows(engine: str) -> None:
+    if engine != "auto":
+        pytest.importorskip(engine)
+    asked = replace(subject("min_max"), engine=engine, among=("tensorflow", "openvino"))
+    values = Watcher(asked, samples()).observe(0, 40).values
+    assert values.keys() == expected().keys()
+    for tensor, ends in expected().items():
+        np.testing.assert_allclose((values[tensor].low, values[tensor].high), ends, rtol=1e-5)
+
+
+def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(UnsupportedError, match="OpenVINO is not installed"):
+        Watcher(replace(subject("min_max"), engine="openvino"), samples())

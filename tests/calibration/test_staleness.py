@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.calibration.methods import Method
-from mobileprep.calibration.staleness import check_fresh
+from mobileprep.calibration.ranges import check_fresh
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.range_file import RangeFile, TensorRange
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.numerics.bmp import decode_bmp
+from mobileprep.numerics.image_files import decode_bmp
 
 
 def bmp(rows: list[bytes], width: int, bits: int, *, height: int | None = None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.numerics.channel_steps import SHARES, channel_steps
+from mobileprep.numerics.ranges import SHARES, channel_steps
 
 RNG = np.random.default_rng(11)
 WEIGHTS = RNG.normal(size=(3, 3, 4, 5)).astype(np.float32) * np.float32([1, 64, 1e-3, 7, 0.5])

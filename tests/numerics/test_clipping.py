@@ -9,14 +9,14 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.node import Node
-from mobileprep.numerics import clipping
-from mobileprep.numerics.clipping import clipped
+from mobileprep.numerics import quantization as clipping
+from mobileprep.numerics.quantization import clipped
 from mobileprep.ops.kernel import call_kernel, find_kernel
 
 
 @pytest.mark.parametrize("block", [3, 1 << 16])
 def test_elements_are_bounded(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clipping, "_BLOCK", block)
+    monkeypatch.setattr(clipping, "_CLIPPING_BLOCK", block)
     x = np.array([[-np.inf, -1, 0, 1], [6, 7, np.inf, np.nan]], np.float32)
     expected = np.array([[0, 0, 0, 1], [6, 6, 6, np.nan]])
     np.testing.assert_array_equal(clipped(x, 0, 6), expected)

@@ -9,12 +9,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from mobileprep.numerics import convolution
-from mobileprep.numerics import depthwise_convolution as depthwise
-from mobileprep.numerics.convolution import convolve
-from mobileprep.numerics.depthwise_convolution import convolve_depthwise
+from mobileprep.numerics.convolution import convolve, convolve_depthwise, convolve_transposed
 from mobileprep.numerics.parallel import all_processors
-from mobileprep.numerics.tiles import Tile
-from mobileprep.numerics.transposed_convolution import convolve_transposed
 from mobileprep.numerics.windows import Window
 from tests.ops import naive
 
@@ -55,19 +51,8 @@ def test_a_depthwise_convolution(window: Window, multiplier: int) -> None:
     close(convolve_depthwise(x, filters, window), naive.depthwise(x, filters, window))
 
 
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_a_depthwise_convolution_of_many_channels(
-    window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(depthwise, "_MANY_CHANNELS", 3)
-    depthwise._columns.cache_clear()
-    x, filters = arrays((2, 9, 10, 3), (*window.size, 3, 1))
-    close(convolve_depthwise(x, filters, window), naive.depthwise(x, filters, window))
-    depthwise._columns.cache_clear()
-
-
 def test_nothing_comes_from_beyond_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(depthwise, "_TILE_BYTES", 200)
+    monkeypatch.setattr(convolution, "_TILE_BYTES", 200)
     window = Window((3, 3), (2, 2), (1, 1), ((0, 1), (0, 1)))
     x, filters = arrays((1, 8, 9, 4), (3, 3, 4, 1))
     x[:, 0] = np.inf
@@ -94,7 +79,7 @@ def test_groups_see_their_channels_only() -> None:
 def test_tiles_do_not_show(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convolution, "_PATCH_BYTES", limit)
     monkeypatch.setattr(convolution, "_OUTPUT_BYTES", limit)
-    monkeypatch.setattr(depthwise, "_TILE_BYTES", limit)
+    monkeypatch.setattr(convolution, "_TILE_BYTES", limit)
     window = Window((3, 3), (2, 1), (1, 1), ((1, 0), (1, 1)))
     x, filters, own = arrays((3, 11, 7, 4), (3, 3, 4, 5), (3, 3, 4, 1))
     close(convolve(x, filters, window), naive.convolution(x, filters, window))
@@ -114,23 +99,6 @@ def test_threads_do_not_show(shape: tuple[int, ...], size: int) -> None:
         shared = convolve(x, filters, window), convolve_depthwise(x, own, window)
     for ours, expected in zip(shared, alone, strict=True):
         assert ours.tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("run", [convolve, convolve_depthwise])
-def test_every_tile_is_finished_once(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolution, "_PATCH_BYTES", 2000)
-    monkeypatch.setattr(depthwise, "_TILE_BYTES", 500)
-    window = Window((3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)))
-    x, filters = arrays((3, 12, 6, 4), (3, 3, 4, 4 if run is convolve else 1))
-    seen = np.zeros((3, 12, 6, 4), int)
-
-    def finish(values: np.ndarray, tile: Tile) -> None:
-        tile.of(seen)[...] += 1
-        values += 1
-
-    finished = run(x, filters, window, finish)
-    assert (seen == 1).all()
-    close(finished, run(x, filters, window) + 1)
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 5, 3), (2, 0, 0, 3)])

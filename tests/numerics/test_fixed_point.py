@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mobileprep.numerics.fixed_point import to_quint8
+from mobileprep.numerics.integer_products import to_quint8
 from mobileprep.numerics.quantization import Limits
 
 

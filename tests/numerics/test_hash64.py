@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mobileprep.numerics.hash64 import hash64, hash64_many
+from mobileprep.numerics.hashes import hash64, hash64_many
 
 MASK = (1 << 64) - 1
 MULTIPLIER = 0xC6A4A7935BD1E995

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mobileprep.numerics.histogram import BINS, Histogram
-from mobileprep.numerics.observed_values import MOST_COUNTED, ObservedValues
 from mobileprep.numerics.parallel import all_processors
+from mobileprep.numerics.ranges import BINS, MOST_COUNTED, Histogram, ObservedValues
 
 _FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _PARTS = st.lists(

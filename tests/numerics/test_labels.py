@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.numerics.labels import (
+from mobileprep.numerics.texts import (
     INTEGERS,
     class_count,
     counts_fault,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
-from mobileprep.numerics.quantization import Limits
+from mobileprep.numerics.quantization import Dequantizer, Limits, Quantizer
 
 UINT8, INT8, INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)
 OF = Limits(np.float32(-1), np.float32(2))

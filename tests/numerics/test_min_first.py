@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mobileprep.numerics.min_first import to_quint8
+from mobileprep.numerics.quantization import to_quint8
 
 
 def _round(value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.numerics.non_max_suppression import (
+from mobileprep.numerics.boxes import (
     Boxes,
     SuppressionLimits,
     suppress,

@@ -11,10 +11,9 @@ import weakref
 import numpy as np
 import pytest
 
-from mobileprep.numerics import matrix_products as products
 from mobileprep.numerics import parallel
-from mobileprep.numerics.matrix_products import multiply
-from mobileprep.numerics.parallel import all_processors, for_each, threads
+from mobileprep.numerics import parallel as products
+from mobileprep.numerics.parallel import all_processors, for_each, multiply, threads
 
 
 def blas_threads() -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.numerics.photos import (
+from mobileprep.numerics.image_files import (
     Normalization,
     central_crop,
     decoded,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mobileprep.numerics.quantization_damage import (
+from mobileprep.numerics.differences import (
     HEALTHY_RMSE,
     Damage,
     DamageSum,

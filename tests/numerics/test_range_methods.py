@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mobileprep.numerics.histogram import BINS, Histogram
-from mobileprep.numerics.observed_values import ObservedValues
-from mobileprep.numerics.range_methods import observed_range
+from mobileprep.numerics.ranges import BINS, Histogram, ObservedValues, observed_range
 
 METHODS = ["min_max", "percentile", "entropy", "mse"]
 

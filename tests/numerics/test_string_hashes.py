@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.numerics.string_hashes import combined_fingerprints, fingerprint64, siphash
+from mobileprep.numerics.hashes import combined_fingerprints, fingerprint64, siphash
 
 # By the package pyfarmhash 0.5.1: lengths on both sides of every rule.
 FARM = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.numerics.tensor_summaries import edges, escaped, summary
+from mobileprep.numerics.differences import edges, escaped, summary
 from mobileprep.numerics.texts import as_texts
 
 

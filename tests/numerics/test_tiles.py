@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.numerics.tiles import Tile, padded_rows, patches
-from mobileprep.numerics.windows import Window, reach
+from mobileprep.numerics.windows import Tile, Window, padded_rows, patches, reach
 
 
 def random_window(rng: np.random.Generator, extents: tuple[int, int]) -> Window | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.numerics.wav import decode_wav
+from mobileprep.numerics.texts import decode_wav
 from tests.ops.sounds import wav
 
 SAMPLES = np.array([[0, -32768], [32767, 16384]])

@@ -22,7 +22,7 @@ from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import input_types
 from mobileprep.ops import shape_inference
 from mobileprep.ops.cost import Sizes, count_flops, counted_ops
-from mobileprep.ops.dims import ShapeConflictError
+from mobileprep.ops.shape_function import ShapeConflictError
 from tests.ops.graphs import value
 
 NODE = "node"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mobileprep.ops.dims import (
+from mobileprep.ops.shape_function import (
     ShapeConflictError,
     broadcast,
     common,

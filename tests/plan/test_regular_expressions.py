@@ -18,7 +18,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.strings import regex
+from mobileprep.ops.strings import conversion as regex
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.regular_expressions import COMPUTING, PYTHON, regex_engine, step_regex_engine
 from mobileprep.plan.running_stages import RunningStage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mobileprep.runtime.failures import described
+from mobileprep.runtime.executor import described
 
 
 def test_arrays_are_described_by_type_and_shape() -> None:

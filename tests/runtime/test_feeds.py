@@ -11,7 +11,7 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
-from mobileprep.runtime.feeds import checked_feed, converted
+from mobileprep.runtime.interpreter import checked_feed, converted
 from tests.stages.jobs import placeholder
 from tests.transforms.graphs import node
 from tests.transforms.graphs import placeholder as unshaped

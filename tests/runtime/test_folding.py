@@ -58,3 +58,12 @@ def test_products_with_constants_at_any_address(offset: int) -> None:
     x = np.ones((1, 2), np.float32)
     (found,) = Interpreter(graph).run(["product"], {"x": x})
     np.testing.assert_array_equal(found, x @ WEIGHTS)
+
+
+def test_constants_are_computed_once() -> None:
+    graph = Graph([p("x"), c("a", 4.0), n("root", "Sqrt", "a"), n("y", "Mul", "x", "root")])
+    names: list[str] = []
+    runner = Interpreter(graph, observer=lambda nodes, *rest: names.append(nodes[0].name))
+    for _ in range(2):
+        runner.run(["y"], {"x": WEIGHTS})
+    assert names == ["y", "y"]

@@ -76,12 +76,17 @@ def test_another_engine_is_compared(part: float, within: float, off: Any, tmp_pa
 def test_an_engine_too_far_from_the_interpreter_ends_the_build(off: Any, tmp_path: Path) -> None:
     off.part = 3e-4
     with pytest.raises(AccuracyError) as caught:
-        compared(told(tmp_path), classifier())
+        compared(told(tmp_path, "openvino"), classifier())
     assert caught.value.exit_code == 8
     assert caught.value.message == (
         "data/test.npz: openvino does not agree with numpy: apart by 3.0e-04 of the largest value "
         "(in y); at most 1e-04 is allowed"
     )
+
+
+def test_auto_replaces_an_engine_too_far_from_the_interpreter(off: Any, tmp_path: Path) -> None:
+    off.part = 3e-4
+    assert compared(told(tmp_path), classifier()) == EngineRecord("numpy", TOLERANCE)
 
 
 def test_auto_takes_only_what_the_fingerprint_knows(off: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.numerics.hash64 import hash64
+from mobileprep.numerics.hashes import hash64
 from mobileprep.tf115.hashing import combine
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 

@@ -11,8 +11,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Observer
-from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs
-from mobileprep.runtime.accounting.one_sample import run_costs
+from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs, run_costs
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
@@ -107,7 +106,7 @@ def time_graph(
         engine: its name.
         warmup: how many runs do not count.
         pause: seconds to sleep after each of the three.
-        combine: whether to compute convolutions together with what follows them.
+        combine: whether to compute nodes that depend only on constants once, before the runs.
         threads: how many to use; 0 or less for all processors.
         tell: told what is done.
     """

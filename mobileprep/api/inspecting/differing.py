@@ -21,7 +21,7 @@ from mobileprep.ir.names import FreshNames
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.sampling.draw import draw_samples
 from mobileprep.runtime.sampling.inputs import fed_tensors

@@ -10,7 +10,7 @@ from mobileprep.inspection.summary import GraphSummary, SpottedTensor
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.order import execution_order
-from mobileprep.numerics.tensor_summaries import summary
+from mobileprep.numerics.differences import summary
 
 _SHOWN = 3
 

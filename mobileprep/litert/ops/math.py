@@ -16,7 +16,7 @@ from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need, need_float
-from mobileprep.ops.dims import broadcast
+from mobileprep.ops.shape_function import broadcast
 
 _SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
 _BOOLS = frozenset({DType.BOOL})

@@ -1,4 +1,4 @@
-"""Ops that gather slices and elements at indices, and one-hot vectors."""
+"""Gathering and selecting elements by index or condition."""
 
 from __future__ import annotations
 
@@ -13,20 +13,28 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import (
     axis_of,
     check_allocation,
+    check_broadcast,
+    integers,
     same_type,
     scalar,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     at_least_rank,
     axis_index,
+    broadcast,
     concatenate,
+    element_count,
+    is_full,
+    merge,
+    shape_fn,
+    unchanged,
     unknown_dims,
+    with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 def check_indices(indices: Array, extent: int) -> None:
@@ -169,3 +177,118 @@ def one_hot_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 flop_rule("OneHot")(free)
+
+
+@kernel("UnravelIndex")
+def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
+    """The coordinates of places in a flattened tensor of a shape, a row for each axis."""
+    shape = integers(dims)
+    check_indices(indices, int(np.prod(shape, dtype=np.int64)))
+    return np.array(np.unravel_index(indices, shape), dtype=indices.dtype)
+
+
+@shape_fn("UnravelIndex")
+def unravel_index_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A row for each axis; of one index a vector."""
+    indices, axes = args.shapes[0], with_rank(args.shapes[1], 1)[0]
+    if indices is None:
+        return [None]
+    return [(axes, element_count(indices)) if indices else (axes,)]
+
+
+flop_rule("UnravelIndex")(free)
+
+
+@kernel("DataFormatVecPermute", "DataFormatDimMap")
+def data_format(node: Node, x: Array) -> Array:
+    """Dimensions, or numbers of axes, of one data format in the order of another."""
+    source = node.attr_str("src_format", "NHWC")
+    target = node.attr_str("dst_format", "NCHW")
+    if sorted(source) != sorted(target):
+        message = f"{source!r} and {target!r} are not the same axes"
+        raise ValueError(message)
+    if node.op == "DataFormatDimMap":
+        check_indices(x % len(source), len(source))
+        return np.take(np.array([target.index(c) for c in source], dtype=x.dtype), x % len(source))
+    if len(x) == len(source) - 2:
+        source = "".join(c for c in source if c in "HWD")
+        target = "".join(c for c in target if c in "HWD")
+    return x[[source.index(c) for c in target]]
+
+
+shape_fn("DataFormatDimMap", "DataFormatVecPermute")(unchanged)
+
+
+flop_rule("DataFormatDimMap", "DataFormatVecPermute")(free)
+
+
+@kernel("Select")
+def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
+    """x where the condition holds, else y; a vector condition chooses whole slices."""
+    same_type(node, x, y)
+    if x.shape != y.shape:
+        message = "both branches must have one shape"
+        raise ValueError(message)
+    if condition.ndim == 0:
+        return x if bool(condition) else y
+    if condition.shape != x.shape:
+        if condition.ndim != 1 or condition.shape[0] != x.shape[0]:
+            message = "the condition must have the branches' shape, or an element for each slice"
+            raise ValueError(message)
+        condition = condition.reshape(-1, *[1] * (x.ndim - 1))
+    return np.where(condition, x, y)
+
+
+@shape_fn("Select")
+def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape of the branches, which the condition has too unless it is a scalar or a vector."""
+    condition, data = args.shapes[0], merge(args.shapes[1], args.shapes[2])
+    if condition is not None and data is not None and len(condition) > 1:
+        return [merge(condition, data)]
+    return [data]
+
+
+flop_rule("Select")(free)
+
+
+@shape_fn("RefSelect")
+def ref_select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape of all choices, where each is known and they are one."""
+    first, *rest = args.shapes[1:]
+    return [first if is_full(first) and all(s == first for s in rest) else None]
+
+
+@kernel("SelectV2")
+def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
+    """x where the condition holds, else y, all broadcast."""
+    same_type(node, x, y)
+    check_broadcast(x, y, condition)
+    return np.where(condition, x, y)
+
+
+@shape_fn("SelectV2")
+def select_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Three inputs broadcast to each other."""
+    return [broadcast(broadcast(args.shapes[0], args.shapes[1]), args.shapes[2])]
+
+
+flop_rule("SelectV2")(free)
+
+
+@kernel("Where")
+def where(node: Node, condition: Array) -> Array:
+    """The coordinates of elements that are not zero, a row each."""
+    if condition.ndim < 1:
+        message = "a scalar has no coordinates"
+        raise ValueError(message)
+    return np.argwhere(condition).astype(np.int64, copy=False)
+
+
+@shape_fn("Where")
+def where_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A row for each element that is true, as long as the input has dimensions."""
+    shape = args.shapes[0]
+    return [(UNKNOWN, UNKNOWN if shape is None else len(shape))]
+
+
+flop_rule("Where")(free)

@@ -1,21 +1,40 @@
-"""Ops that pass tensors through, check them, or compute nothing."""
+"""Placeholders, identities, casts, and created tensors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, scalars_only, unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import merge
+from mobileprep.ops.arrays import (
+    check_allocation,
+    dimensions,
+    same_type,
+    scalar,
+)
+from mobileprep.ops.cost import flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
+    declared_shape,
+    dim,
+    length_in,
+    merge,
+    merge_dim,
+    no_outputs,
+    scalars_only,
+    shape_fn,
+    shape_in,
+    unchanged,
+)
 
 
 @kernel(
@@ -124,3 +143,210 @@ shape_fn("CheckNumerics", "CheckNumericsV2")(unchanged)
 
 
 flop_rule("CheckNumerics", "CheckNumericsV2")(free)
+
+
+# Up to this graph version an unknown shape could not be told from a scalar's.
+LAST_AMBIGUOUS_PRODUCER = 21
+
+
+@kernel("PlaceholderWithDefault")
+def placeholder_with_default(node: Node, default: Array) -> Array:
+    """The default: what is fed takes the node's place."""
+    return default
+
+
+shape_fn("PlaceholderWithDefault")(declared_shape)
+
+
+flop_rule("PlaceholderWithDefault")(free)
+
+
+@shape_fn("Const", "HostConst")
+def const_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The value's shape."""
+    return [args.node.attr_tensor("value").shape]
+
+
+flop_rule("Const")(free)
+
+
+@shape_fn("Placeholder", "PlaceholderV2")
+def declared_once_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the node declares; a scalar, in old graphs, stands for any shape."""
+    shape = args.node.attr_shape("shape")
+    ambiguous = args.node.op == "Variable" or args.producer <= LAST_AMBIGUOUS_PRODUCER
+    return [None if shape == () and ambiguous else shape]
+
+
+flop_rule("Placeholder", "PlaceholderV2")(free)
+
+
+shape_fn("ImmutableConst")(declared_shape)
+
+
+@kernel("Cast")
+def cast(node: Node, x: Array) -> Array:
+    """The elements as another type; fractions are cut off towards zero."""
+    target = node.attr_dtype("DstT")
+    kind = target.numpy
+    if target is DType.STRING and node.attr_dtype("SrcT", DType.FLOAT) is DType.STRING:
+        return x
+    if kind is None or target is DType.STRING or x.dtype == object:
+        message = f"elements cannot be cast to {target.short}"
+        raise TypeError(message)
+    if x.dtype == kind:
+        return x
+    if x.dtype.kind == "c" and kind.kind != "c":
+        x = np.real(x)
+    if kind.kind in "iu" and x.dtype.kind not in "iub":
+        return _to_integers(x, kind)
+    return x.astype(kind)
+
+
+shape_fn("Cast")(unchanged)
+
+
+flop_rule("Cast")(free)
+
+
+def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
+    """Through 64 bits, so that what a narrow type cannot hold wraps on every machine alike."""
+    if kind == np.uint64:
+        return np.where(x < 0, x.astype(np.int64).astype(np.uint64), x.astype(np.uint64))
+    if kind.itemsize >= 4 and kind.kind == "i":
+        return x.astype(kind)
+    return x.astype(np.int64).astype(kind)
+
+
+@kernel("Bitcast")
+def bitcast(node: Node, x: Array) -> Array:
+    """The same bytes read as another type; elements split into, or are joined from, a last axis."""
+    kind = node.attr_dtype("type").numpy
+    if kind is None or x.dtype == object:
+        message = "these elements have no bytes of their own"
+        raise TypeError(message)
+    flat = np.ascontiguousarray(x)
+    if kind.itemsize == x.dtype.itemsize:
+        return flat.reshape(x.shape).view(kind)
+    if kind.itemsize < x.dtype.itemsize:
+        return flat.reshape(*x.shape, 1).view(kind)
+    if x.ndim < 1 or x.shape[-1] * x.dtype.itemsize != kind.itemsize:
+        message = f"the last axis of {list(x.shape)} does not make one {kind}"
+        raise ValueError(message)
+    return flat.view(kind).reshape(x.shape[:-1])
+
+
+@shape_fn("Bitcast")
+def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape; where element sizes differ, one dimension comes or goes."""
+    source = args.shapes[0]
+    given = args.node.attr_dtype("T").itemsize
+    wanted = args.node.attr_dtype("type").itemsize
+    if source is None or not given or not wanted:
+        return [None]
+    if given < wanted:
+        merge_dim(dim(source, -1), wanted // given)
+        return [source[:-1]]
+    return [source if given == wanted else (*source, given // wanted)]
+
+
+flop_rule("Bitcast")(free)
+
+
+@kernel("Fill")
+def fill(node: Node, dims: Array, value: Array) -> Array:
+    """One value under a shape."""
+    return np.full(dimensions(dims, value.dtype), value, dtype=value.dtype)
+
+
+shape_fn("Fill")(shape_in(0))
+
+
+flop_rule("Fill")(free)
+
+
+@kernel("Empty")
+def empty(node: Node, dims: Array) -> Array:
+    """Zeros under a shape: the op leaves open what its tensor holds."""
+    kind = node.attr_dtype("dtype").numpy or np.dtype(object)
+    return np.zeros(dimensions(dims, kind), dtype=kind)
+
+
+shape_fn("Empty")(shape_in(0))
+
+
+flop_rule("Empty")(free)
+
+
+@kernel("FakeParam")
+def fake_param(node: Node) -> Array:
+    """In place of a tensor that the other branch of a conditional gives: nothing reads it."""
+    kind = node.attr_dtype("dtype").numpy or np.dtype(object)
+    shape = tuple(max(d, 0) for d in node.attr_shape("shape") or ())
+    check_allocation(shape, kind)
+    return np.zeros(shape, dtype=kind)
+
+
+shape_fn("FakeParam")(declared_shape)
+
+
+flop_rule("FakeParam")(free)
+
+
+@kernel("Range")
+def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
+    """Numbers from a start up to a limit, exclusive."""
+    same_type(node, start, limit, delta)
+    first, last, step = (x.reshape(()).item() for x in (start, limit, delta))
+    if step == 0:
+        message = "the step of a range cannot be 0"
+        raise ValueError(message)
+    if (last - first) * step < 0:
+        message = f"there is no range from {first} to {last} by {step}"
+        raise ValueError(message)
+    count = max(math.ceil((last - first) / step), 0) if start.dtype.kind == "f" else 0
+    if start.dtype.kind != "f":
+        count = len(range(first, last, step))
+    check_allocation((count,), start.dtype)
+    out: Array = start + np.arange(count, dtype=start.dtype) * delta
+    return out
+
+
+@shape_fn("Range")
+def range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector whose size follows from start, limit and step."""
+    values = [args.value(i) for i in range(3)]
+    if any(v is None or v.size != 1 for v in values):
+        return [(UNKNOWN,)]
+    start, limit, step = (v.reshape(()).item() for v in values if v is not None)
+    if step == 0 or (limit - start) * step < 0:
+        message = f"there is no range from {start} to {limit} by {step}"
+        raise ShapeConflictError(message)
+    if all(isinstance(x, int) for x in (start, limit, step)):
+        return [(-(-(limit - start) // step),)]
+    return [(math.ceil(abs((limit - start) / step)),)]
+
+
+flop_rule("Range")(per_output(1))
+
+
+@kernel("LinSpace")
+def lin_space(node: Node, start: Array, stop: Array, count: Array) -> Array:
+    """Numbers at equal distances, both ends included."""
+    number = scalar(count)
+    check_allocation((number,), start.dtype)
+    if number < 1:
+        message = f"a space of {number} numbers does not exist"
+        raise ValueError(message)
+    if number == 1:
+        return start.reshape(1)
+    step = (stop - start) / start.dtype.type(number - 1)
+    out: Array = start + np.arange(number, dtype=start.dtype) * step
+    out[-1] = stop
+    return out
+
+
+shape_fn("LinSpace")(length_in(2))
+
+
+flop_rule("LinSpace")(per_output(1))

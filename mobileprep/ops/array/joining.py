@@ -1,4 +1,4 @@
-"""Ops that join tensors."""
+"""Joining tensors and splitting them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_bytes
 from mobileprep.ops.arrays import (
     axis_of,
+    check_outputs,
+    integers,
     same_type,
     scalar,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import declared_shape
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
     UNKNOWN,
+    ShapeArgs,
     add_dims,
     axis_index,
+    declared_shape,
+    divide_dim,
     merge,
+    merge_dim,
+    shape_fn,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 @kernel("ConcatV2")
@@ -127,3 +131,87 @@ shape_fn("ParallelConcat")(declared_shape)
 
 
 flop_rule("Pack")(free)
+
+
+@kernel("Split")
+def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
+    """Parts of equal length along an axis."""
+    along, count = axis_of(scalar(axis), x.ndim), node.attr_int("num_split")
+    check_outputs(count)
+    if x.shape[along] % count:
+        message = f"{x.shape[along]} elements cannot be split into {count} equal parts"
+        raise ValueError(message)
+    return tuple(np.split(x, count, axis=along))
+
+
+@shape_fn("Split")
+def split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Equal parts along an axis."""
+    axis, shape, count = args.scalar(0), args.shapes[1], args.node.attr_int("num_split")
+    if shape is None or axis is None:
+        return [None if shape is None else unknown_dims(len(shape))] * count
+    axis = axis_index(axis, len(shape))
+    return [(*shape[:axis], divide_dim(shape[axis], count), *shape[axis + 1 :])] * count
+
+
+flop_rule("Split")(free)
+
+
+@kernel("SplitV")
+def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...]:
+    """Parts of the given lengths along an axis, of which one may be -1."""
+    along, lengths = axis_of(scalar(axis), x.ndim), list(integers(sizes))
+    extent = x.shape[along]
+    if lengths.count(-1) == 1:
+        lengths[lengths.index(-1)] = extent - sum(d for d in lengths if d != -1)
+    if sum(lengths) != extent or any(d < 0 for d in lengths):
+        message = f"lengths {lengths} do not add up to {extent}"
+        raise ValueError(message)
+    return tuple(np.split(x, np.cumsum(lengths[:-1]), axis=along))
+
+
+@shape_fn("SplitV")
+def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Parts of given sizes along an axis, one of which may be -1 for the rest."""
+    shape, sizes, axis = args.shapes[0], args.integers(1), args.scalar(2)
+    count = args.node.attr_int("num_split")
+    if shape is None or axis is None:
+        return [None if shape is None else unknown_dims(len(shape))] * count
+    axis = axis_index(axis, len(shape))
+    before, after = shape[:axis], shape[axis + 1 :]
+    if sizes is None or len(sizes) != count:
+        # One part is the whole.
+        size = shape[axis] if count == 1 else UNKNOWN
+        return [(*before, size, *after)] * count
+    given = sum(s for s in sizes if s >= 0)
+    rest = shape[axis] - given if shape[axis] >= 0 else UNKNOWN
+    return [(*before, rest if s < 0 else s, *after) for s in sizes]
+
+
+flop_rule("SplitV")(free)
+
+
+@kernel("Unpack")
+def unpack(node: Node, x: Array) -> tuple[Array, ...]:
+    """The slices of x along an axis, which goes away."""
+    along, count = axis_of(node.attr_int("axis", 0), x.ndim), node.attr_int("num")
+    check_outputs(max(count, 1))
+    if x.shape[along] != count:
+        message = f"{x.shape[along]} slices cannot become {count} tensors"
+        raise ValueError(message)
+    moved = np.moveaxis(x, along, 0)
+    return tuple(moved[i, ...] for i in range(count))
+
+
+@shape_fn("Unpack")
+def unpack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """For each element of an axis the input without that axis."""
+    count, shape = args.node.attr_int("num"), args.shapes[0]
+    if shape is None:
+        return [None] * count
+    axis = axis_index(args.node.attr_int("axis", 0), len(shape))
+    merge_dim(shape[axis], count)
+    return [(*shape[:axis], *shape[axis + 1 :])] * count
+
+
+flop_rule("Unpack")(free)

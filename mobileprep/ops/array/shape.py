@@ -1,4 +1,4 @@
-"""Ops that read shapes, and ops that give the same elements another shape."""
+"""Shapes of tensors: querying, changing, broadcasting, and transposing them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import (
     axis_of,
+    dimensions,
     integers,
     numpy_attr,
     scalar,
 )
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import (
-    scalars_only,
-)
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import (
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
+    MAX_RANK,
     UNKNOWN,
+    ShapeArgs,
     ShapeConflictError,
     axis_index,
     divide_dim,
     element_count,
+    scalars_only,
+    shape_fn,
+    shape_in,
+    two_vectors,
     unknown_dims,
     with_rank,
 )
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 def _out_type(node: Node) -> np.dtype[Any]:
@@ -213,3 +215,64 @@ def invert_permutation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 flop_rule("InvertPermutation")(free)
+
+
+@kernel("BroadcastTo")
+def broadcast_to(node: Node, x: Array, dims: Array) -> Array:
+    """x repeated along axes of length 1."""
+    return np.broadcast_to(x, dimensions(dims, x.dtype))
+
+
+shape_fn("BroadcastTo")(shape_in(1))
+
+
+flop_rule("BroadcastTo")(free)
+
+
+@kernel("BroadcastArgs")
+def broadcast_args(node: Node, x: Array, y: Array) -> Array:
+    """The shape that two shapes broadcast to."""
+    return np.array(np.broadcast_shapes(integers(x), integers(y)), dtype=x.dtype)
+
+
+@shape_fn("BroadcastArgs")
+def broadcast_args_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector of the larger rank."""
+    x, y = with_rank(args.shapes[0], 1)[0], with_rank(args.shapes[1], 1)[0]
+    return [(UNKNOWN if min(x, y) < 0 else max(x, y),)]
+
+
+flop_rule("BroadcastArgs")(free)
+
+
+shape_fn("BroadcastGradientArgs")(two_vectors)
+
+
+@kernel("Transpose", "ConjugateTranspose")
+def transpose(node: Node, x: Array, order: Array) -> Array:
+    """x with its axes in another order."""
+    moved: Array = x.transpose(integers(order))
+    # Of truth values numpy would make integers.
+    if node.op == "ConjugateTranspose" and x.dtype.kind == "c":
+        moved = np.asarray(np.conj(moved))
+    return moved
+
+
+@shape_fn("Transpose", "ConjugateTranspose")
+def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's dimensions in another order."""
+    source, order = args.shapes[0], args.integers(1)
+    if order is not None:
+        source = with_rank(source, len(order))
+        if sorted(axis_index(a, len(order)) for a in order) != list(range(len(order))):
+            message = f"{list(order)} is no order of {len(order)} axes"
+            raise ShapeConflictError(message)
+        return [tuple(source[a] for a in order)]
+    if source is None:
+        axes = with_rank(args.shapes[1], 1)[0]
+        return [unknown_dims(axes) if 0 <= axes <= MAX_RANK else None]
+    # One dimension has only one order; of equal ones any order is the same.
+    return [source if len(set(source)) <= 1 else unknown_dims(len(source))]
+
+
+flop_rule("ConjugateTranspose", "Transpose")(free)

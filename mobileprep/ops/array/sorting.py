@@ -12,12 +12,18 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import axis_of, integers, numpy_attr, scalar
-from mobileprep.ops.common_costs import free, per_input
-from mobileprep.ops.common_shapes import two_vectors, unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, unknown_dims, with_rank
+from mobileprep.ops.cost import flop_rule, free, per_input
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    shape_fn,
+    two_vectors,
+    unchanged,
+    unknown_dims,
+    with_rank,
+)
 
 
 @kernel("TopKV2")

@@ -12,13 +12,19 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_kept
 from mobileprep.ops.arrays import integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
-from mobileprep.ops.dims import UNKNOWN, concatenate, is_full, with_rank
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    concatenate,
+    is_full,
+    no_outputs,
+    scalars_only,
+    shape_fn,
+    with_rank,
+)
 
 # More elements than any sequence has; a size comes from a tensor and must not allocate.
 _MOST = 1 << 24

@@ -1,7 +1,8 @@
-"""Colors of images."""
+"""Colors, patches, and drawn boxes of images."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,12 +10,21 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import as_array
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import at_least_rank, merge_dim
+from mobileprep.numerics.boxes import Boxes, SuppressionLimits, suppress
+from mobileprep.numerics.windows import NHWC, make_window, patches, spatial, whole_tile
+from mobileprep.ops.arrays import as_array, check_allocation
+from mobileprep.ops.cost import depends_on_values, flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.nn.window_shapes import window_places
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    ShapeConflictError,
+    at_least_rank,
+    merge_dim,
+    multiply_dims,
+    shape_fn,
+    with_rank,
+)
 
 
 @kernel("RGBToHSV")
@@ -112,3 +122,107 @@ def _channels(images: Array) -> tuple[Array, Array, Array]:
         message = "three channels are needed along the last axis"
         raise ValueError(message)
     return images[..., 0], images[..., 1], images[..., 2]
+
+
+@kernel("ExtractImagePatches")
+def extract_image_patches(node: Node, x: Array) -> Array:
+    """The pixels of each window, one after the other along the last axis."""
+    if x.ndim != 4:
+        message = "four axes are needed"
+        raise ValueError(message)
+    window = make_window(
+        node,
+        x.shape[1:3],
+        spatial(node.attr_ints("ksizes"), NHWC),
+        spatial(node.attr_ints("strides"), NHWC),
+        spatial(node.attr_ints("rates"), NHWC),
+    )
+    positions = window.positions(x.shape[1:3])
+    found = patches(x, window, whole_tile(x, window), positions)
+    channels = math.prod(spatial(node.attr_ints("ksizes"), NHWC)) * x.shape[3]
+    return np.ascontiguousarray(found).reshape(len(x), *positions, channels)
+
+
+@shape_fn("ExtractImagePatches")
+def extract_image_patches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """For each window its elements as channels."""
+    image, sizes = with_rank(args.shapes[0], 4), args.node.attr_ints("ksizes")
+    if len(sizes) != 4:
+        message = "4 window sizes are needed"
+        raise ShapeConflictError(message)
+    rows, columns = window_places(args.node, image, sizes[1:3])
+    return [(image[0], rows, columns, multiply_dims(image[3], sizes[1] * sizes[2]))]
+
+
+flop_rule("ExtractImagePatches")(free)
+
+
+@kernel("TFLite_Detection_PostProcess")
+def detection_postprocess(
+    node: Node, encodings: Array, scores: Array, anchors: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Decode boxes, suppress overlapping ones, and sort them by score.
+
+    Encodings are [1, boxes, 4], scores [1, boxes, classes], with or without a background class,
+    and anchors [boxes, 4], as centers and sizes. Unlike NonMaxSuppressionV3, a box of exactly the
+    score threshold counts.
+
+    Source: ``detection_postprocess.cc`` of TensorFlow Lite.
+    """
+    classes, most = node.attr_int("num_classes"), node.attr_int("max_detections")
+    count = len(anchors)
+    expected = ((1, count, 4), (1, count), (count, 4))
+    if (encodings.shape, scores.shape[:2], anchors.shape) != expected:
+        message = f"encodings of {list(encodings.shape)}, scores of {list(scores.shape)}, and "
+        message += f"anchors of {list(anchors.shape)}"
+        raise ValueError(message)
+    if not 0 <= scores.shape[2] - classes <= 1:
+        message = f"scores of {scores.shape[2]} classes for num_classes={classes}"
+        raise ValueError(message)
+    scale = np.array([node.attr_float(f"{side}_scale") for side in "yxhw"], np.float32)
+    boxes = _decoded(encodings[0] / scale, anchors)
+    foreground = scores[0, :, scores.shape[2] - classes :]
+    least = float(np.nextafter(np.float32(node.attr_float("nms_score_threshold")), np.float32(-1)))
+    overlap = node.attr_float("nms_iou_threshold")
+    check_allocation((most * node.attr_int("max_classes_per_detection", 1), 4), boxes.dtype)
+    if node.attr_bool("use_regular_nms", False):
+        per_class = node.attr_int("detections_per_class", 100)
+        limits = SuppressionLimits(min(per_class, count), overlap, least)
+        kept = [suppress(of_class, Boxes(boxes).overlap, limits) for of_class in foreground.T]
+        places = np.concatenate([np.zeros(0, np.intp), *kept])
+        numbers = np.repeat(np.arange(classes), [len(places) for places in kept])
+    else:
+        per_box = min(node.attr_int("max_classes_per_detection", 1), classes)
+        limits = SuppressionLimits(min(most, count), overlap, least)
+        best = suppress(foreground.max(axis=1), Boxes(boxes).overlap, limits)
+        order = np.argsort(-foreground[best], axis=1, kind="stable")[:, :per_box]
+        places, numbers = np.repeat(best, per_box), order.reshape(-1)
+        total = len(best)
+    found = foreground[places, numbers]
+    if node.attr_bool("use_regular_nms", False):
+        best = np.argsort(-found, kind="stable")[:most]
+        places, numbers, found = places[best], numbers[best], found[best]
+        total = len(best)
+    size, slots = len(found), most * node.attr_int("max_classes_per_detection", 1)
+    outputs = (np.zeros((1, slots, 4), np.float32), *np.zeros((2, 1, slots), np.float32))
+    outputs[0][0, :size], outputs[1][0, :size] = boxes[places], numbers
+    outputs[2][0, :size] = found
+    return (*outputs, np.array([total], np.float32))
+
+
+@shape_fn("TFLite_Detection_PostProcess")
+def detection_postprocess_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Boxes, classes, scores, and their number."""
+    per_box = args.node.attr_int("max_classes_per_detection", 1)
+    size = args.node.attr_int("max_detections") * per_box
+    return [(1, size, 4), (1, size), (1, size), (1,)]
+
+
+flop_rule("TFLite_Detection_PostProcess")(depends_on_values)
+
+
+def _decoded(encodings: Array, anchors: Array) -> Array:
+    """Boxes [boxes, 4] as two corners each."""
+    centers = encodings[:, :2] * anchors[:, 2:] + anchors[:, :2]
+    halves = np.exp(encodings[:, 2:]) * anchors[:, 2:] * np.float32(0.5)
+    return np.concatenate([centers - halves, centers + halves], axis=1).astype(np.float32)

@@ -11,8 +11,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.bmp import decode_bmp
 from mobileprep.numerics.image_files import (
+    decode_bmp,
     decode_gif,
     decode_jpeg,
     decode_png,
@@ -20,12 +20,9 @@ from mobileprep.numerics.image_files import (
     jpeg_shape,
 )
 from mobileprep.ops.arrays import integers
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import scalars_only
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, at_least_rank
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, at_least_rank, scalars_only, shape_fn
 
 _BYTE = np.float32(1 / 255)
 _WORD = np.float32(1 / 65535)

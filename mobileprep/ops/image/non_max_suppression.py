@@ -9,18 +9,16 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.non_max_suppression import (
+from mobileprep.numerics.boxes import (
     Boxes,
     SuppressionLimits,
     suppress,
     suppress_softly,
 )
 from mobileprep.ops.arrays import check_allocation, scalar
-from mobileprep.ops.common_costs import depends_on_values
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, dim, merge_dim, with_rank
+from mobileprep.ops.cost import depends_on_values, flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, merge_dim, shape_fn, with_rank
 
 
 @kernel("NonMaxSuppression", "NonMaxSuppressionV2")

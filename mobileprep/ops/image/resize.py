@@ -1,12 +1,14 @@
-"""Resizing of images."""
+"""Resizing and cropping images."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -18,12 +20,31 @@ from mobileprep.numerics.resizing import (
     resize_nearest,
 )
 from mobileprep.ops.arrays import check_allocation, integers
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import with_rank
-from mobileprep.ops.image.image_shapes import given_size
+from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
+    at_least_rank,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
+from mobileprep.work import spend
+
+
+def given_size(args: ShapeArgs, index: int) -> tuple[int, int]:
+    """Height and width, as an input holds them; -1 where they are not known."""
+    with_rank(args.shapes[index], 1)
+    size = args.integers(index)
+    if size is None:
+        return UNKNOWN, UNKNOWN
+    if len(size) != 2:
+        message = f"a size needs height and width, not {list(size)}"
+        raise ShapeConflictError(message)
+    return size[0], size[1]
+
 
 Resize = Callable[[Array, tuple[int, int], Sampling], Array]
 
@@ -101,3 +122,145 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
 def resize_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The original images' shape."""
     return [args.shapes[1]]
+
+
+# Operations that an element of a crop takes.
+_COST = 1 << 13
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Where the rows, or columns, of the crops lie in their images.
+
+    Args:
+        place: [boxes, count] float32.
+        inside: [boxes, count], whether that is within the image.
+    """
+
+    place: Array
+    inside: Array
+
+
+@kernel("CropAndResize")
+def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size: Array) -> Array:
+    """A crop of each box, resized to one size.
+
+    Args:
+        node: with ``method`` bilinear or nearest, and ``extrapolation_value``, which stands for
+            what is outside of the image.
+        images: [batch, height, width, channels] of any real type.
+        boxes: [boxes, 4] float32, as y, x, y, x with 1 for the last row or column.
+        owners: [boxes] int32, which image each box is cut out of.
+        size: [2], the crops' height and width.
+
+    Returns:
+        float32 [boxes, *size, channels].
+    """
+    height, width = _checked(images, boxes, owners, size)
+    rows = _grid(boxes[:, 0], boxes[:, 2], images.shape[1], height)
+    columns = _grid(boxes[:, 1], boxes[:, 3], images.shape[2], width)
+    method = node.attr_str("method", "bilinear")
+    if method == "bilinear":
+        crops = _bilinear(images, owners, rows.place, columns.place)
+    elif method == "nearest":
+        crops = _picked(images, owners, _rounded(rows.place), _rounded(columns.place))
+    else:
+        message = f"there is no method {method!r}"
+        raise ValueError(message)
+    inside = rows.inside[:, :, None] & columns.inside[:, None, :]
+    outside = np.float32(node.attr_float("extrapolation_value", 0.0))
+    return np.where(inside[..., None], crops, outside)
+
+
+@shape_fn("CropAndResize")
+def crop_and_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A crop of the given size for each box."""
+    channels = with_rank(args.shapes[0], 4)[3]
+    count, edges = with_rank(args.shapes[1], 2)
+    merge_dim(edges, 4)
+    count = merge_dim(count, with_rank(args.shapes[2], 1)[0])
+    return [(count, *given_size(args, 3), channels)]
+
+
+@flop_rule("CropAndResize")
+def crops_flops(sizes: Sizes) -> float:
+    """Three interpolations for each element; the nearest elements cost nothing."""
+    return 0 if sizes.node.attr_str("method", "bilinear") == "nearest" else 9 * sizes.made()
+
+
+def _checked(images: Array, boxes: Array, owners: Array, size: Array) -> tuple[int, int]:
+    wanted = integers(size)
+    if images.ndim != 4 or boxes.shape != (len(owners), 4) or len(wanted) != 2:
+        message = "images of four axes, four numbers a box, and a size of two are needed"
+        raise ValueError(message)
+    if min(*wanted, *images.shape[1:3]) < 1:
+        message = f"there are no crops of {wanted[0]} x {wanted[1]} pixels"
+        raise ValueError(message)
+    if owners.size and not 0 <= int(owners.min()) <= int(owners.max()) < images.shape[0]:
+        message = f"boxes of images that are not among the {images.shape[0]}"
+        raise ValueError(message)
+    shape = (len(boxes), *wanted, images.shape[3])
+    check_allocation(shape, np.dtype(np.float32))
+    spend(_COST * math.prod(shape), "interpolating")
+    return wanted[0], wanted[1]
+
+
+def _grid(start: Array, end: Array, extent: int, count: int) -> _Grid:
+    last = np.float32(extent - 1)
+    if count > 1:
+        scale = (end - start) * last / np.float32(count - 1)
+        place = start[:, None] * last + np.arange(count, dtype=np.float32) * scale[:, None]
+    else:
+        place = ((start + end) * np.float32(0.5) * last)[:, None]
+    inside = (place >= 0) & (place <= last)
+    return _Grid(np.where(inside, place, np.float32(0)), inside)
+
+
+def _rounded(place: Array) -> Array:
+    # Halves go up, as the places are not negative: numpy's rounding would take the even side.
+    up: Array = np.floor(place + np.float32(0.5))
+    return up.astype(np.int64)
+
+
+def _picked(images: Array, owners: Array, rows: Array, columns: Array) -> Array:
+    found: Array = images[owners[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return found.astype(np.float32)
+
+
+def _bilinear(images: Array, owners: Array, rows: Array, columns: Array) -> Array:
+    top, bottom = np.floor(rows), np.ceil(rows)
+    left, right = np.floor(columns), np.ceil(columns)
+    down = (rows - top)[:, :, None, None]
+    across = (columns - left)[:, None, :, None]
+
+    def line(place: Array) -> Array:
+        near, far = (
+            _picked(images, owners, place.astype(np.int64), side.astype(np.int64))
+            for side in (left, right)
+        )
+        between: Array = near + (far - near) * across
+        return between
+
+    upper = line(top)
+    crops: Array = upper + (line(bottom) - upper) * down
+    return crops
+
+
+@shape_fn("ExtractGlimpse", "ExtractGlimpseV2")
+def extract_glimpse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A part of the given size of each image."""
+    shape = with_rank(args.shapes[0], 4)
+    batch = merge_dim(shape[0], with_rank(args.shapes[2], 2)[0])
+    return [(batch, *given_size(args, 1), shape[3])]
+
+
+@shape_fn("DrawBoundingBoxes", "DrawBoundingBoxesV2")
+def draw_bounding_boxes_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The images' shape."""
+    return [at_least_rank(args.shapes[0], 3)]
+
+
+@shape_fn("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2")
+def sample_distorted_bounding_box_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Where the box begins, its size, and the box."""
+    return [(3,), (3,), (1, 1, 4)]

@@ -1,14 +1,10 @@
 """Lookup tables, which keep what they are filled with from run to run."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
 from mobileprep.core.files import read_bytes
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
@@ -16,12 +12,21 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts, one_text
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, scalars_only
-from mobileprep.ops.context import RunContext, context_kernel
+from mobileprep.numerics.texts import as_texts
+from mobileprep.numerics.texts import one_text
+from mobileprep.ops.context import RunContext
+from mobileprep.ops.context import context_kernel
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.cost import free
+from mobileprep.ops.shape_function import ShapeArgs
+from mobileprep.ops.shape_function import no_outputs
+from mobileprep.ops.shape_function import scalars_only
+from mobileprep.ops.shape_function import shape_fn
+from pathlib import Path
+from typing import Any
+import numpy as np
+
+
 
 _MOST_BYTES = 1 << 30
 

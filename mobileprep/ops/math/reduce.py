@@ -12,12 +12,16 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import as_array, axes_of, axis_of, numpy_attr, scalar
-from mobileprep.ops.common_costs import free, per_input, per_output
-from mobileprep.ops.common_shapes import scalars_only, unchanged
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import axis_index, unknown_dims
+from mobileprep.ops.cost import Sizes, flop_rule, free, per_input, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    axis_index,
+    scalars_only,
+    shape_fn,
+    unchanged,
+    unknown_dims,
+)
 
 Reduction = Callable[[Array, tuple[int, ...], bool], Any]
 

@@ -11,12 +11,9 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.common_shapes import broadcast_binary, unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import merge
+from mobileprep.ops.cost import flop_rule, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, broadcast_binary, merge, shape_fn, unchanged
 
 # W. J. Cody, "Rational Chebyshev Approximations for the Error Function", Math. Comp. 23 (1969):
 # erf on |x| <= 0.46875, and erfc(x) exp(x^2) up to 4 and beyond. Highest power last.

@@ -1,8 +1,9 @@
-"""Activations and softmax."""
+"""Activations, normalization, and losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,23 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.clipping import clipped
+from mobileprep.numerics.quantization import clipped
+from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import as_array
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.common_shapes import same_as_both, unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import at_least_rank
+from mobileprep.ops.cost import Sizes, flop_rule, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    at_least_rank,
+    broadcast,
+    merge,
+    merge_dim,
+    same_as_both,
+    shape_fn,
+    unchanged,
+    with_rank,
+)
+from mobileprep.work import STEP, spend
 
 # Klambauer et al., "Self-Normalizing Neural Networks" (2017).
 _SELU_ALPHA = 1.6732632423543772
@@ -132,3 +142,197 @@ def _sum(x: Array) -> Array:
 shape_fn("SigmoidGrad", "TanhGrad")(unchanged)
 shape_fn("EluGrad", "LeakyReluGrad", "Relu6Grad", "ReluGrad")(same_as_both)
 shape_fn("SeluGrad", "SoftplusGrad", "SoftsignGrad")(same_as_both)
+
+
+@kernel("SoftmaxCrossEntropyWithLogits")
+def softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
+    """The cross entropy of each row with its distribution, and the gradient."""
+    shifted, total = _shifted_logits(features)
+    logs = np.log(total) - shifted
+    loss = np.sum(labels * logs, axis=1, dtype=features.dtype)
+    return loss, np.asarray(np.exp(shifted) / total - labels)
+
+
+@shape_fn("SoftmaxCrossEntropyWithLogits")
+def softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A loss for each row, and the gradient."""
+    shape = with_rank(broadcast(args.shapes[0], args.shapes[1]), 2)
+    if None in args.shapes:
+        shape = with_rank(merge(args.shapes[0], args.shapes[1]), 2)
+    return [shape[:1], shape]
+
+
+@kernel("SparseSoftmaxCrossEntropyWithLogits")
+def sparse_softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
+    """The cross entropy of each row with its class, and the gradient."""
+    shifted, total = _shifted_logits(features)
+    if labels.shape != features.shape[:1]:
+        message = f"labels of shape {list(labels.shape)} for {len(features)} rows"
+        raise ValueError(message)
+    check_indices(labels, features.shape[1])
+    rows = np.arange(len(labels))
+    loss = np.log(total[:, 0]) - shifted[rows, labels]
+    gradient = np.exp(shifted) / total
+    gradient[rows, labels] -= features.dtype.type(1)
+    return loss, gradient
+
+
+@shape_fn("SparseSoftmaxCrossEntropyWithLogits")
+def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A loss for each row, and the gradient."""
+    rows, classes = with_rank(args.shapes[0], 2)
+    rows = merge_dim(rows, with_rank(args.shapes[1], 1)[0])
+    return [(rows,), (rows, classes)]
+
+
+@flop_rule("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+def cross_entropy_flops(sizes: Sizes) -> float:
+    """A softmax, its logarithms and products, and the gradient."""
+    return 8 * sizes.taken()
+
+
+def _shifted_logits(features: Array) -> tuple[Array, Array]:
+    if features.ndim != 2 or not features.shape[1]:
+        message = "a matrix with a column for each class is needed"
+        raise ValueError(message)
+    shifted = features - features.max(axis=1, keepdims=True)
+    return shifted, np.sum(np.exp(shifted), axis=1, keepdims=True, dtype=features.dtype)
+
+
+# Operations that adding up a neighbour takes.
+_COST = 32
+
+
+@kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def fused_batch_norm(
+    node: Node, x: Array, scale: Array, offset: Array, mean: Array, variance: Array
+) -> tuple[Array, ...]:
+    """Normalization by given statistics, or by the batch's where ``is_training`` holds.
+
+    Returns:
+        y, the mean, the variance, and what the gradient would need.
+    """
+    first = node.attr_str("data_format", "NHWC").startswith("NC")
+    axes = tuple(i for i in range(x.ndim) if i != (1 if first else x.ndim - 1))
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    outputs: tuple[Array, ...] = (mean, variance, mean, variance)
+    if node.attr_bool("is_training", True):
+        mean, variance, outputs = _batch_statistics(node, wide, axes, mean, variance)
+    spread = (-1, *[1] * (x.ndim - 2)) if first else (-1,)
+    factor = batch_norm_factor(node, scale, variance).reshape(spread)
+    y = np.subtract(wide, mean.reshape(spread))
+    np.multiply(y, factor, out=y)
+    np.add(y, offset.reshape(spread), out=y)
+    extra = (np.zeros(0, np.float32),) if node.op == "FusedBatchNormV3" else ()
+    return (y.astype(x.dtype, copy=False), *outputs, *extra)
+
+
+def batch_norm_factor(node: Node, scale: Array, variance: Array) -> Array:
+    """What each channel is multiplied with once its mean is taken off; all of shape [channels]."""
+    epsilon = np.float32(node.attr_float("epsilon", 1e-4))
+    factor: Array = np.multiply(np.divide(np.float32(1), np.sqrt(variance + epsilon)), scale)
+    return factor
+
+
+@shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, and vectors as long as there are channels."""
+    order = args.node.attr_str("data_format", "NHWC")
+    shape = list(with_rank(args.shapes[0], len(order)))
+    channel = order.index("C")
+    used = 3 if args.node.attr_bool("is_training", True) else 5
+    vectors = [with_rank(s, 1)[0] for s in args.shapes[1:used]]
+    shape[channel] = reduce(merge_dim, vectors, shape[channel])
+    outputs: list[TensorShape] = [tuple(shape), *[(shape[channel],)] * 4]
+    # What the last output reserves is the kernel's affair.
+    return [*outputs, None][: args.count()]
+
+
+@flop_rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def batch_norm_flops(sizes: Sizes) -> float:
+    """A multiplication and an addition; with the statistics of the batch, those too."""
+    training = sizes.node.attr_bool("is_training", True)
+    return sizes.made() * (6 if training else 2)
+
+
+def _batch_statistics(
+    node: Node, x: Array, axes: tuple[int, ...], old_mean: Array, old_variance: Array
+) -> tuple[Array, Array, tuple[Array, ...]]:
+    """The batch's mean and variance, and the node's four outputs of statistics."""
+    count = x.size // max(x.shape[1] if axes[-1] == x.ndim - 1 else x.shape[-1], 1)
+    # numpy warns of the mean of nothing.
+    mean = np.asarray(np.sum(x, axis=axes, dtype=np.float32) / np.float32(count))
+    shape = [1 if i in axes else d for i, d in enumerate(x.shape)]
+    squares = np.square(x - mean.reshape(shape))
+    variance = np.asarray(np.sum(squares, axis=axes, dtype=np.float32) / np.float32(count))
+    unbiased: Array = variance * np.float32(count / max(count - 1, 1))
+    share = np.float32(node.attr_float("exponential_avg_factor", 1.0))
+    new_mean: Array = mean
+    new_variance = unbiased
+    if share != 1:
+        new_mean = (np.float32(1) - share) * old_mean + share * mean
+        new_variance = (np.float32(1) - share) * old_variance + share * unbiased
+    return mean, variance, (new_mean, new_variance, mean, variance)
+
+
+@kernel("BatchNormWithGlobalNormalization")
+def batch_norm_with_global_normalization(
+    node: Node, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array
+) -> Array:
+    """The batch normalization of graphs before 2016, over the last axis."""
+    epsilon = x.dtype.type(node.attr_float("variance_epsilon"))
+    inverse = np.divide(x.dtype.type(1), np.sqrt(variance + epsilon))
+    if node.attr_bool("scale_after_normalization"):
+        inverse = inverse * gamma
+    out: Array = (x - mean) * inverse + beta
+    return out
+
+
+@shape_fn("BatchNormWithGlobalNormalization")
+def batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, its channels merged with those of the statistics."""
+    return [normalized_shape(args.shapes[0], args.shapes[1:])]
+
+
+flop_rule("BatchNormWithGlobalNormalization")(per_output(2))
+
+
+def normalized_shape(image: TensorShape, vectors: Iterable[TensorShape]) -> tuple[int, ...]:
+    """An image's shape, its last size merged with the lengths of vectors."""
+    shape = with_rank(image, 4)
+    channels = reduce(merge_dim, (with_rank(v, 1)[0] for v in vectors), shape[3])
+    return (*shape[:3], channels)
+
+
+@kernel("LRN")
+def local_response_normalization(node: Node, x: Array) -> Array:
+    """Division by a power of the sum of squares of neighbouring channels.
+
+    Source: Krizhevsky et al., "ImageNet Classification with Deep CNNs" (2012), section 3.3.
+    """
+    radius = min(node.attr_int("depth_radius", 5), x.shape[-1])
+    kind: Any = x.dtype.type
+    bias, alpha = kind(node.attr_float("bias", 1.0)), kind(node.attr_float("alpha", 1.0))
+    beta = kind(node.attr_float("beta", 0.5))
+    spend((2 * radius + 1) * (_COST * x.size + STEP), f"a radius of {radius}")
+    squares = np.square(x)
+    total = np.zeros_like(x)
+    channels = x.shape[-1]
+    for shift in range(-radius, radius + 1):
+        low, high = max(0, shift), min(channels, channels + shift)
+        if low < high:
+            total[..., low - shift : high - shift] += squares[..., low:high]
+    out: Array = np.multiply(x, np.power(bias + alpha * total, -beta))
+    return out
+
+
+@shape_fn("LRN")
+def lrn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, an image's."""
+    return [with_rank(args.shapes[0], 4)]
+
+
+@flop_rule("LRN")
+def lrn_flops(sizes: Sizes) -> float:
+    """A square, a sum over neighbours, its scale and bias, a power, a quotient."""
+    return sizes.made() * (2 * sizes.node.attr_int("depth_radius", 5) + 5)

@@ -1,42 +1,66 @@
-"""Convolutions."""
+"""Convolutions, transposed convolutions, and dilations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.convolution import convolve
-from mobileprep.numerics.depthwise_convolution import convolve_depthwise
-from mobileprep.numerics.windows import NHWC, Window, filter_window, layout_of
-from mobileprep.ops.arrays import same_type
+from mobileprep.numerics.convolution import convolve, convolve_depthwise, convolve_transposed
+from mobileprep.numerics.windows import (
+    NHWC,
+    Window,
+    filter_window,
+    layout_of,
+    lowest,
+    make_window,
+    padded_rows,
+    spatial,
+    whole_tile,
+)
+from mobileprep.ops.arrays import check_allocation, integers, same_type
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import ShapeConflictError, merge_dim, multiply_dims, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.matmul import fused_ops_flops
-from mobileprep.ops.nn.window_shapes import image_layout, slid
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.math.products import fused_ops_flops
+from mobileprep.ops.nn.window_shapes import (
+    channels_as_in,
+    channels_last,
+    image_layout,
+    slid,
+    widened,
+    window_places,
+)
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    ShapeConflictError,
+    merge_dim,
+    multiply_dims,
+    shape_fn,
+    with_rank,
+)
+from mobileprep.ops.shape_inference import Shapes, shape_of
+from mobileprep.work import STEP, spend
 
 
-def channels_last(x: Array, layout: str) -> Array:
-    """A view of x with its channels last."""
-    return x if layout == NHWC else np.moveaxis(x, 1, -1)
+def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:
+    """Whether a Conv2D is known to have filters for fewer channels than its images have.
 
-
-def channels_as_in(x: Array, layout: str) -> Array:
-    """The inverse of ``channels_last``."""
-    return x if layout == NHWC else np.moveaxis(x, -1, 1)
-
-
-def widened(*arrays: Array) -> tuple[Array, ...]:
-    """Half precision as single precision, in which products are summed."""
-    if arrays[0].dtype.itemsize == 2:
-        return tuple(x.astype(np.float32) for x in arrays)
-    return arrays
+    Args:
+        convolution: the node.
+        shapes: of all nodes, see ``infer_shapes``.
+    """
+    if len(convolution.data_inputs) != 2:
+        return False
+    images, filters = (shape_of(shapes, ref) for ref in convolution.data_inputs)
+    if images is None or len(images) != 4 or filters is None or len(filters) != 4:
+        return False
+    channels = images[1 if convolution.attr_str("data_format", "NHWC") == "NCHW" else 3]
+    return -1 not in (channels, filters[2]) and channels != filters[2]
 
 
 @kernel("Conv2D", "Conv3D")
@@ -107,3 +131,105 @@ def filter_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the second input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
     return [with_rank(args.as_shape(1), rank)]
+
+
+@kernel("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
+def conv_backprop_input(node: Node, sizes: Array, filters: Array, y: Array) -> Array:
+    """A transposed convolution, which networks use to enlarge their maps."""
+    same_type(node, filters, y)
+    rank = 5 if node.op.startswith("Conv3D") else 4
+    layout = layout_of(node)
+    shape = _shape(integers(sizes), y, filters, layout)
+    if not len(shape) == y.ndim == filters.ndim == rank:
+        message = f"sizes {list(shape)}, filters and input need {rank} axes"
+        raise ValueError(message)
+    if layout != NHWC:
+        shape = (shape[0], *shape[2:], shape[1])
+    check_allocation(shape, y.dtype)
+    ones = (1,) * rank
+    window = make_window(
+        node,
+        shape[1:-1],
+        filters.shape[:-2],
+        spatial(node.attr_ints("strides"), layout),
+        spatial(node.attr_ints("dilations", ones) or ones, layout),
+    )
+    source, bank = widened(channels_last(y, layout), filters)
+    depthwise = node.op.startswith("Depthwise")
+    out = convolve_transposed(shape, bank, source, window, depthwise=depthwise)
+    return channels_as_in(out.astype(y.dtype, copy=False), layout)
+
+
+@shape_fn("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
+def conv_input_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the first input holds."""
+    rank = 5 if args.node.op.startswith("Conv3D") else 4
+    return [with_rank(args.as_shape(0), rank)]
+
+
+@flop_rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+def transposed_flops(sizes: Sizes) -> float:
+    """For each element that comes in, one multiplication and addition for each of its filters'."""
+    return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:-1])
+
+
+@flop_rule("DepthwiseConv2dNativeBackpropInput")
+def transposed_depthwise_flops(sizes: Sizes) -> float:
+    """As of a transposed convolution of one channel."""
+    return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:2])
+
+
+def _shape(sizes: tuple[int, ...], y: Array, filters: Array, layout: str) -> tuple[int, ...]:
+    """The whole shape of the result, where sizes may name its height and width alone."""
+    if len(sizes) != y.ndim - 2:
+        return sizes
+    channels = filters.shape[-2]
+    return (len(y), *sizes, channels) if layout == NHWC else (len(y), channels, *sizes)
+
+
+# Operations that a sum and a comparison take.
+_COST = 64
+
+
+@kernel("Dilation2D")
+def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
+    """The largest sum of a pixel and its filter's element in each window."""
+    same_type(node, x, filters)
+    if x.ndim != 4 or filters.ndim != 3 or x.shape[-1] != filters.shape[-1]:
+        message = "filters [height, width, channels] for an input of as many channels are needed"
+        raise ValueError(message)
+    window = make_window(
+        node,
+        x.shape[1:3],
+        filters.shape[:2],
+        spatial(node.attr_ints("strides"), NHWC),
+        spatial(node.attr_ints("rates"), NHWC),
+    )
+    positions = window.positions(x.shape[1:3])
+    each = len(x) * math.prod(positions) * x.shape[-1]
+    spend(filters[..., 0].size * (_COST * each + STEP), "the filter")
+    source = padded_rows(x, window, whole_tile(x, window), lowest(x))
+    out = np.full((len(x), *positions, x.shape[-1]), lowest(x), dtype=x.dtype)
+    for i, j in np.ndindex(*filters.shape[:2]):
+        rows, columns = (
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip((i, j), window.dilations, positions, window.strides, strict=True)
+        )
+        np.maximum(out, source[:, rows, columns] + filters[i, j], out=out)
+    return out
+
+
+@shape_fn("Dilation2D")
+def dilation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The image with a result for each window."""
+    image, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[1], 3)
+    rows, columns = window_places(args.node, image, filters[:2])
+    if UNKNOWN not in (rows, columns):
+        merge_dim(image[3], filters[2])
+    return [(image[0], rows, columns, filters[2])]
+
+
+@flop_rule("Dilation2D")
+def dilation_flops(sizes: Sizes) -> float:
+    """An addition and a comparison for each element of the filter, for each output."""
+    return 2 * sizes.made() * math.prod(sizes.input(1)[:2])

@@ -13,21 +13,20 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.padding import padded_shape
+from mobileprep.ops.array.blocks import padded_shape
 from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
-from mobileprep.ops.dims import with_rank
-from mobileprep.ops.image.image_shapes import given_size
+from mobileprep.ops.image.resize import given_size
 from mobileprep.ops.kernel import call_kernel, find_kernel, kernel
-from mobileprep.ops.math.matmul import matmul_shape, matrix_product_flops
+from mobileprep.ops.math.products import matmul_shape, matrix_product_flops
+from mobileprep.ops.nn.activations import batch_norm_flops, fused_batch_norm_shape
 from mobileprep.ops.nn.conv import (
     convolution_flops,
     convolved_shape,
     depthwise_conv_shape,
     depthwise_flops,
 )
-from mobileprep.ops.nn.normalization import batch_norm_flops, fused_batch_norm_shape
 from mobileprep.ops.nn.window_shapes import image_layout, slid
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
 
 Activation = Callable[[Node, Array], Array]
 

@@ -12,10 +12,9 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import scalar
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, dim, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.matmul import product
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.math.products import product
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, shape_fn, with_rank
 
 
 @dataclass(frozen=True, slots=True)

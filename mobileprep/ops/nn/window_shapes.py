@@ -1,14 +1,17 @@
-"""The shapes of what slides a window over an image, for convolution and pooling."""
+"""Layouts and shapes of images that windows slide over, for convolution and pooling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, with_rank
-from mobileprep.ops.shape_function import ShapeArgs
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.windows import NHWC
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, ShapeConflictError, with_rank
 
 
 @dataclass(frozen=True)
@@ -130,3 +133,20 @@ def pooled_sizes(
     for axis in (*layout.space, layout.channel):
         out[axis] = window_count(shape[axis], sizes[axis], strides[axis], padding, edges[axis])
     return tuple(out)
+
+
+def channels_last(x: Array, layout: str) -> Array:
+    """A view of x with its channels last."""
+    return x if layout == NHWC else np.moveaxis(x, 1, -1)
+
+
+def channels_as_in(x: Array, layout: str) -> Array:
+    """The inverse of ``channels_last``."""
+    return x if layout == NHWC else np.moveaxis(x, -1, 1)
+
+
+def widened(*arrays: Array) -> tuple[Array, ...]:
+    """Half precision as single precision, in which products are summed."""
+    if arrays[0].dtype.itemsize == 2:
+        return tuple(x.astype(np.float32) for x in arrays)
+    return arrays

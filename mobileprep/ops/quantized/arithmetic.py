@@ -1,20 +1,26 @@
-"""Quantized sums and products of elements: 8-bit operands, 32-bit results."""
+"""Quantized arithmetic, activations, and normalization."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import groupby, product
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
 from mobileprep.numerics.quantization import (
     EVERY_BYTE,
+    Dequantizer,
     Limits,
+    Quantizer,
     level,
     looked_up,
     offset_of_zero,
@@ -24,21 +30,110 @@ from mobileprep.numerics.quantization import (
     to_integers,
 )
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import broadcast
+from mobileprep.ops.cost import flop_rule, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.arithmetic import bias_add_shape
-from mobileprep.ops.quantized.alignment import align
+from mobileprep.ops.nn.activations import normalized_shape
 from mobileprep.ops.quantized.ranges import (
     Quantized,
+    bad_limits,
     check_output,
     check_type,
     limits_of,
     product_limits,
     proper_limits,
+    same_range,
+    unchanged_with_range,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, broadcast, shape_fn
+
+# All cases of more axes would take too long to look at.
+_MOST_AXES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two operands, reshaped so that numpy broadcasts them as the original does.
+
+    Args:
+        left: the first operand.
+        right: the second.
+        shape: of the result.
+        alone: which of the operands is a single number, 0 or 1; -1 for none.
+    """
+
+    left: Array
+    right: Array
+    shape: tuple[int, ...]
+    alone: int = -1
+
+
+def align(node: Node, x: Array, y: Array) -> Pair:
+    """Two operands made ready for an operation on their elements.
+
+    Where the shapes are not equal, and neither operand is a single number, the original takes the
+    smaller one for a vector along the last axes, and repeats it. It does so also where a proper
+    broadcast would repeat its elements one by one, as for [4, 3] and [4, 1].
+
+    Raises:
+        UnsupportedError: the original refuses the shapes, or leaves elements of the result unset.
+        ValueError: the shapes do not fit each other.
+    """
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    check_allocation(shape, np.dtype(np.int32))
+    size = int(np.prod(shape, dtype=np.int64))
+    if not size:
+        empty = np.empty(0, dtype=x.dtype)
+        return Pair(empty, empty, shape)
+    flat = x.reshape(-1), y.reshape(-1)
+    runs = _runs(x.shape, y.shape)
+    if runs <= 1:
+        alone = 0 if x.size == 1 else 1 if y.size == 1 else -1
+        return Pair(*flat, shape, alone)
+    if runs > 2 or max(x.size, y.size) < size:
+        message = f"node {node.name!r}: {node.op} cannot broadcast {list(x.shape)} and "
+        message += f"{list(y.shape)}"
+        raise UnsupportedError(message, "give one operand the shape of the other's last axes")
+    period = min(x.size, y.size)
+    return Pair(flat[0].reshape(-1, period), flat[1].reshape(-1, period), shape)
+
+
+def always_align(x_shape: TensorShape, y_shape: TensorShape) -> bool:
+    """Whether ``align`` takes all operands of two shapes, whatever their unknown sizes are."""
+    if x_shape is None or y_shape is None:
+        return False
+    rank = max(len(x_shape), len(y_shape))
+    if rank > _MOST_AXES:
+        return False
+    wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (x_shape, y_shape)]
+    return all(map(_aligns, product(*map(_sizes, *wide))))
+
+
+def _sizes(a: int, b: int) -> list[tuple[int, int]]:
+    """The sizes that two axes may have, as far as it matters: one, and more than that."""
+    if a >= 0 and b >= 0:
+        return [(a, b)]
+    many = max(a, b, 2)
+    pairs = [(1, many), (many, 1), (many, many), (1, 1)]
+    return [(p, q) for p, q in pairs if a in (-1, p) and b in (-1, q)]
+
+
+def _aligns(axes: Sequence[tuple[int, int]]) -> bool:
+    x, y = [a for a, _ in axes], [b for _, b in axes]
+    if any(a != b and 1 not in (a, b) for a, b in axes):
+        return False
+    size = math.prod(map(max, axes))
+    runs = _runs(x, y)
+    return not size or runs <= 1 or (runs == 2 and max(math.prod(x), math.prod(y)) == size)
+
+
+def _runs(x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
+    """How many axes are left when neighbours that are broadcast alike are merged."""
+    rank = max(len(x_shape), len(y_shape))
+    wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (x_shape, y_shape)]
+    alike = [(a == b, a == 1) for a, b in zip(*wide, strict=True) if not a == b == 1]
+    return len(list(groupby(alike, key=lambda pair: pair if not pair[0] else True)))
+
 
 _UINT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
 # Room above the operands: sums of biases keep 15 bits, sums of tensors 18.
@@ -160,3 +255,134 @@ def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> N
     slope = np.array(second - first).astype(np.int32).astype(np.int64)
     line = EVERY_BYTE * slope + first
     return looked_up(np.clip(line, steps.lowest, steps.highest).astype(np.int32), values)
+
+
+@kernel("QuantizedRelu", "QuantizedRelu6")
+def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
+    """x, but no number below the one that stands for 0.0, nor above that for 6.0 in Relu6.
+
+    Raises:
+        UnsupportedError: the original has no kernel for the types.
+    """
+    dtype = check_type(node, "Tinput", x, DType.QUINT8, DType.QINT32)
+    check_type(node, "out_type", x, dtype)
+    limits = limits_of(low, high)
+    least = to_integer(0.0, limits, x.dtype)
+    most = to_integer(6.0, limits, x.dtype) if node.op == "QuantizedRelu6" else None
+    kind = x.dtype.type
+    out = np.clip(x, kind(least), kind(steps_of(x.dtype).highest if most is None else most))
+    return np.asarray(out), *same_range(low, high)
+
+
+shape_fn("QuantizedRelu", "QuantizedRelu6", "QuantizedReluX")(unchanged_with_range)
+flop_rule("QuantizedRelu")(per_output(1))
+flop_rule("QuantizedRelu6")(per_output(2))
+
+
+# What batch normalization puts out: 11 bits of fraction.
+_BATCH_LIMITS = Limits(np.float32(-(1 << 20)), np.float32(1 << 20))
+
+
+@kernel("QuantizedInstanceNorm")
+def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Quantized:
+    """Each channel of each image less its mean, over its standard deviation.
+
+    Args:
+        node: gives variance_epsilon, min_separation and, with output_range_given, the range of the
+            result from given_y_min to given_y_max; without it, that of its elements.
+        x: uint8 [batch, height, width, channels].
+        low: the low end of the range.
+        high: the high end.
+
+    Raises:
+        InvalidGraphError: a range ends before it begins.
+    """
+    check_type(node, "T", x, DType.QUINT8)
+    limits = proper_limits(node, low, high)
+    if x.ndim != 4:
+        message = "the input needs 4 axes"
+        raise ValueError(message)
+    check_allocation(x.shape, np.dtype(np.float32))
+    given = _given_range(node)
+    scale = np.float32(limits.span / np.float32(255))
+    mean = _mean(x.astype(np.float32))
+    out = (x.astype(np.float32) - mean) * scale
+    variance = _mean(np.square(out))
+    out *= np.float32(1) / np.sqrt(variance + np.float32(node.attr_float("variance_epsilon", 1e-5)))
+    begin, end = given or (out.min(initial=np.inf), out.max(initial=-np.inf))
+    gap = np.float32(node.attr_float("min_separation", 1e-3))
+    if np.float32(end - begin) < gap:
+        end = np.float32(begin + gap)
+    of = Limits(np.float32(begin), np.float32(end))
+    return Quantizer.of(of, _UINT8)(out), *of.outputs()
+
+
+shape_fn("QuantizedInstanceNorm")(unchanged_with_range)
+flop_rule("QuantizedInstanceNorm")(per_output(6))
+
+
+def _given_range(node: Node) -> tuple[np.float32, np.float32] | None:
+    if not node.attr_bool("output_range_given", False):
+        return None
+    begin, end = (np.float32(node.attr_float(name, 0.0)) for name in ("given_y_min", "given_y_max"))
+    if not begin < end:
+        raise bad_limits(node, begin, end)
+    return begin, end
+
+
+def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean over height and width, summed column after column as the original sums."""
+    batch, height, width, channels = x.shape
+    columns = x.transpose(2, 1, 0, 3).reshape(width * height, batch, channels)
+    total = np.add.accumulate(columns, axis=0)[-1] if len(columns) else np.zeros((batch, channels))
+    mean: NDArray[np.float32] = (total / np.float32(width * height)).astype(np.float32)
+    return mean.reshape(batch, 1, 1, channels)
+
+
+@kernel("QuantizedBatchNormWithGlobalNormalization")
+def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: Array) -> Quantized:
+    """Each channel less its mean over its standard deviation, scaled and shifted.
+
+    Args:
+        node: gives variance_epsilon and scale_after_normalization.
+        x: uint8 [batch, height, width, channels].
+        low: the low end of its range.
+        high: the high end.
+        rest: means, variances, shifts and scales, uint8 [channels], each followed by both ends of
+            its range.
+    """
+    check_type(node, "Tinput", x, DType.QUINT8)
+    check_output(node, "out_type", DType.QINT32)
+    if len(rest) != 12 or x.ndim != 4 or any(v.shape != x.shape[3:] for v in rest[::3]):
+        message = f"statistics do not fit an input of shape {list(x.shape)}"
+        raise ValueError(message)
+    for values in rest[::3]:
+        check_type(node, "Tinput", values, DType.QUINT8)
+    check_allocation(x.shape, _INT32)
+    mean, variance, beta, gamma = (
+        to_floats(rest[i], limits_of(rest[i + 1], rest[i + 2])) for i in range(0, 12, 3)
+    )
+    spread = np.sqrt(variance + np.float32(node.attr_float("variance_epsilon")))
+    scale = np.float32(1) / spread
+    if node.attr_bool("scale_after_normalization"):
+        scale *= gamma
+    shift = -mean * scale + beta
+    factors, added = (to_integers(v, _BATCH_LIMITS, _INT32) for v in (scale, shift))
+    one = to_integers(np.float32(1), _BATCH_LIMITS, _INT32)
+    table = to_integers(to_floats(EVERY_BYTE, limits_of(low, high)), _BATCH_LIMITS, _INT32)
+    out = looked_up(table, x) * factors
+    # C cuts quotients towards zero, numpy towards the lower integer.
+    out -= np.fmod(out, one)
+    out //= one
+    out += added
+    return out, *_BATCH_LIMITS.outputs()
+
+
+@shape_fn("QuantizedBatchNormWithGlobalNormalization")
+def quantized_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, its channels merged with those of the statistics, and the range."""
+    # Each of the five tensors is followed by both ends of its range.
+    return [normalized_shape(args.shapes[0], args.shapes[3::3]), (), ()]
+
+
+flop_rule("QuantizedBatchNormWithGlobalNormalization")(per_output(2))

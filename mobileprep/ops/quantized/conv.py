@@ -1,4 +1,4 @@
-"""Quantized convolutions: 8-bit factors, 32-bit sums."""
+"""Quantized convolutions, matrix products, and pooling."""
 
 from __future__ import annotations
 
@@ -12,25 +12,31 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.depthwise_convolution import convolve_depthwise
-from mobileprep.numerics.integer_products import convolve_integers
+from mobileprep.numerics.convolution import convolve_depthwise
+from mobileprep.numerics.integer_products import convolve_integers, multiply_integers
+from mobileprep.numerics.pooling import average, maximum
 from mobileprep.numerics.quantization import offset_of_zero
-from mobileprep.numerics.windows import NHWC, Window, filter_window, spatial
+from mobileprep.numerics.windows import NHWC, Window, filter_window, make_window, spatial
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.products import matrix_product_flops, product_shape
 from mobileprep.ops.nn.conv import (
     conv_shape,
     convolution_flops,
     depthwise_conv_shape,
     depthwise_flops,
 )
+from mobileprep.ops.nn.pooling import pool_flops
+from mobileprep.ops.nn.window_shapes import pooled_shape
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     check_output,
     check_type,
     limits_of,
     product_limits,
+    proper_limits,
+    same_range,
 )
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -170,3 +176,77 @@ def _stride(node: Node) -> int:
 def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """As ``Conv2D``, and ranges as the filters have them: one, or one for each channel."""
     return [*conv_shape(args), args.shapes[-1], args.shapes[-1]]
+
+
+@kernel("QuantizedMatMul")
+def quantized_mat_mul(
+    node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
+) -> Quantized:
+    """The product of two matrices, each transposed where its attribute says so.
+
+    Raises:
+        InvalidGraphError: a range does not end above its beginning.
+        ValueError: the matrices do not fit each other.
+    """
+    check_type(node, "T1", x, DType.QUINT8)
+    check_type(node, "T2", y, DType.QUINT8)
+    check_output(node, "Toutput", DType.QINT32)
+    of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
+    left, right = (
+        matrix.T if node.attr_bool(transposed, False) else matrix
+        for matrix, transposed in ((x, "transpose_a"), (y, "transpose_b"))
+    )
+    if x.ndim != 2 or y.ndim != 2 or left.shape[1] != right.shape[0]:
+        message = f"no product of matrices of shapes {list(left.shape)} and {list(right.shape)}"
+        raise ValueError(message)
+    check_allocation((left.shape[0], right.shape[1]), _INT32)
+    zeros = offset_of_zero(of_x, _UINT8), offset_of_zero(of_y, _UINT8)
+    out = multiply_integers(left, right, zeros)
+    return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
+
+
+@shape_fn("QuantizedMatMul")
+def quantized_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Rows of the first by columns of the second matrix, and the range of the result."""
+    return [product_shape(args, 0, 1), (), ()]
+
+
+flop_rule("QuantizedMatMul")(matrix_product_flops)
+
+
+# Up to here, means of eight-bit numbers in single precision are cut to the right integer: they are
+# whole numbers, or at least one in so many away from one.
+_FEW_TAPS = 1 << 10
+
+
+@kernel("QuantizedMaxPool")
+def quantized_max_pool(node: Node, x: Array, low: Array, high: Array) -> Quantized:
+    """The largest number of each window."""
+    return maximum(x, _window(node, x)), *same_range(low, high)
+
+
+@kernel("QuantizedAvgPool")
+def quantized_avg_pool(node: Node, x: Array, low: Array, high: Array) -> Quantized:
+    """The mean of each window's numbers, padding left out, cut towards zero."""
+    window = _window(node, x)
+    kind = np.float32 if math.prod(window.size) <= _FEW_TAPS else np.float64
+    # Cutting to integers is what the cast does.
+    return average(x.astype(kind), window).astype(x.dtype), *same_range(low, high)
+
+
+@shape_fn("QuantizedMaxPool", "QuantizedAvgPool")
+def quantized_pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The image with a result for each window, and its range."""
+    return [pooled_shape(args), (), ()]
+
+
+flop_rule("QuantizedMaxPool", "QuantizedAvgPool")(pool_flops)
+
+
+def _window(node: Node, x: Array) -> Window:
+    check_type(node, "T", x, DType.QUINT8, DType.QINT8)
+    size, strides = node.attr_ints("ksize"), node.attr_ints("strides")
+    if not x.ndim == len(size) == len(strides) == 4:
+        message = f"a window over {len(size)} axes on a tensor of {x.ndim}"
+        raise ValueError(message)
+    return make_window(node, x.shape[1:3], spatial(size, NHWC), spatial(strides, NHWC), (1, 1))

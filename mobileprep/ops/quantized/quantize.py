@@ -1,4 +1,4 @@
-"""QuantizeV2: floats to 8-, 16- and 32-bit integers, by each of TensorFlow's three rules."""
+"""Quantizing, dequantizing, and simulated quantization."""
 
 from __future__ import annotations
 
@@ -9,25 +9,41 @@ from numpy.typing import NDArray
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.linear_quantization import Quantizer
 from mobileprep.numerics.quantization import (
+    Dequantizer,
     Kind,
     Limits,
+    Quantizer,
     as_integers,
     flushed,
     round_half_away,
     steps_of,
+    through_int32,
 )
-from mobileprep.ops.array.slice_ranges import along_axis, sliced_axis
-from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import dim, merge_dim, with_rank
+from mobileprep.ops.array.slicing import along_axis, sliced_axis
+from mobileprep.ops.arrays import scalar
+from mobileprep.ops.cost import flop_rule, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.quantized.ranges import Quantized, bad_limits, check_output, check_type
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.quantized.ranges import (
+    Quantized,
+    bad_limits,
+    check_output,
+    check_type,
+    limits_of,
+)
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    at_least_rank,
+    dim,
+    merge_dim,
+    shape_fn,
+    unchanged,
+    with_rank,
+)
 
 _TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
 _LARGEST = np.finfo(np.float32).max
@@ -149,3 +165,281 @@ def _scaled(
     out *= scale
     whole = np.rint(out, out=out) if to_even else round_half_away(out)
     return as_integers(whole, kind), low, high
+
+
+_DEQUANTIZED_TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
+
+
+@kernel("Dequantize")
+def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
+    """Floats for quantized integers, in single precision.
+
+    Args:
+        node: gives T, mode and, since TensorFlow 2, axis, narrow_range and dtype.
+        values: the integers.
+        low: the float that the lowest integer stands for: a scalar, or a vector along axis.
+        high: the same for the highest.
+
+    Raises:
+        UnsupportedError: a type, or a mode with an axis or a type, that the op does not have.
+        InvalidGraphError: there is no such mode, or the ends of the range do not fit the axis.
+    """
+    check_type(node, "T", values, *_DEQUANTIZED_TYPES)
+    dtype = check_output(node, "dtype", DType.FLOAT, DType.BFLOAT16)
+    mode = node.attr_str("mode", "MIN_COMBINED")
+    axis = sliced_axis(node, values)
+    _check_mode(node, mode, dtype, axis)
+    if mode == "MIN_FIRST":
+        return Dequantizer.of(limits_of(low, high), values.dtype)(values)
+    lows, highs = (flushed(along_axis(node, end, values, axis)) for end in (low, high))
+    if mode == "MIN_COMBINED":
+        return _dequantized_min_combined(values, lows, highs).astype(dtype.numpy, copy=False)
+    floats = through_int32(values) if axis is None else values.astype(np.float32)
+    floats *= _step(lows, highs, values.dtype, narrow=node.attr_bool("narrow_range", False))
+    return floats
+
+
+shape_fn("Dequantize")(unchanged)
+flop_rule("Dequantize")(per_output(2))
+
+
+def _check_mode(node: Node, mode: str, dtype: DType, axis: int | None) -> None:
+    if mode not in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
+        message = f"node {node.name!r}: {node.op} has no mode {mode!r}"
+        raise InvalidGraphError(message, "the modes are MIN_COMBINED, MIN_FIRST and SCALED")
+    if dtype is DType.BFLOAT16 and mode != "MIN_COMBINED":
+        message = f"node {node.name!r}: {mode} does not put out bfloat16"
+        raise UnsupportedError(message, "use MIN_COMBINED")
+    if axis is not None and mode == "MIN_FIRST":
+        message = f"node {node.name!r}: MIN_FIRST has no ranges along an axis"
+        raise UnsupportedError(message, "use MIN_COMBINED or SCALED")
+
+
+def _dequantized_min_combined(values: Array, low: Array, high: Array) -> NDArray[np.float32]:
+    steps = steps_of(values.dtype)
+    width = np.float32(steps.highest) - np.float32(steps.lowest)
+    out = np.array(values, dtype=np.float32)
+    if steps.lowest < 0:
+        out += (width + np.float32(1)) / np.float32(2)
+    out *= (high - low) / width
+    out += low
+    return out
+
+
+def _step(low: Array, high: Array, kind: Kind, *, narrow: bool) -> Array:
+    """What one stands for where 0 stands for 0.0."""
+    steps = steps_of(kind)
+    above: Array = high / np.float32(steps.highest)
+    if steps.lowest == 0:
+        return above
+    below: Array = low / np.float32(steps.lowest + narrow)
+    return np.where(below < above, above, below)
+
+
+# Of each element: two bounds, a difference, a product, a rounding, a product, a sum.
+_OPERATIONS = 7
+
+
+@kernel("FakeQuantWithMinMaxArgs")
+def fake_quant_args(node: Node, x: Array) -> Array:
+    """Rounding between two bounds that are attributes."""
+    low = np.float32(node.attr_float("min", -6.0))
+    high = np.float32(node.attr_float("max", 6.0))
+    return _fake_quantized(node, x, np.asarray(low), np.asarray(high))
+
+
+shape_fn("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient")(unchanged)
+flop_rule("FakeQuantWithMinMaxArgs")(per_output(_OPERATIONS))
+
+
+@kernel("FakeQuantWithMinMaxVars")
+def fake_quant_vars(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """Rounding between two bounds that are scalars."""
+    return _fake_quantized(node, x, low.reshape(()), high.reshape(()))
+
+
+shape_fn("FakeQuantWithMinMaxVars")(unchanged)
+flop_rule("FakeQuantWithMinMaxVars")(per_output(_OPERATIONS))
+
+
+@kernel("FakeQuantWithMinMaxVarsPerChannel")
+def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """Rounding between bounds for each channel of the last axis."""
+    if not low.shape == high.shape == x.shape[-1:]:
+        message = f"bounds of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
+        raise ValueError(message)
+    return _fake_quantized(node, x, low, high)
+
+
+@shape_fn("FakeQuantWithMinMaxVarsPerChannel")
+def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, whose last size the ranges must have."""
+    shape = at_least_rank(args.shapes[0], 1)
+    for ends in args.shapes[1:]:
+        merge_dim(with_rank(ends, 1)[0], dim(shape, -1))
+    return [shape]
+
+
+flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
+
+
+def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """x held between bounds nudged so that zero is a step, and rounded to the nearest step.
+
+    The order of operations is TensorFlow's, on which it depends which way a tie goes.
+
+    Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
+    Integer-Arithmetic-Only Inference" (2018), section 3.
+    """
+    lowest = np.float32(1 if node.attr_bool("narrow_range", False) else 0)
+    bits = node.attr_int("num_bits", 8)
+    if not 2 <= bits <= 16:
+        message = f"num_bits is {bits}; it is 2 to 16"
+        raise ValueError(message)
+    highest = np.float32((1 << bits) - 1)
+    empty = (low == 0) & (high == 0)
+    width = np.where(empty, highest - lowest, high - low)
+    scale = width / (highest - lowest)
+    from_low = lowest - low / scale
+    # Half away from zero, as C's round.
+    rounded = np.floor(np.abs(from_low) + np.float32(0.5)) * np.sign(from_low)
+    zero = np.where(from_low < lowest, lowest, np.where(from_low > highest, highest, rounded))
+    nudged_low = (lowest - zero) * scale
+    nudged_high = (highest - zero) * scale
+    # The reciprocal of the step would be rounded twice.
+    inverse = (highest - lowest) / width
+    zero_step = np.floor(-nudged_low * inverse + np.float32(0.5))
+    above = np.minimum(np.maximum(x, nudged_low), nudged_high) - nudged_low
+    steps = above / scale if node.op == "FakeQuantWithMinMaxVars" else above * inverse
+    rounded_steps = np.floor(steps - zero_step + np.float32(0.5))
+    out: Array = np.where(empty, np.float32(0), rounded_steps * scale)
+    return out.astype(x.dtype, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The integers that are simulated, and how numbers are rounded to them."""
+
+    lowest: int
+    highest: int
+    half_up: bool = False
+
+
+@kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
+def round_trip(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """x rounded to a step of num_bits bits.
+
+    Args:
+        node: gives signed_input, num_bits, range_given, round_mode, narrow_range and axis.
+        x: floats or doubles.
+        low: the low end of the range, where range_given: a scalar, or a vector along axis.
+        high: the high end.
+
+    Raises:
+        InvalidGraphError: num_bits, round_mode, axis or the range cannot be.
+    """
+    mode = node.attr_str("round_mode", "HALF_TO_EVEN")
+    if mode not in ("HALF_TO_EVEN", "HALF_UP"):
+        message = f"node {node.name!r} ({node.op}) has no round_mode {mode!r}"
+        raise InvalidGraphError(message, "it is HALF_TO_EVEN or HALF_UP")
+    steps = _steps(node, node.attr_int("num_bits", 8), half_up=mode == "HALF_UP")
+    return _rounded(node, x, (low, high), steps)
+
+
+@kernel("QuantizeAndDequantizeV3")
+def round_trip_v3(node: Node, x: Array, low: Array, high: Array, bits: Array) -> Array:
+    """``round_trip`` with num_bits given by a tensor, halves rounded to even integers."""
+    return _rounded(node, x, (low, high), _steps(node, scalar(bits)))
+
+
+@kernel("QuantizeAndDequantize")
+def round_trip_v1(node: Node, x: Array) -> Array:
+    """``round_trip`` with one range, given by the attributes input_min and input_max."""
+    ends = (node.attr_float(name, 0.0) for name in ("input_min", "input_max"))
+    # The attributes are single-precision numbers, whatever the type of x.
+    low, high = (np.array(np.float32(end), dtype=x.dtype) for end in ends)
+    return _rounded(node, x, (low, high), _steps(node, node.attr_int("num_bits", 8)))
+
+
+_OPS = (
+    *("QuantizeAndDequantize", "QuantizeAndDequantizeV2"),
+    *("QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"),
+)
+shape_fn(*_OPS)(unchanged)
+flop_rule(*_OPS)(per_output(7))
+
+
+def _steps(node: Node, bits: int, *, half_up: bool = False) -> _Steps:
+    signed = node.attr_bool("signed_input", True)
+    if not 0 < bits < (62 if signed else 63):
+        message = f"node {node.name!r} ({node.op}) cannot have {bits} bits"
+        raise InvalidGraphError(message, "give 1 to 61 bits")
+    if not signed:
+        return _Steps(0, (1 << bits) - 1, half_up)
+    half = 1 << (bits - 1)
+    return _Steps(-half + node.attr_bool("narrow_range", False), half - 1, half_up)
+
+
+def _rounded(node: Node, x: Array, ends: tuple[Array, Array], steps: _Steps) -> Array:
+    check_type(node, "T", x, DType.FLOAT, DType.DOUBLE)
+    axis = node.attr_int("axis", -1)
+    if not -1 <= axis < max(x.ndim, 1):
+        message = f"node {node.name!r} ({node.op}): there is no axis {axis} among {x.ndim}"
+        raise InvalidGraphError(message, "count the axis from the front, or give -1 for none")
+    if not x.size:
+        return x
+    given = node.attr_bool("range_given", False)
+    low, high = _given(node, x, ends, axis) if given else _found(x, axis)
+    scale, inverse, low, high = _scales(flushed(low), flushed(high), steps)
+    out = _clamped(x, low, high) if given else x.copy()
+    out *= scale
+    if steps.half_up:
+        out += x.dtype.type(0.5)
+        np.floor(out, out=out)
+    else:
+        np.rint(out, out=out)
+    out *= inverse
+    return out
+
+
+def _given(node: Node, x: Array, ends: tuple[Array, Array], axis: int) -> tuple[Array, Array]:
+    wanted = 1 if axis == -1 else x.shape[axis]
+    if any(end.size != wanted for end in ends):
+        message = f"node {node.name!r} ({node.op}) needs {wanted} low and high ends of ranges"
+        raise InvalidGraphError(message, "give one for each slice along the axis")
+    if axis == -1 and not (ends[0] <= ends[1]).all():
+        raise bad_limits(node, ends[0], ends[1])
+    shape = [1] * x.ndim
+    if axis != -1:
+        shape[axis] = wanted
+    return ends[0].reshape(shape), ends[1].reshape(shape)
+
+
+def _found(x: Array, axis: int) -> tuple[Array, Array]:
+    """The smallest and the largest element, of all or of each slice; NaN does not count."""
+    others = tuple(i for i in range(x.ndim) if i != axis)
+    low, high = (f.reduce(x, axis=others, keepdims=True) for f in (np.fmin, np.fmax))
+    return np.asarray(low), np.asarray(high)
+
+
+def _clamped(x: Array, low: Array, high: Array) -> Array:
+    """x held within a range, NaN and zeros with their sign as they are; a new array."""
+    out = np.where(high < x, high, x)
+    np.copyto(out, low, where=out < low)
+    return out
+
+
+def _scales(low: Array, high: Array, steps: _Steps) -> tuple[Array, Array, Array, Array]:
+    """Steps for one, one for a step, and the range that the side with larger steps leads to."""
+    kind = low.dtype.type
+    least, most, limit = kind(steps.lowest), kind(steps.highest), np.finfo(low.dtype).max
+    below = np.where(least * low > 0, least / low, limit)
+    above = np.where(most * high > 0, most / high, limit)
+    by_low = below < above
+    inverse = np.where(by_low, low / least, high / most)
+    return (
+        np.where(by_low, below, above),
+        inverse,
+        np.where(by_low, low, least * inverse),
+        np.where(by_low, most * inverse, high),
+    )

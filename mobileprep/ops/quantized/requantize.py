@@ -1,4 +1,8 @@
-"""Requantization: 32-bit sums brought back to eight bits."""
+"""Requantization to 8 bits, per tensor and per channel.
+
+Source of the latter: ``mkl_requantize_per_channel_op.cc`` and
+``mkl_requantization_range_per_channel_op.cc`` of TensorFlow 2.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,17 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.fixed_point import to_quint8
-from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
-from mobileprep.numerics.quantization import Limits, steps_of, to_floats
-from mobileprep.ops.common_costs import per_input, per_output
-from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.numerics.integer_products import to_quint8
+from mobileprep.numerics.quantization import (
+    Dequantizer,
+    Limits,
+    Quantizer,
+    flushed,
+    steps_of,
+    through_int32,
+    to_floats,
+)
+from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import (
     Quantized,
@@ -89,3 +99,75 @@ def _taken_up(x: Array, limits: Limits) -> Limits:
     found = np.array([x.min(initial=steps.highest), x.max(initial=steps.lowest)], dtype=np.int32)
     low, high = to_floats(found, limits)
     return Limits(np.float32(low if low < 0 else 0), np.float32(high))
+
+
+# What the highest of 32-bit numbers and one more stands for.
+_TOP = np.float32(1 << 31)
+_HIGHEST = {DType.QINT8: np.float32(127), DType.QUINT8: np.float32(255)}
+
+
+@kernel("RequantizationRangePerChannel")
+def requantization_range_per_channel(
+    node: Node, x: Array, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """The range around zero that numbers take up; it begins at zero where none is negative.
+
+    Args:
+        node: gives clip_value_max, which the range does not go beyond.
+        x: int32 [batch, height, width, channels].
+        low: the low end of each channel's range.
+        high: the high end.
+    """
+    check_type(node, "T", x, DType.QINT32)
+    if x.ndim != 4 or not x.size or not low.shape == high.shape == x.shape[3:]:
+        message = f"ranges of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
+        raise ValueError(message)
+    least, most = (through_int32(f(x, axis=(0, 1, 2))) for f in (np.min, np.max))
+    largest = np.maximum(np.abs(least), np.abs(most))
+    # The lowest number has no opposite in 32 bits: channels that reach it count for nothing.
+    reached = np.where(largest < _TOP, _magnitude(low, high) * largest / _TOP, np.float32(0))
+    top = max(np.finfo(np.float32).tiny, np.fmax.reduce(reached))
+    top = np.float32(min(top, np.float32(node.attr_float("clip_value_max"))))
+    bottom = -top if least.min() < 0 else np.float32(0)
+    return np.asarray(bottom), np.asarray(top)
+
+
+shape_fn("RequantizationRangePerChannel")(two_scalars)
+flop_rule("RequantizationRangePerChannel")(per_input(2))
+
+
+@kernel("RequantizePerChannel")
+def requantize_per_channel(
+    node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
+) -> Quantized:
+    """Eight-bit numbers of one range, with zero at 0, for 32-bit numbers.
+
+    Raises:
+        InvalidGraphError: signed numbers are wanted of a range without negative ones.
+    """
+    check_type(node, "T", x, DType.QINT32)
+    dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
+    if x.ndim not in (4, 5) or low.size != high.size or low.size not in (1, x.shape[-1]):
+        message = f"ranges of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
+        raise ValueError(message)
+    begin, end = number(flushed(wanted_low)), number(flushed(wanted_high))
+    if dtype is DType.QINT8 and not begin < 0:
+        message = f"node {node.name!r} is to give signed numbers from {begin}"
+        raise InvalidGraphError(message, "ask for a range that begins below zero, or for quint8")
+    kind = dtype.numpy
+    assert kind is not None
+    info = np.iinfo(kind)
+    out = x.astype(np.float32)
+    wanted = max(abs(begin), abs(end))
+    out *= _HIGHEST[dtype] * (_magnitude(low, high).reshape(-1) / wanted / _TOP)
+    np.rint(np.clip(out, info.min, info.max, out=out), out=out)
+    values = np.where(np.isnan(out), np.float32(0), out).astype(kind)
+    return values, np.asarray(number(wanted_low)), np.asarray(number(wanted_high))
+
+
+shape_fn("RequantizePerChannel")(unchanged_with_range)
+flop_rule("RequantizePerChannel")(per_output(3))
+
+
+def _magnitude(low: Array, high: Array) -> Array:
+    return np.maximum(np.abs(flushed(low)), np.abs(flushed(high)))

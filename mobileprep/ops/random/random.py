@@ -14,12 +14,16 @@ from mobileprep.ir.dropout import DROPS
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, numpy_attr
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    concatenate,
+    shape_fn,
+    unchanged,
+    with_rank,
+)
 
 
 def generator(context: RunContext, node: Node) -> np.random.Generator:

@@ -13,9 +13,14 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import ShapeConflictError, at_least_rank, unknown_dims
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    ShapeArgs,
+    ShapeConflictError,
+    at_least_rank,
+    shape_fn,
+    unknown_dims,
+)
 
 _COMPLEX: dict[int, np.dtype[Any]] = {4: np.dtype(np.complex64), 8: np.dtype(np.complex128)}
 

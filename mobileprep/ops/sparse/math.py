@@ -1,4 +1,4 @@
-"""Ops that compute with the elements of sparse tensors."""
+"""Arithmetic on sparse tensors and their segments."""
 
 from __future__ import annotations
 
@@ -12,12 +12,64 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.segments import summed
-from mobileprep.ops.arrays import axes_of, check_allocation, same_type
+from mobileprep.ops.array.gathering import check_indices
+from mobileprep.ops.arrays import axes_of, check_allocation, integers, same_type, scalar
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import axis_index, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.ops.sparse.parts import flat_places, in_order, sparse_shape
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    axis_index,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
+
+_MOST = (1 << 63) - 1
+
+
+def sparse_shape(indices: Array, shape: Array, values: Array | None = None) -> tuple[int, ...]:
+    """The dense shape of a sparse tensor whose parts fit each other.
+
+    Args:
+        indices: [count, axes] integers.
+        shape: [axes] integers.
+        values: [count], where there are any.
+
+    Raises:
+        ValueError: the parts do not fit, or no tensor has so many elements.
+        IndexError: an index lies outside of the shape.
+    """
+    dims = integers(shape)
+    if indices.ndim != 2 or shape.ndim != 1 or indices.shape[1] != len(dims):
+        message = f"indices of shape {list(indices.shape)} into {len(dims)} axes"
+        raise ValueError(message)
+    if values is not None and values.shape != (len(indices),):
+        message = f"{len(indices)} indices for values of shape {list(values.shape)}"
+        raise ValueError(message)
+    if min(dims, default=0) < 0 or math.prod(dims) > _MOST:
+        message = f"{list(dims)} is no shape"
+        raise ValueError(message)
+    for axis, extent in enumerate(dims):
+        check_indices(indices[:, axis], extent)
+    return dims
+
+
+def in_order(indices: Array) -> Array:
+    """Which index comes first, second, ... in row-major order; equal ones stay as they are."""
+    if not indices.shape[1]:
+        return np.arange(len(indices))
+    return np.lexsort(indices.T[::-1])
+
+
+def flat_places(indices: Array, shape: tuple[int, ...]) -> Array:
+    """The place of each index in row-major order, int64."""
+    place = np.zeros(len(indices), np.int64)
+    for axis, extent in enumerate(shape):
+        place = place * extent + indices[:, axis]
+    return place
+
 
 _ELEMENTWISE: dict[str, Callable[[Array, Array], Any]] = {
     "SparseDenseCwiseAdd": np.add,
@@ -160,3 +212,84 @@ def sparse_softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def sparse_softmax_flops(sizes: Sizes) -> float:
     """As of a dense softmax, for each element that is there."""
     return 5 * sizes.taken(1)
+
+
+@kernel("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
+def sparse_segment(node: Node, x: Array, indices: Array, ids: Array) -> Array:
+    """Chosen rows combined by segment, up to the highest segment there is.
+
+    Args:
+        node: its op tells how: the sum, the mean, or the sum by the root of the number of rows.
+        x: [rows, ...].
+        indices: [chosen], which rows.
+        ids: [chosen], the segment of each, ascending.
+
+    Returns:
+        [segments, ...], 0 for a segment without rows.
+    """
+    return _combined(node, x, indices, ids, int(ids[-1]) + 1 if ids.size else 0)
+
+
+@shape_fn("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
+def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As many rows as there are segments, each as long as the data's."""
+    data = at_least_rank(args.shapes[0], 1)
+    if data is None:
+        return [None]
+    segments = args.scalar(3) if args.node.op.endswith("NumSegments") else None
+    return [(UNKNOWN if segments is None else segments, *data[1:])]
+
+
+@flop_rule("SparseSegmentSum")
+def segment_sum_flops(sizes: Sizes) -> float:
+    """One operation for each element of the chosen rows."""
+    rows = sizes.input(0)[0]
+    return sizes.taken(1) * sizes.taken() / rows if rows else 0
+
+
+@flop_rule("SparseSegmentMean", "SparseSegmentSqrtN")
+def segment_mean_flops(sizes: Sizes) -> float:
+    """Sums, and a quotient for each output."""
+    return segment_sum_flops(sizes) + sizes.made()
+
+
+def _combined(node: Node, x: Array, indices: Array, ids: Array, count: int) -> Array:
+    if x.ndim < 1 or indices.ndim != 1 or ids.shape != indices.shape or (np.diff(ids) < 0).any():
+        message = "there must be an ascending segment for each chosen row"
+        raise ValueError(message)
+    check_indices(indices, len(x))
+    check_indices(ids, count)
+    check_allocation((len(indices), *x.shape[1:]), x.dtype)
+    check_allocation((count,), np.dtype(np.int64))
+    total = summed(x[indices], ids, count)
+    rows = np.maximum(np.bincount(ids, minlength=count), 1).reshape(-1, *[1] * (x.ndim - 1))
+    if node.op.startswith("SparseSegmentMean"):
+        return (total / rows).astype(x.dtype)
+    if node.op.startswith("SparseSegmentSqrtN"):
+        return (total / np.sqrt(rows)).astype(x.dtype)
+    return total
+
+
+@kernel(
+    "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtNWithNumSegments",
+    "SparseSegmentSumWithNumSegments",
+)
+def sparse_segment_of(node: Node, x: Array, indices: Array, ids: Array, count: Array) -> Array:
+    """As without a number of segments; those above the highest are 0."""
+    return _combined(node, x, indices, ids, scalar(count))
+
+
+shape_fn(
+    "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtNWithNumSegments",
+    "SparseSegmentSumWithNumSegments",
+)(sparse_segments_shape)
+
+
+flop_rule("SparseSegmentSumWithNumSegments")(segment_sum_flops)
+
+
+flop_rule("SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments")(
+    segment_mean_flops
+)

@@ -1,4 +1,4 @@
-"""Ops that turn texts into other tensors, and the other way round."""
+"""Converting, hashing, and matching strings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts, each_text, texts
+from mobileprep.numerics.hashes import fingerprint64, hash64_many, siphash
+from mobileprep.numerics.regular_expressions import compiled
+from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    add_dims,
+    at_least_rank,
+    shape_fn,
+    unchanged,
+)
 
 _INTEGER = re.compile(rb"\s*[+-]?[0-9]+\s*")
 
@@ -181,3 +187,129 @@ shape_fn("EncodeBase64")(unchanged)
 
 
 flop_rule("EncodeBase64")(free)
+
+
+_KEY_NUMBERS = 2
+
+
+@kernel("StringToHashBucket")
+def string_to_hash_bucket(node: Node, x: Array) -> Array:
+    """The bucket of each text by TensorFlow's own hash."""
+    return _bucket(node, np.array(hash64_many(texts(x)), np.uint64), x)
+
+
+shape_fn("StringToHashBucket")(unchanged)
+
+
+flop_rule("StringToHashBucket")(free)
+
+
+def _bucket(node: Node, hashes: Array, x: Array) -> Array:
+    """int64 numbers in [0, num_buckets), in the shape of x."""
+    count = node.attr_int("num_buckets")
+    if count < 1:
+        message = f"there cannot be {count} buckets"
+        raise ValueError(message)
+    buckets: Array = (hashes % np.uint64(count)).astype(np.int64)
+    return buckets.reshape(x.shape)
+
+
+@kernel("StringToHashBucketFast")
+def string_to_hash_bucket_fast(node: Node, x: Array) -> Array:
+    """The bucket of each text by its fingerprint."""
+    return _bucket(node, fingerprint64(texts(x)), x)
+
+
+shape_fn("StringToHashBucketFast")(unchanged)
+
+
+flop_rule("StringToHashBucketFast")(free)
+
+
+@kernel("StringToHashBucketStrong")
+def string_to_hash_bucket_strong(node: Node, x: Array) -> Array:
+    """The bucket of each text by a hash with a key."""
+    key = node.attr_ints("key")
+    if len(key) != _KEY_NUMBERS:
+        message = f"a key of two numbers is needed, not of {len(key)}"
+        raise ValueError(message)
+    first, second = (k % (1 << 64) for k in key)
+    return _bucket(node, siphash(texts(x), (first, second)), x)
+
+
+shape_fn("StringToHashBucketStrong")(unchanged)
+
+
+flop_rule("StringToHashBucketStrong")(free)
+
+
+@shape_fn("Fingerprint")
+def fingerprint_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Bytes for each row."""
+    rows = at_least_rank(args.shapes[0], 1)
+    return [(add_dims(0, UNKNOWN if rows is None else rows[0]), UNKNOWN)]
+
+
+@kernel("RegexReplace")
+def regex_replace(node: Node, x: Array, pattern: Array, rewrite: Array) -> Array:
+    """Texts with what matches rewritten: every match, or the first."""
+    return _rewritten(node, x, one_text(pattern), one_text(rewrite))
+
+
+shape_fn("RegexReplace")(unchanged)
+
+
+flop_rule("RegexReplace")(free)
+
+
+def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
+    expression = compiled(pattern)
+    everywhere = node.attr_bool("replace_global", True)
+    return each_text(lambda text: expression.replaced(rewrite, text, everywhere=everywhere), x)
+
+
+@kernel("StaticRegexReplace")
+def static_regex_replace(node: Node, x: Array) -> Array:
+    """As ``RegexReplace``, with the attributes ``pattern`` and ``rewrite``."""
+    return _rewritten(node, x, _attribute(node, "pattern"), _attribute(node, "rewrite"))
+
+
+shape_fn("StaticRegexReplace")(unchanged)
+
+
+flop_rule("StaticRegexReplace")(free)
+
+
+def _attribute(node: Node, name: str) -> bytes:
+    value = node.attrs[name].value if name in node.attrs else node.attr_str(name)
+    return value if isinstance(value, bytes) else node.attr_str(name).encode()
+
+
+@kernel("RegexFullMatch")
+def regex_full_match(node: Node, x: Array, pattern: Array) -> Array:
+    """Whether the whole of each text matches."""
+    return _matched(x, one_text(pattern))
+
+
+shape_fn("RegexFullMatch")(unchanged)
+
+
+flop_rule("RegexFullMatch")(free)
+
+
+def _matched(x: Array, pattern: bytes) -> Array:
+    expression = compiled(pattern)
+    found = [expression.matches(text) for text in texts(x)]
+    return np.array(found, dtype=bool).reshape(x.shape)
+
+
+@kernel("StaticRegexFullMatch")
+def static_regex_full_match(node: Node, x: Array) -> Array:
+    """As ``RegexFullMatch``, with the attribute ``pattern``."""
+    return _matched(x, _attribute(node, "pattern"))
+
+
+shape_fn("StaticRegexFullMatch")(unchanged)
+
+
+flop_rule("StaticRegexFullMatch")(free)

@@ -17,8 +17,8 @@ from mobileprep.ir.op_sets import BATCH_NORMS, MERGES, SCALINGS
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.constant_evaluation import SHAPE_OPS
 from mobileprep.ops.shape_inference import Shapes, shape_of, shapes_if_valid
-from mobileprep.ops.static_values import SHAPE_OPS
 from mobileprep.rewriting.channel_scales.passing import Passed, joined, multiplied, passed
 from mobileprep.rewriting.channel_scales.scales import (
     Bound,

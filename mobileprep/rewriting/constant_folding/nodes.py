@@ -15,7 +15,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.static_values import SHAPE_OPS, shape_values
+from mobileprep.ops.constant_evaluation import SHAPE_OPS, shape_values
 from mobileprep.rewriting.constant_folding.execution import Execution
 
 _NO_CONTROLS: frozenset[Ref] = frozenset()

@@ -1,23 +1,153 @@
-"""What a graph costs: operations, bytes moved, parameters, and the memory of its tensors."""
+"""Costs of graphs: operations, memory, and one sample."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Final
 
-from mobileprep.errors import InvalidGraphError
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError
+from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.ir.op_sets import NEXT_ITERATIONS
+from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.runtime.accounting.tensor_memory import VIEWS, Executed, TensorLayout, peak_bytes
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from mobileprep.runtime.engines.subgraph import known_ref
+from mobileprep.runtime.planner import in_line, runs_functions
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.selection import needed_nodes
+
+# Their outputs are their first input, under another name or shape.
+VIEWS: Final = frozenset(
+    {
+        "Bitcast",
+        "CheckNumerics",
+        "CheckNumericsV2",
+        "EnsureShape",
+        "Enter",
+        "Exit",
+        "ExpandDims",
+        "Identity",
+        "LoopCond",
+        "Merge",
+        "NextIteration",
+        "PlaceholderWithDefault",
+        "PreventGradient",
+        "Print",
+        "QuantizedReshape",
+        "RefIdentity",
+        "Reshape",
+        "Snapshot",
+        "Squeeze",
+        "StopGradient",
+        "Switch",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLayout:
+    """A tensor's shape, and the bytes of one of its elements (0 for texts and handles)."""
+
+    shape: TensorShape
+    itemsize: int
+
+    @classmethod
+    def of(cls, array: Array) -> TensorLayout:
+        """The shape and the bytes of an array."""
+        return cls(array.shape, 0 if array.dtype == object else array.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, 0 where they are not known."""
+        if self.shape is None or min(self.shape, default=0) < 0:
+            return 0
+        return math.prod(self.shape) * self.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """One execution of a node, and what it made."""
+
+    node: Node
+    outputs: tuple[TensorLayout, ...]
+
+
+@dataclass(slots=True)
+class Recorder:
+    """An observer of the interpreter that notes every execution of a single node."""
+
+    ran: list[Executed] = field(default_factory=list)
+
+    def __call__(
+        self, nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
+    ) -> None:
+        """See ``Observer``."""
+        if len(nodes) == 1:
+            self.ran.append(Executed(nodes[0], tuple(map(TensorLayout.of, outputs))))
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Memory of one tensor and its views: bytes, and the steps that it is needed from and to."""
+
+    nbytes: int
+    first: int
+    last: int
+
+
+def peak_bytes(
+    ran: Sequence[Executed], given: Mapping[Edge, TensorLayout], wanted: Sequence[Edge]
+) -> int:
+    """The most bytes that fed and computed tensors take at once; constants do not count.
+
+    A tensor is there from the step that makes it to the one that reads it last, a fed one from
+    the start, a wanted one to the end. Views take no memory of their own.
+    """
+    buffers = [_Buffer(s.nbytes, 0, 0) for s in given.values()]
+    current = dict(zip(given, buffers, strict=True))
+    for step, executed in enumerate(ran):
+        node = executed.node
+        sources = [current.get(edge(r)) for r in node.data_inputs]
+        for source in sources:
+            if source is not None:
+                source.last = step
+        viewed = sources[0] if node.op in VIEWS and sources else None
+        for index, spec in enumerate(executed.outputs):
+            # A view of a constant is a constant.
+            size = 0 if node.op in VIEWS and sources else spec.nbytes
+            made = viewed if viewed is not None else _Buffer(size, step, step)
+            if made is not viewed:
+                buffers.append(made)
+            current[(node.name, index)] = made
+    for tensor in wanted:
+        if tensor in current:
+            current[tensor].last = len(ran)
+    return _most(buffers, len(ran) + 1)
+
+
+def _most(buffers: Sequence[_Buffer], steps: int) -> int:
+    """The highest sum of buffers that are needed in the same step."""
+    change = [0] * (steps + 1)
+    for buffer in buffers:
+        change[buffer.first] += buffer.nbytes
+        change[buffer.last + 1] -= buffer.nbytes
+    most = total = 0
+    for difference in change:
+        total += difference
+        most = max(most, total)
+    return most
+
 
 _UNKNOWN = TensorLayout(None, 0)
 
@@ -228,3 +358,100 @@ def _moved(
         first = min(written, inputs[0].nbytes if inputs else 0)
         return first + sum(s.nbytes for s in inputs[1:]), written
     return sum(s.nbytes for s in inputs), written
+
+
+_MOST_ELEMENTS: Final = 1 << 28
+"""Of an input that is only fed to learn shapes."""
+
+
+def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[str]) -> GraphCosts:
+    """What one run costs with one sample; with as many as the graph insists on.
+
+    A graph with loops or functions is run, on zeros; where that fails and all sizes are known,
+    loops count once, and functions are among ``uncounted``.
+
+    Args:
+        graph: the graph.
+        inputs: what is fed.
+        fetches: the tensors wanted.
+
+    Raises:
+        UsageError: the size of an input, or of a tensor on the way, is not known.
+        InvalidGraphError: a missing input, or a cycle.
+    """
+    shapes = {fed.name: _one_sample(fed) for fed in inputs}
+    costs = inferred_costs(graph, fetches, shapes)
+    if not costs.unknown and not _runs_others(graph, costs):
+        return costs
+    try:
+        feeds = {fed.name: _zeros(fed, shapes[fed.name]) for fed in inputs}
+        return run_costs(graph, feeds, fetches)
+    except MobileprepError as error:
+        if not costs.unknown:
+            return costs
+        names = ", ".join(repr(name) for name in costs.unknown[:3])
+        message = f"the sizes of {len(costs.unknown)} tensors are not known, such as of {names}"
+        first = inputs[0].name if inputs else "INPUT"
+        hint = (
+            f"declare the whole shape of the inputs, such as 'inputs: {{{first}: {{shape: "
+            f"[1, 224, 224, 3]}}}}'; a run on zeros does not tell them: {error.message}"
+        )
+        raise UsageError(message, hint) from error
+
+
+def run_costs(
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    fetches: Sequence[str],
+    where: str = "graph",
+    *,
+    seed: int | None = None,
+) -> GraphCosts:
+    """The costs by the shapes that a run of the interpreter shows.
+
+    Args:
+        graph: the graph.
+        feeds: arrays by tensor name.
+        fetches: the tensors wanted.
+        where: what the graph is called, for messages.
+        seed: for random numbers that the graph draws.
+
+    Raises:
+        UnsupportedError, InvalidGraphError, UsageError: as the interpreter's.
+    """
+    recorder = Recorder()
+    NumpyEngine(graph, where, combine=False, observer=recorder, seed=seed).run(fetches, feeds)
+    given = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}
+    wanted = [parse_ref(n) for n in fetches]
+    # What ran was in line, and so are the constants that it took.
+    ran_graph = in_line(graph, wanted, list(given), where)
+    layouts = {edge(r): layout for r, layout in given.items()}
+    return executed_costs(ran_graph, recorder.ran, layouts, [edge(r) for r in wanted])
+
+
+def _runs_others(graph: Graph, costs: GraphCosts) -> bool:
+    """Whether some of what runs has others run, in functions or once more in a loop."""
+    ran = (graph[cost.name] for cost in costs.nodes)
+    return any(n.op in NEXT_ITERATIONS or runs_functions(n, graph) for n in ran)
+
+
+def _one_sample(fed: FedTensor) -> tuple[int, ...]:
+    """The shape of an input that holds one sample."""
+    shape = fed.shape
+    if shape is not None and shape[:1] == (-1,):
+        shape = (1, *shape[1:])
+    if shape is None or min(shape, default=0) < 0:
+        known = "a shape" if fed.shape is None else f"all sizes of {list(fed.shape)}"
+        message = f"what one sample costs is not known without {known} of the input {fed.name!r}"
+        hint = f"declare it: 'inputs: {{{fed.name}: {{shape: [1, 224, 224, 3]}}}}'"
+        raise UsageError(message, hint)
+    return shape
+
+
+def _zeros(fed: FedTensor, shape: tuple[int, ...]) -> Array:
+    if math.prod(shape) > _MOST_ELEMENTS:
+        message = f"the input {fed.name!r} of shape {list(shape)} is too large to run"
+        raise UsageError(message, "give it the size of one sample")
+    if fed.dtype is DType.STRING:
+        return np.full(shape, b"", dtype=object)
+    return np.zeros(shape, fed.dtype.base.numpy)

@@ -10,7 +10,7 @@ from typing import Any
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.accounting.tensor_memory import VIEWS, TensorLayout
+from mobileprep.runtime.accounting.costs import VIEWS, TensorLayout
 
 _MICRO = 1_000_000
 

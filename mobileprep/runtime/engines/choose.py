@@ -15,11 +15,12 @@ from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Printer
+from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
-from mobileprep.runtime.engines.base import Engine
 
 AUTO: Final = "auto"
 _ALWAYS: Final = "numpy"
+_VERIFIED_RUNS: Final = 2
 
 Open = Callable[[Graph, str, int], Engine]
 
@@ -72,6 +73,7 @@ def open_engine(
     among: Collection[str] | None = None,
     tell: Callable[[str], None] | None = None,
     printer: Printer | None = None,
+    verify: bool = False,
 ) -> Engine:
     """An engine for a graph.
 
@@ -86,6 +88,8 @@ def open_engine(
         among: with "auto", the engines to choose from, numpy besides; None for all installed.
         tell: with "auto", told in a sentence why an engine cannot be taken.
         printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
+        verify: with "auto", compare the first two runs of an engine with numpy, and take the next
+            engine where it does not agree.
 
     Raises:
         UnsupportedError: the engine is not installed, or does not take the graph.
@@ -107,7 +111,7 @@ def open_engine(
         known = installed_engines()
         listed = [n for n in known if among is None or n == _ALWAYS or n in among]
         openers = {n: _opener(n, seed, printer) for n in listed}
-        return _Fastest(openers, graph, where, threads, tell)
+        return _Fastest(openers, graph, where, threads, tell, _VERIFIED_RUNS if verify else 0)
     return _opener(name, seed, printer)(graph, where, threads)
 
 
@@ -154,6 +158,7 @@ class _Fastest:
         where: str,
         threads: int,
         tell: Callable[[str], None] | None,
+        verified_runs: int = 0,
     ) -> None:
         self._openers = openers
         self._left = list(openers)
@@ -162,6 +167,9 @@ class _Fastest:
         self._threads = threads
         self._tell = tell
         self._engine: Engine | None = None
+        self._verified_runs = verified_runs
+        self._unverified = 0
+        self._reference: Engine | None = None
 
     @property
     def name(self) -> str:
@@ -175,7 +183,11 @@ class _Fastest:
                 if self._engine is None:
                     opened = self._openers[self._left[0]]
                     self._engine = opened(self._graph, self._where, self._threads)
-                return self._engine.run(fetches, feeds)
+                    self._unverified = self._verified_runs
+                outputs = self._engine.run(fetches, feeds)
+                if self._unverified and self._engine.name != _ALWAYS:
+                    self._verify(self._engine, outputs, fetches, feeds)
+                return outputs
             except UnsupportedError as error:
                 if len(self._left) == 1:
                     raise
@@ -183,3 +195,32 @@ class _Fastest:
                 refused = self._left.pop(0)
                 if self._tell is not None:
                     self._tell(f"{refused} is not taken: {error.message}")
+
+    def _verify(
+        self,
+        engine: Engine,
+        outputs: Sequence[Array],
+        fetches: Sequence[str],
+        feeds: Mapping[str, Array],
+    ) -> None:
+        """Compare the outputs of a run with the interpreter's.
+
+        Raises:
+            UnsupportedError: they do not agree.
+        """
+        from mobileprep.runtime.engines.agreement import agreement_of
+
+        self._unverified -= 1
+        try:
+            if self._reference is None:
+                opened = self._openers[_ALWAYS]
+                self._reference = opened(self._graph, self._where, self._threads)
+            expected = self._reference.run(fetches, feeds)
+        except UnsupportedError:  # the interpreter lacks an op: nothing to compare with
+            self._unverified = 0
+            return
+        if not self._unverified:
+            self._reference = None
+        agreement = agreement_of(engine.name, outputs, _ALWAYS, expected, fetches)
+        if not agreement.holds:
+            raise UnsupportedError(str(agreement), "use the numpy engine", self._where)

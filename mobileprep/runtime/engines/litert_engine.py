@@ -1,24 +1,36 @@
-"""The engine that runs .tflite files, with LiteRT's own interpreter."""
+"""The engine that runs .tflite files, with the LiteRT interpreter."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
-
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from mobileprep.core.limits import MEMORY_VARIABLE
-from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
+from mobileprep.errors import MemoryLimitError
+from mobileprep.errors import UnsupportedError
+from mobileprep.errors import UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
-from mobileprep.numerics.allocation import OverBudgetError, check_total
-from mobileprep.runtime.engines.libraries import import_library
-from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
+from mobileprep.ir.tflite import PREFIX
+from mobileprep.ir.tflite import TENSOR
+from mobileprep.ir.tflite import parse_tflite
+from mobileprep.ir.tflite import read_tflite
+from mobileprep.numerics.allocation import OverBudgetError
+from mobileprep.numerics.allocation import check_total
+from mobileprep.runtime.engines.subgraph import checked_feeds
+from mobileprep.runtime.engines.subgraph import import_library
+from mobileprep.runtime.engines.subgraph import known_ref
+from pathlib import Path
+from typing import Any
+from typing import Final
+import math
+import numpy as np
+
+
 
 # Operators that TensorFlow's kernels run, in apps that link them.
 _FLEX: Final = f"{PREFIX}Flex"
@@ -199,3 +211,59 @@ class LiteRtModel:
 
     def _tensor(self, name: str) -> str:
         return self._names.get(str(parse_ref(name)), name)
+
+
+_INSTALL: Final = "pip install 'mobileprep[litert]'"
+_DELEGATE: Final = "DELEGATE"
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """What XNNPACK, which LiteRT takes by itself on CPUs, runs of the main subgraph.
+
+    Args:
+        operators: how many there are.
+        left: how many of each kind LiteRT's own kernels run, the most frequent first.
+    """
+
+    operators: int
+    left: Mapping[str, int]
+
+
+def fast_path(path: Path) -> FastPath:
+    """Ask the interpreter.
+
+    Args:
+        path: a .tflite file, sound in all its offsets.
+
+    Raises:
+        UnsupportedError: the interpreter is not installed, or does not take the file.
+    """
+    library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", _INSTALL)
+    try:
+        interpreter = library.Interpreter(model_path=str(path))
+        interpreter.allocate_tensors()
+    except (RuntimeError, ValueError) as error:
+        message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
+        raise UnsupportedError(message, "leave --hints out", str(path)) from error
+    nodes = interpreter._get_ops_details()
+    plain = [node for node in nodes if node["op_name"] != _DELEGATE]
+    taken = _taken(plain, [node for node in nodes if node["op_name"] == _DELEGATE])
+    left = Counter(node["op_name"] for node in plain if node["index"] not in taken)
+    return FastPath(len(plain), dict(left.most_common()))
+
+
+def _taken(plain: Sequence[Any], delegates: Iterable[Any]) -> frozenset[int]:
+    """The operators between what delegates take and what they give."""
+    makers = {int(tensor): node for node in plain for tensor in node["outputs"]}
+    found: set[int] = set()
+    for delegate in delegates:
+        given = {int(tensor) for tensor in delegate["inputs"]}
+        waiting = [int(tensor) for tensor in delegate["outputs"]]
+        while waiting:
+            maker = makers.get(waiting.pop())
+            if maker is None or maker["index"] in found:
+                continue
+            found.add(maker["index"])
+            waiting += [int(t) for t in maker["inputs"] if int(t) >= 0 and int(t) not in given]
+    return frozenset(found)

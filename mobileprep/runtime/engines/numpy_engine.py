@@ -9,7 +9,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Observer, Printer
-from mobileprep.runtime.engines.tables import TableFiller
+from mobileprep.runtime.engines.subgraph import TableFiller
 from mobileprep.runtime.interpreter import Interpreter
 
 

@@ -13,8 +13,7 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.engines.libraries import import_library
-from mobileprep.runtime.engines.subgraph import checked_feeds, cut_out
+from mobileprep.runtime.engines.subgraph import checked_feeds, cut_out, import_library
 
 # A compiled model holds its own copy of the weights.
 _KEPT_MODELS = 2

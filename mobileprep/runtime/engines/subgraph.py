@@ -1,11 +1,15 @@
-"""The part of a graph between feeds and fetches, as a graph that stands for itself."""
+"""What engines share: cut graphs, libraries, and lookup tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import importlib
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
@@ -16,7 +20,8 @@ from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.runtime.feeds import checked_feed
+from mobileprep.opdefs.table_ops import FILLERS
+from mobileprep.runtime.interpreter import checked_feed
 from mobileprep.runtime.selection import needed_nodes
 
 
@@ -129,3 +134,60 @@ def _type(graph: Graph, ref: Ref, where: str) -> DType:
         message = f"the fetch {str(ref)!r} is not in the graph"
         raise UsageError(message, f"{ref.node!r} has {len(types)} outputs", where)
     return types[ref.index].base
+
+
+def import_library(module: str, title: str, install: str) -> Any:  # noqa: ANN401 - anything
+    """A module of an optional library.
+
+    Args:
+        module: its name.
+        title: what the library is called.
+        install: the command that installs it.
+
+    Raises:
+        UnsupportedError: it is not installed, or cannot be imported.
+    """
+    # Their logging keeps the standard error that it finds, which a stage has for a time only.
+    lasting = sys.__stderr__ or sys.stderr
+    try:
+        with contextlib.redirect_stderr(lasting):
+            return importlib.import_module(module)
+    except ImportError as error:
+        if error.name == module.partition(".")[0] or error.name == module:
+            message = f"{title} is not installed"
+        else:
+            message = f"{title} cannot be imported: {error}"
+        raise UnsupportedError(message, install) from error
+
+
+class TableFiller:
+    """Tells which nodes have to run once before a computation; none in a graph without tables.
+
+    What a graph enters while it runs, such as the words that it is fed, does not count.
+
+    Args:
+        graph: the graph.
+        where: what it is called, for messages.
+    """
+
+    def __init__(self, graph: Graph, where: str) -> None:
+        self._graph = graph
+        self._where = where
+        self._left = {n.name: n for n in graph if n.op in FILLERS and n.data_inputs}
+
+    def due(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> Collection[str]:
+        """The nodes that fill tables which are needed now and were not needed before."""
+        if not self._left:
+            return ()
+        wanted = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
+        fed = {edge(known_ref(self._graph, name, "feed", self._where)) for name in feeds}
+        needed = {n.name for n in needed_nodes(self._graph, wanted, fed, self._where)}
+        due = [n for n in self._left.values() if n.data_inputs[0].node in needed]
+        for node in due:
+            del self._left[node.name]
+        return [n.name for n in due if self._is_ready(n)]
+
+    def _is_ready(self, node: Node) -> bool:
+        """Whether nothing has to be fed for it."""
+        needed = needed_nodes(self._graph, [Ref(node.name, 0)], set(), self._where)
+        return not any(n.op in PLACEHOLDERS for n in needed)

@@ -12,9 +12,12 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.engines.libraries import import_library
-from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
-from mobileprep.runtime.engines.tables import TableFiller
+from mobileprep.runtime.engines.subgraph import (
+    TableFiller,
+    checked_feeds,
+    import_library,
+    known_ref,
+)
 
 _PLACES = ("Graph execution error", "Detected at", "Node:", "\t", "Original stack", "  ")
 

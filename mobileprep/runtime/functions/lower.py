@@ -24,8 +24,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.bodies import Body, body_of
-from mobileprep.runtime.functions.kinds import LOOPS
-from mobileprep.runtime.functions.splice import free_prefix, splice
+from mobileprep.runtime.functions.splice import LOOPS, free_prefix, splice
 
 _CASES: Final = frozenset({"Case", "StatelessCase"})
 _PARALLEL: Final = 10

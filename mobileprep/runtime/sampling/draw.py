@@ -1,7 +1,11 @@
-"""Draws samples for a graph that the graph can run, in the ranges that it shows."""
+"""Drawing samples: values, signals, and batches."""
 
 from __future__ import annotations
 
+import io
+import math
+import re
+import wave
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,21 +18,183 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import MAX_AXES
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.findings import FirstOps
-from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.movement import MOVES, largest_movement
-from mobileprep.runtime.sampling.ranges import ValueRange, value_ranges
-from mobileprep.runtime.sampling.sizes import Sizes, size_choices
-from mobileprep.runtime.sampling.values import data_hint, sample
+from mobileprep.runtime.sampling.first_ops import (
+    MOVES,
+    ValueRange,
+    first_ops,
+    largest_movement,
+    value_ranges,
+)
+from mobileprep.runtime.sampling.inputs import (
+    FedTensor,
+    Sizes,
+    is_long,
+    is_picture,
+    is_single_picture,
+    setting,
+    size_choices,
+)
+
+MOST_BYTES: Final = 1 << 28
+# Fewer values than this are no picture written as a row.
+_PICTURE_FROM: Final = 256
+_WAV_RATE: Final = 16000
+# Of a batch so many samples are drawn, and come again: one takes a third of a millisecond.
+_MOST_DRAWN: Final = 256
+_LENGTHS: Final = re.compile(r"(len(gth)?s?|num_frames|n_frames|seq_?lens?)\Z", re.IGNORECASE)
+_DRAWN_FILE: Final = "DecodeWav"
+_FILE_KINDS: Final = {
+    "ParseExample": "serialized examples",
+    "ParseExampleV2": "serialized examples",
+    "ParseSingleExample": "a serialized example",
+    "DecodeRaw": "raw bytes",
+}
+
+
+def sample(
+    fed: FedTensor,
+    shape: Sequence[int],
+    ops: FirstOps,
+    limits: ValueRange,
+    generator: np.random.Generator,
+    longest: int,
+) -> Array:
+    """Values for one input.
+
+    Args:
+        fed: the input.
+        shape: its sizes.
+        ops: what the first ops tell of it.
+        limits: the least and the greatest value.
+        generator: where the values come from.
+        longest: the size that open dimensions have, for inputs that are lengths.
+
+    Raises:
+        UsageError: nothing can be drawn of its type, or it is too large.
+    """
+    fault = undrawable(fed, ops)
+    if fault is not None:
+        raise UsageError(*fault)
+    kind = fed.dtype.numpy
+    if len(shape) > MAX_AXES:
+        message = f"the input {fed.name!r} has {len(shape)} axes, and numpy's arrays {MAX_AXES}"
+        raise UsageError(message, f"give the input fewer, or {data_hint(fed.name)}")
+    each = _sound_length(ops) * 8 if kind is None else max(kind.itemsize, 8)
+    if math.prod(shape) * each > MOST_BYTES:
+        message = f"a sample for the input {fed.name!r} of shape {list(shape)} is too large"
+        raise UsageError(message, f"give the input a smaller shape, or {data_hint(fed.name)}")
+    if kind is None:
+        return _sound_files(tuple(shape), ops, generator)
+    if fed.dtype is DType.BOOL:
+        # A lone one is a switch, such as between training and inference.
+        return generator.random(tuple(shape)) < 0.5 if shape else np.asarray(np.False_)
+    if len(shape) <= 1:
+        told = setting(fed, ops)
+        if told is None and kind.kind in "iu" and _LENGTHS.search(fed.ref.node):
+            told = longest
+        if told is not None:
+            return np.full(tuple(shape), told).astype(kind)
+    shares = _shares(tuple(shape), ops, generator)
+    if fed.dtype.is_floating or kind.kind in "c":
+        return (limits.low + shares * (limits.high - limits.low)).astype(kind)
+    steps = np.floor(shares * (limits.high - limits.low + 1))
+    return np.minimum(limits.low + steps, limits.high).astype(kind)
+
+
+def data_hint(name: str) -> str:
+    """How samples of one's own are named."""
+    return f"name samples: 'check: {{data: FILE.npz}}' with an array {name!r}"
+
+
+def _shares(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
+    """Values from 0 to 1, each of the first samples of a batch with its own structure."""
+    if is_single_picture(shape, ops) or len(shape) <= 1:
+        return _structured(shape, ops, generator)
+    count = min(shape[0], _MOST_DRAWN)
+    if not count:
+        return np.zeros(shape)
+    parts = np.stack([_structured(shape[1:], ops, generator) for _ in range(count)])
+    return parts if count == shape[0] else parts[np.arange(shape[0]) % count]
+
+
+def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
+    count = math.prod(shape)
+    if ops.rows is not None or count == 0:
+        return generator.random(shape)
+    long = [size for size in shape if size > 1]
+    if (len(long) <= 1 and ops.is_sound) or is_long(shape):
+        return (sound(generator, count).reshape(shape) + 1) / 2
+    if len(shape) == 3 and is_picture((1, *shape), ops) and min(shape[:2]) > 1:
+        if ops.channels_first or (shape[0] <= 4 < shape[2]):
+            channels, rows, columns = shape
+            return np.moveaxis(picture(generator, rows, columns, channels), -1, 0)
+        return picture(generator, *shape)
+    if len(shape) >= 2 and len(long) >= 2:
+        # Rows of features that follow each other, such as a spectrogram, or a film.
+        *frames, rows, columns = long
+        scene = picture(generator, rows, columns, math.prod(frames))
+        return np.moveaxis(scene, -1, 0).reshape(shape)
+    return _row(count, generator).reshape(shape)
+
+
+def _row(count: int, generator: np.random.Generator) -> Array:
+    """A row of features; of a length that pictures have when they are written as rows, one."""
+    for channels in (1, 3):
+        side = math.isqrt(count // channels)
+        if side * side * channels == count and count >= _PICTURE_FROM:
+            return picture(generator, side, side, channels).ravel()
+    return features(generator, count)
+
+
+def _sound_files(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
+    values = np.empty(math.prod(shape), dtype=object)
+    for index in range(len(values)):
+        values[index] = _wav(sound(generator, _sound_length(ops)))
+    return values.reshape(shape)
+
+
+def _sound_length(ops: FirstOps) -> int:
+    length = -1 if ops.file is None else ops.file.attr_int("desired_samples", -1)
+    return length if length > 0 else _WAV_RATE
+
+
+def undrawable(fed: FedTensor, ops: FirstOps) -> tuple[str, str] | None:
+    """Why nothing can be drawn for an input, and the mend; None where something can."""
+    node = ops.file
+    is_text = fed.dtype is DType.STRING
+    if fed.dtype.numpy is not None and not is_text:
+        return None
+    if is_text and node is not None and node.op == _DRAWN_FILE:
+        return None
+    what = "text" if is_text else f"of type {fed.dtype.short}"
+    if node is not None:
+        what = _FILE_KINDS.get(node.op, "the content of a picture file")
+    message = f"no sample can be drawn for the input {fed.name!r}: it is {what}"
+    hint = data_hint(fed.name)
+    if node is not None:
+        hint += f"; or name what {node.op} gives as the input: {node.name!r}"
+    return message, hint
+
+
+def _wav(tones: Array) -> bytes:
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(_WAV_RATE)
+        file.writeframes((tones * 32767).astype("<i2").tobytes())
+    return stream.getvalue()
+
 
 _SEED: Final = 20160823
 _MOST_CHOICES: Final = 60
 # After so many choices with which loops run once, no longer sequence is expected to fit.
 _MOST_SHORT: Final = 24
 # The input that holds an array's length.
-_LENGTHS: Final = {"TensorArrayV3": 0, "TensorArrayV2": 0, "TensorListReserve": 1}
+_DRAW_LENGTHS: Final = {"TensorArrayV3": 0, "TensorArrayV2": 0, "TensorListReserve": 1}
 
 Feeds = Mapping[str, Array]
 Run = Callable[[Feeds], list[Array]]
@@ -118,7 +284,7 @@ def _runnable_sizes(graph: Graph, drawing: _Drawing, run: Run) -> tuple[Sizes, b
 
 def loop_lengths(graph: Graph) -> list[str]:
     """The tensors that hold the lengths of the arrays over which the graph's loops run."""
-    slots = ((_LENGTHS[n.op], n) for n in graph if n.op in _LENGTHS)
+    slots = ((_DRAW_LENGTHS[n.op], n) for n in graph if n.op in _DRAW_LENGTHS)
     return [str(n.data_inputs[slot]) for slot, n in slots if slot < len(n.data_inputs)]
 
 
@@ -223,3 +389,80 @@ def _default(graph: Graph, fed: FedTensor) -> Array | None:
         return None
     value = before.attr_tensor("value")
     return value.array() if value.size == 1 and not value.shape else None
+
+
+_WAVES: Final = 7
+_OBJECTS: Final = 5
+_GRAIN: Final = 0.02
+_TONES: Final = 4
+# Pictures and sounds are given in the steps that files have. It also hides what processors
+# differ in when they compute a cosine.
+_LEVELS: Final = 255
+_SOUND_LEVELS: Final = 32767
+
+
+def picture(generator: np.random.Generator, rows: int, columns: int, channels: int) -> Array:
+    """A smooth scene with some objects that have edges, and a little grain.
+
+    Returns:
+        ``[rows, columns, channels]`` from 0 to 1 in steps of 1/255.
+    """
+    y = np.linspace(-1, 1, rows)[:, None]
+    x = np.linspace(-1, 1, columns)[None, :]
+    scene = np.zeros((rows, columns, channels))
+    for octave in range(_WAVES):
+        angle, phase = generator.uniform(0, 2 * np.pi, 2)
+        frequency = generator.uniform(0.3, 1.0) * 2.0 ** (octave / 2)
+        along = np.pi * frequency * (x * np.cos(angle) + y * np.sin(angle))
+        colour = generator.uniform(-1, 1, channels) / (1 + octave / 2)
+        scene += np.cos(along + phase)[:, :, None] * colour
+    for number in range(_OBJECTS):
+        middle = generator.uniform(-0.8, 0.8, 2)
+        size = generator.uniform(0.1, 0.5, 2)
+        down, across = (y - middle[0]) / size[0], (x - middle[1]) / size[1]
+        inside = (
+            down**2 + across**2 < 1 if number % 2 else (np.abs(down) < 1) & (np.abs(across) < 1)
+        )
+        scene[inside] = 0.3 * scene[inside] + generator.uniform(-2, 2, channels)
+    scene += generator.normal(0, _GRAIN, scene.shape) * max(float(np.ptp(scene)), 1e-6)
+    return _stretched(scene, generator)
+
+
+def sound(generator: np.random.Generator, length: int) -> Array:
+    """A few tones with overtones that swell and fade, over a little hiss.
+
+    Returns:
+        ``[length]`` within -1 and 1, in the steps of 16-bit files.
+    """
+    time = np.arange(length)
+    share = time / max(length, 1)
+    wave = np.zeros(length)
+    for _ in range(_TONES):
+        # In cycles a value: from 50 to 1,600 Hz at 16 kHz.
+        pitch = 2.0 ** generator.uniform(-8.3, -3.3)
+        glide = generator.uniform(-0.3, 0.3)
+        turns = 2 * np.pi * pitch * time * (1 + glide * share / 2)
+        swell = np.exp(
+            -(((share - generator.uniform(0.1, 0.9)) / generator.uniform(0.05, 0.3)) ** 2)
+        )
+        for overtone in (1, 2, 3):
+            wave += swell * np.sin(overtone * turns) * generator.uniform(0.2, 1) / overtone
+    wave += generator.normal(0, 0.01, length)
+    loudest = max(float(np.abs(wave).max(initial=0)), 1e-6)
+    level = generator.uniform(0.3, 0.9)
+    steps: Array = np.round(wave * level / loudest * _SOUND_LEVELS) / _SOUND_LEVELS
+    return steps
+
+
+def features(generator: np.random.Generator, count: int) -> Array:
+    """Numbers without an order: ``[count]`` from 0 to 1."""
+    return generator.random(count)
+
+
+def _stretched(scene: Array, generator: np.random.Generator) -> Array:
+    """Values from nearly 0 to nearly 1, each scene with its own brightness and contrast."""
+    low, high = float(scene.min(initial=0)), float(scene.max(initial=1))
+    dark, bright = generator.uniform(0, 0.15), generator.uniform(0.85, 1)
+    share = (scene - low) / max(high - low, 1e-6)
+    steps: Array = np.round((dark + share * (bright - dark)) * _LEVELS) / _LEVELS
+    return steps

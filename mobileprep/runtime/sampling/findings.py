@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.static_values import StaticValues
+from mobileprep.ops.constant_evaluation import StaticValues
 
 # How many nodes behind an input are looked at.
 MOST_NODES: Final = 200

@@ -1,23 +1,27 @@
-"""What the first ops behind an input tell of it: its range, what it stands for, some sizes.
-
-Networks bring their inputs into a small range before the first layer: they divide by 255,
-subtract means, look rows of a table up. What is fed can be read off from that.
-"""
+"""What the first ops of a graph tell of its inputs: ranges, norms, and moved axes."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.dropout import neutral_probability
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import DIVISIONS, SWITCHES
-from mobileprep.ir.refs import Ref
-from mobileprep.ops.static_values import StaticValues
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import DIVISIONS, FUSED_BATCH_NORMS, SWITCHES
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.differences import is_counted, peak, wide_type
+from mobileprep.ops.constant_evaluation import StaticValues
+from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.findings import (
     MOST_NODES,
     FirstOps,
@@ -29,6 +33,7 @@ from mobileprep.runtime.sampling.findings import (
     note_limits,
     note_reshaped,
 )
+from mobileprep.runtime.sampling.inputs import FedTensor, is_long, setting
 
 _SAME_SHAPE: Final = frozenset(
     {"Identity", "Cast", "StopGradient", "Snapshot", "CheckNumerics", "Reverse", "ReverseV2"}
@@ -148,3 +153,270 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Reached, float, int], tuple[float, flo
     "BiasAdd": _plus,
     "Sub": _minus,
 }
+
+
+MOVES: Final = 0.01
+"""What an output moves at least, as a share of its largest magnitude, where it answers."""
+_DATA: Final = "samples of the app's own tell more: 'check: {data: FILE.npz}' in a recipe"
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
+    """For each output how far it moves from sample to sample, as a share of its peak.
+
+    Args:
+        runs: the outputs of each run.
+
+    Returns:
+        shares from 0; of values that are counted, the share of elements that change. Outputs of
+        changing shape move by 1, outputs without elements or numbers by 0. None where there is
+        a single sample, and nothing to compare.
+    """
+    return [_movement(column) for column in zip(*runs, strict=True)]
+
+
+def standing_still(
+    names: Sequence[str], runs: Sequence[Sequence[Array]], fed: Mapping[str, str] = _NOTHING
+) -> list[str]:
+    """What makes a comparison of outputs worth less than it seems, a sentence each.
+
+    Args:
+        names: the outputs.
+        runs: their values in each run.
+        fed: what each input was fed, in words.
+    """
+    columns = list(zip(*runs, strict=True))
+    empty = [n for n, column in zip(names, columns, strict=True) if not sum(a.size for a in column)]
+    lost = [
+        name
+        for name, column in zip(names, columns, strict=True)
+        if name not in empty and not _has_values(column)
+    ]
+    still = [
+        f"{name!r} by {share:.2g}"
+        for name, share in zip(names, movements(runs), strict=True)
+        if share is not None and share < MOVES and name not in {*empty, *lost}
+    ]
+    told = []
+    if still:
+        told.append(
+            f"outputs hardly move from sample to sample: {', '.join(still)} of the peak; the "
+            f"check proves little of them; {_DATA}"
+        )
+    if empty:
+        listed = ", ".join(map(repr, empty))
+        told.append(
+            f"outputs have no elements: {listed}; the check proves nothing of them; {_DATA}"
+        )
+    if lost:
+        shown = f"fed: {', '.join(f'{name} {text}' for name, text in fed.items())}; " if fed else ""
+        listed = ", ".join(map(repr, lost))
+        told.append(
+            f"the source gives nothing but NaN or infinity for {listed}: the samples are unusable; "
+            f"{shown}{_DATA}"
+        )
+    return told
+
+
+def largest_movement(runs: Sequence[Sequence[Array]]) -> float:
+    """How far the output moves that moves the most; 1 where there is nothing to compare."""
+    found = movements(runs)
+    return max((1.0 if moved is None else moved for moved in found), default=1.0)
+
+
+def _movement(column: Sequence[Array]) -> float | None:
+    if len({array.shape for array in column}) > 1:
+        return 1.0
+    if column[0].size == 0:
+        return 0.0
+    if len(column) == 1:
+        if column[0].ndim == 0 or len(column[0]) < 2:
+            return None
+        column = list(column[0])
+    if is_counted(column[0]):
+        first = column[0]
+        return max(float(np.mean(first != other)) for other in column[1:])
+    wide = np.stack([array.astype(wide_type(array)) for array in column])
+    finite = np.isfinite(wide).all(axis=0)
+    highest = peak(column)
+    if not finite.any() or not highest:
+        return 0.0
+    values = wide[:, finite]
+    return float(np.abs(values - values[:1]).max() / highest)
+
+
+def _has_values(column: Sequence[Array]) -> bool:
+    """Whether any element is text, or a finite number."""
+    return any(a.dtype.kind in "OSU" or bool(np.isfinite(a).any()) for a in column if a.size)
+
+
+# How many nodes behind the inputs are looked at, and how small a variance is that says nothing.
+_MOST: Final = 500
+_FLAT: Final = 1e-8
+
+
+@dataclass(frozen=True)
+class NormSpread:
+    """How far the values of a batch normalization's input lie apart.
+
+    Args:
+        node: the normalization.
+        trained: the median of the channels' standard deviations in training.
+        found: the same on samples.
+    """
+
+    node: str
+    trained: float
+    found: float
+
+
+def first_norm_spread(graph: Graph, runs: Sequence[Mapping[str, Array]]) -> NormSpread | None:
+    """The spread before the first fused batch normalization that keeps its variance; None without.
+
+    Args:
+        graph: a graph for inference.
+        runs: what to feed.
+    """
+    norm = _first_norm(graph, [parse_ref(name).node for run in runs[:1] for name in run])
+    variance = None if norm is None else _constant(graph, norm.data_inputs[4])
+    if norm is None or variance is None or not variance.size:
+        return None
+    trained = np.sqrt(np.maximum(variance.astype(np.float64), 0))
+    interpreter = Interpreter(graph)
+    found = [interpreter.run([str(norm.data_inputs[0])], run)[0] for run in runs]
+    axis = 1 if norm.attr_str("data_format", "NHWC").startswith("NC") else -1
+    lines = [np.moveaxis(x.astype(np.float64), axis, -1).reshape(-1, x.shape[axis]) for x in found]
+    spread = np.concatenate(lines).std(axis=0)
+    counts = trained > _FLAT
+    if len(spread) != len(trained) or not counts.any() or not np.isfinite(spread).all():
+        return None
+    ratio = float(np.median(spread[counts] / trained[counts]))
+    middle = float(np.median(trained[counts]))
+    return NormSpread(norm.name, middle, ratio * middle)
+
+
+def _first_norm(graph: Graph, names: Sequence[str]) -> Node | None:
+    waiting, seen = list(names), set(names)
+    while waiting and len(seen) < _MOST:
+        for node in graph.consumers.get(waiting.pop(0), ()):
+            if node.op in FUSED_BATCH_NORMS and node.data_inputs[0].node in seen:
+                return node
+            if node.name not in seen:
+                seen.add(node.name)
+                waiting.append(node.name)
+    return None
+
+
+def _constant(graph: Graph, ref: Ref) -> Array | None:
+    node = graph.get(ref.node)
+    while node is not None and node.op == "Identity" and node.data_inputs:
+        node = graph.get(node.data_inputs[0].node)
+    return node.attr_tensor("value").array() if node is not None and node.op == "Const" else None
+
+
+# What inputs are fed as: shares, signed shares, bytes.
+_USUAL: Final = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
+_USUAL_SOUND: Final = ((-1.0, 1.0), (-32768.0, 32767.0))
+# The width of the range that layers are given: from -1 to 1.
+_WIDTH: Final = 2.0
+# How many powers of ten in width outweigh being off the middle by half the width.
+_WIDTH_COUNTS: Final = 0.3
+# From here on none of the usual ranges fits.
+_UNFIT: Final = 1.0
+_STATE: Final = re.compile(r"(.*[/_])?(hidden|cell|rnn|lstm|gru)?_?states?(_\w+)?\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """The least and the greatest value to draw, and what tells so.
+
+    Args:
+        low: the least.
+        high: the greatest.
+        reason: in words, for the report; empty where nothing tells.
+        is_of_graph: whether constants of the graph show the range, and not a name or a type.
+    """
+
+    low: float
+    high: float
+    reason: str = ""
+    is_of_graph: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest value."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        told = self.reason or "nothing in the graph tells the range"
+        ends = f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
+        return f"{ends} ({told})"
+
+
+def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
+    """The ranges to try, likeliest first; one alone where something tells.
+
+    Args:
+        fed: an input of numbers.
+        ops: what the first ops tell of it.
+    """
+    limits = type_limits(fed.dtype)
+    if limits is not None:
+        return (ValueRange(*limits, f"it is {fed.dtype.short}"),)
+    if not fed.dtype.is_floating:
+        return _whole_numbers(fed, ops)
+    if ops.limits is not None:
+        return (ValueRange(*ops.limits, "the graph states it", is_of_graph=True),)
+    steered = setting(fed, ops)
+    if steered is not None:
+        reason = "from its name" if ops.probability is None else "it turns the dropout off"
+        return (ValueRange(steered, steered, reason),)
+    if _STATE.match(fed.ref.node):
+        return (ValueRange(-0.5, 0.5, "it is named as a state"),)
+    usual: Sequence[tuple[float, float]] = _USUAL
+    if ops.is_sound or is_long(fed.shape or ()):
+        usual = _USUAL_SOUND
+    scaled = [layer for layer in ops.layers if layer != (1.0, 0.0)]
+    if scaled and len(scaled) == len(ops.layers):
+        reason = "the first operations scale it so"
+        if not scaled[0][1] and not ops.is_sound:
+            # What is only multiplied was not meant to lie around zero.
+            usual = [ends for ends in usual if ends[0] >= 0] or usual
+        low, high = min(usual, key=lambda ends: _unfitness(ends, *scaled[0]))
+        if not ops.is_picture and _unfitness((low, high), *scaled[0]) > _UNFIT:
+            # Measurements of their own kind, less their mean and over their deviation.
+            low, high = _undone(*scaled[0])
+        return (ValueRange(low, high, reason, is_of_graph=True),)
+    return tuple(ValueRange(low, high) for low, high in usual)
+
+
+def type_limits(dtype: DType) -> tuple[int, int] | None:
+    """The range of a type of 8 bits, which inputs use whole; None for other types."""
+    kind = dtype.numpy
+    if kind is None or kind.itemsize != 1 or kind.kind not in "iu":
+        return None
+    limits = np.iinfo(kind)
+    return int(limits.min), int(limits.max)
+
+
+def _whole_numbers(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
+    if ops.rows is not None:
+        return (ValueRange(0, ops.rows - 1, "it chooses rows of a table"),)
+    if ops.is_picture:
+        return (ValueRange(0, 255, f"it is a picture of {fed.dtype.short}"),)
+    return (ValueRange(0, 1),)
+
+
+def _undone(scale: float, offset: float) -> tuple[float, float]:
+    """What is scaled to the range from -2 to 2."""
+    ends = sorted((end - offset) / scale for end in (-_WIDTH, _WIDTH))
+    return ends[0], ends[1]
+
+
+def _unfitness(ends: tuple[float, float], scale: float, offset: float) -> float:
+    """How far a range, once scaled, is from lying around zero with a width of two."""
+    low, high = sorted(scale * end + offset for end in ends)
+    width = high - low
+    off_middle = abs(low + high) / 2 / width
+    return off_middle + _WIDTH_COUNTS * abs(math.log10(width / _WIDTH))

@@ -1,8 +1,11 @@
-"""The tensors that samples are made for: their types and shapes, as far as they are known."""
+"""Fed tensors: their shapes, and the sizes of unknown dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
@@ -12,9 +15,10 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.opdefs.signatures import tensor_dtype
-from mobileprep.ops.array.placeholders import LAST_AMBIGUOUS_PRODUCER
-from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.array.identity import LAST_AMBIGUOUS_PRODUCER
+from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
+from mobileprep.runtime.sampling.findings import FirstOps
 
 
 @dataclass(frozen=True)
@@ -106,3 +110,162 @@ def _merged(name: str, found: TensorShape, declared: TensorShape) -> TensorShape
         message = f"the input {name!r} has the shape {known} in the graph, "
         message += f"which {list(declared or ())} does not fit"
         raise InvalidGraphError(message, "use the graph's sizes, -1 for any") from error
+
+
+Sizes = Mapping[str, tuple[int, ...]]
+
+_PICTURES: Final = (224, 128, 96, 64, 256, 32, 299, 28, 321, 160, 192, 16, 513, 8)
+_SEQUENCES: Final = (16, 28, 32, 64, 128, 1, 8, 100, 10, 50, 20, 256, 4, 2, 400, 512)
+_SOUNDS: Final = (16000, 4000, 8000, 16384, 1024, 44100)
+# More than one sample at once, for graphs that insist on it.
+_BATCHES: Final = (2, 4, 8, 16, 32)
+_CHANNELS: Final = 3
+# Elements that settings have at most.
+_FEW: Final = 16
+# Fewer values than this are no sound.
+_SOUND_FROM: Final = 4000
+# Axes that an input of unknown rank is tried with, from none on.
+_MOST_AXES: Final = 5
+_FEW_CHANNELS: Final = (1, 3, 4)
+# Scalars that steer a model, by their names. Values between 0 and 1 would do harm to most.
+_SETTINGS: Final = (
+    (re.compile(r"keep_?(prob|rate)|keep\Z", re.IGNORECASE), 1.0),
+    (re.compile(r"drop|(^|[/_])rate\Z", re.IGNORECASE), 0.0),
+    (re.compile(r"thresh", re.IGNORECASE), 0.6),
+    (re.compile(r"min_?size", re.IGNORECASE), 40.0),
+    (re.compile(r"factor|scale", re.IGNORECASE), 0.709),
+    (re.compile(r"temperature", re.IGNORECASE), 1.0),
+)
+
+
+def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterator[Sizes]:
+    """Whole shapes for inputs, by name, one choice after another.
+
+    Open dimensions have one size in all inputs, and first dimensions, which count samples,
+    another. Sizes that the first layers ask for are taken as they are.
+
+    Args:
+        inputs: the inputs.
+        ops: what the first ops tell of each.
+    """
+    names = [fed.name for fed in inputs]
+    seen = set()
+    for rank in range(_MOST_AXES):
+        shapes = [known_sizes(fed, found, rank) for fed, found in zip(inputs, ops, strict=True)]
+        for whole in _wholes(shapes, ops):
+            if whole not in seen:
+                seen.add(whole)
+                yield dict(zip(names, whole, strict=True))
+
+
+def known_sizes(fed: FedTensor, ops: FirstOps, rank: int = 0) -> list[int]:
+    """A shape with the sizes that the first layers ask for; -1 where one is still open.
+
+    Args:
+        fed: the input.
+        ops: what the first ops tell of it.
+        rank: how many axes it gets where nothing tells.
+    """
+    shape = list(_ranked(fed, ops, rank))
+    for axis, size in ops.sizes.items():
+        if -axis <= len(shape) and shape[axis] < 0 and (axis > -len(shape) or len(shape) == 1):
+            shape[axis] = size
+    open_axes = [axis for axis in range(1, len(shape)) if shape[axis] < 0]
+    if ops.elements is not None and len(open_axes) == 1:
+        others = math.prod(size for size in shape[1:] if size >= 0)
+        if others and ops.elements % others == 0:
+            shape[open_axes[0]] = ops.elements // others
+    if is_picture(shape, ops):
+        channels = -3 if ops.channels_first else -1
+        if shape[channels] < 0:
+            shape[channels] = _CHANNELS
+    return shape
+
+
+def setting(fed: FedTensor, ops: FirstOps) -> float | None:
+    """The value of an input that only steers the model, such as the probability of a dropout.
+
+    The graph decides where it shows what the input does, and the name elsewhere.
+    """
+    if not fed.dtype.is_floating or (fed.shape is not None and math.prod(fed.shape) > _FEW):
+        return None
+    if ops.probability is not None:
+        return ops.probability
+    value = next((value for name, value in _SETTINGS if name.search(fed.ref.node)), None)
+    return 1.0 if value == 0 and ops.divides else value
+
+
+def is_long(shape: Sequence[int]) -> bool:
+    """Whether a shape is that of one row of so many values that it must be a sound."""
+    long = [size for size in shape if size > 1]
+    return len(long) == 1 and long[0] >= _SOUND_FROM and -1 not in shape[1:]
+
+
+def is_picture(shape: Sequence[int], ops: FirstOps) -> bool:
+    """Whether a shape is that of pictures, the first axis the samples or not."""
+    if len(shape) == 4:
+        return ops.is_picture or shape[-1] in _FEW_CHANNELS
+    return len(shape) == 3 and is_single_picture(shape, ops)
+
+
+def is_single_picture(shape: Sequence[int], ops: FirstOps) -> bool:
+    """Whether a shape is that of one picture without an axis of samples."""
+    return (
+        len(shape) == 3
+        and shape[2] in _FEW_CHANNELS
+        and (ops.is_picture or all(size < 0 or size > 4 for size in shape[:2]))
+        and not ops.is_sound
+        and (shape[0] < 0) == (shape[1] < 0)
+    )
+
+
+def _wholes(
+    shapes: Sequence[list[int]], ops: Sequence[FirstOps]
+) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """The shapes with their open sizes filled, one choice after another."""
+    sizes = _candidates(shapes, ops)
+    for batch in (1, *_BATCHES):
+        for size in sizes if batch == 1 else sizes[:2]:
+            pairs = zip(shapes, ops, strict=True)
+            yield tuple(_filled(shape, batch, size, found) for shape, found in pairs)
+    if [-1] not in shapes:
+        return
+    for size in (*sizes, *_SOUNDS):
+        # A lone axis may also count what follows each other in one sample.
+        pairs = zip(shapes, ops, strict=True)
+        yield tuple(
+            (size,) if s == [-1] else _filled(s, 1, min(size, sizes[0]), found)
+            for s, found in pairs
+        )
+
+
+def _ranked(fed: FedTensor, ops: FirstOps, untold: int) -> tuple[int, ...]:
+    if fed.shape is not None:
+        return fed.shape
+    if fed.dtype is DType.BOOL or setting(fed, ops) is not None:
+        return ()  # a switch, such as between training and inference
+    rank = ops.rank
+    if rank is None and ops.sizes:
+        rank = max(2, -min(ops.sizes))
+    if rank is None and ops.elements is not None:
+        rank = 2
+    if rank is None and (ops.rows is not None or ops.is_sound):
+        rank = 2 if ops.rows is not None else 1
+    return (-1,) * (untold if rank is None else rank)
+
+
+def _candidates(shapes: Sequence[Sequence[int]], ops: Sequence[FirstOps]) -> tuple[int, ...]:
+    pairs = list(zip(shapes, ops, strict=True))
+    if any(is_picture(shape, found) and min(shape) < 0 for shape, found in pairs):
+        return _PICTURES
+    if any(found.is_sound and min(shape, default=0) < 0 for shape, found in pairs):
+        return (*_SOUNDS, *_SEQUENCES)
+    return _SEQUENCES
+
+
+def _filled(shape: Sequence[int], batch: int, size: int, ops: FirstOps) -> tuple[int, ...]:
+    counts = len(shape) > 1 or not ops.is_sound
+    first = size if is_single_picture(shape, ops) or not counts else batch
+    return tuple(
+        known if known >= 0 else (size if axis else first) for axis, known in enumerate(shape)
+    )

@@ -24,7 +24,7 @@ from mobileprep.rewriting.clipping import range_with_zero, rounded
 from mobileprep.rewriting.eightbit_constants import eightbit_constant
 from mobileprep.rewriting.linear_weights import linear_weights
 from mobileprep.rewriting.weight_channels import weight_axes
-from mobileprep.runtime.sampling.from_file import feeds_from_file
+from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.correct_bias.analytic import analytically_corrected
 from mobileprep.transforms.correct_bias.channel_means import channel_means

@@ -16,8 +16,8 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs, check_tensors
+from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.ops.static_values import StaticValues
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.constant_folding.execution import execution
 from mobileprep.rewriting.constant_folding.rules import FoldingRules, Kernels

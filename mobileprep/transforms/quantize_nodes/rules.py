@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
-from mobileprep.numerics.channel_steps import ChannelMethod
+from mobileprep.numerics.ranges import ChannelMethod
 from mobileprep.numerics.regular_expressions import compiled
 from mobileprep.transforms.base import refuse
 from mobileprep.transforms.quantize_nodes.weights import Granularity, WeightSettings

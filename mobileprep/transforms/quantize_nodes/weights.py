@@ -8,15 +8,16 @@ import numpy as np
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.channel_steps import (
+from mobileprep.numerics.ranges import (
+    MOST_COUNTED,
     SHARES,
     USUAL_PERCENTILE,
     ChannelMethod,
+    Histogram,
+    ObservedValues,
     channel_steps,
+    observed_range,
 )
-from mobileprep.numerics.histogram import Histogram
-from mobileprep.numerics.observed_values import MOST_COUNTED, ObservedValues
-from mobileprep.numerics.range_methods import observed_range
 from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps

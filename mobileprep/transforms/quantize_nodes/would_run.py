@@ -14,8 +14,8 @@ from mobileprep.ir.identities import constant_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import dependents
 from mobileprep.ir.refs import Ref, edge
-from mobileprep.ops.nn.channel_groups import has_channel_groups
-from mobileprep.ops.quantized.alignment import always_align
+from mobileprep.ops.nn.conv import has_channel_groups
+from mobileprep.ops.quantized.arithmetic import always_align
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
 

@@ -16,7 +16,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.transforms.raise_control_flow.array_facts import counts_up, fresh_scatters
 from mobileprep.transforms.raise_control_flow.array_nodes import ArrayNodes, Form, Size
 from mobileprep.transforms.raise_control_flow.loop_shapes import LoopShapes

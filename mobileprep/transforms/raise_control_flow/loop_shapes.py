@@ -9,7 +9,7 @@ from mobileprep.ir.attrs import AttrValue, TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.dims import common
+from mobileprep.ops.shape_function import common
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 # Loops in loops, and sizes that turn by turn become unknown; models have two or three of either.

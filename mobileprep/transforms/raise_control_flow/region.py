@@ -18,8 +18,8 @@ from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Edge, Ref, control, edge
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.ops.static_values import StaticValues
 
 # Conditionals that hang together in unusual ways, and loops that are unrolled, are copied.
 _COPIES: Final = 100_000

@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.ir.node import Node
-from mobileprep.ops.quantized.alignment import align, always_align
+from mobileprep.ops.quantized.arithmetic import align, always_align
 
 SIZES = (-1, 1, 2, 3)
 TRIED = [s for rank in range(4) for s in itertools.product(SIZES, repeat=rank)]

@@ -7,8 +7,13 @@ import pytest
 
 from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
-from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
-from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorLayout
+from mobileprep.runtime.accounting.costs import (
+    GraphCosts,
+    Recorder,
+    TensorLayout,
+    executed_costs,
+    inferred_costs,
+)
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 

@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from mobileprep.runtime.accounting.one_sample import run_costs, sample_costs
+from mobileprep.runtime.accounting.costs import run_costs, sample_costs
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.sampling.inputs import FedTensor
 from tests.runtime.functions.texts import T, body, function, model

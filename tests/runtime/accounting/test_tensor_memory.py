@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.runtime.accounting.tensor_memory import Executed, TensorLayout, peak_bytes
+from mobileprep.runtime.accounting.costs import Executed, TensorLayout, peak_bytes
 from tests.transforms.graphs import node
 
 

@@ -128,3 +128,29 @@ def test_an_engine_that_is_not_installed_says_so(
         open_engine(name, GRAPH, None)
     assert "not installed" in caught.value.message
     assert caught.value.hint.startswith("pip install ")
+
+
+class Doubling(Picky):
+    """An engine whose results are wrong from its second run on."""
+
+    name = "doubling"
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        self.asked.append(fetches)
+        return [np.maximum(feeds["x"], 0) * (1 if len(self.asked) < 2 else 2) for _ in fetches]
+
+
+@pytest.mark.parametrize(("verify", "name"), [(False, "doubling"), (True, "numpy")])
+def test_auto_drops_an_engine_that_does_not_agree(
+    monkeypatch: pytest.MonkeyPatch, name: str, *, verify: bool
+) -> None:
+    known = {"doubling": Doubling, "numpy": choose._ENGINES["numpy"]}
+    monkeypatch.setattr(choose, "_ENGINES", known)
+    monkeypatch.setattr(choose, "installed_engines", lambda: list(known))
+    reasons: list[str] = []
+    engine = open_engine("auto", GRAPH, None, tell=reasons.append, verify=verify)
+    engine.run(["out"], {"x": X})
+    assert engine.name == "doubling"
+    engine.run(["out"], {"x": X})
+    assert engine.name == name
+    assert bool(reasons) is verify

@@ -9,7 +9,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
-from mobileprep.runtime.engines.tables import TableFiller
+from mobileprep.runtime.engines.subgraph import TableFiller
 from tests.ops.lookup.test_tables import filled, table, text_const
 from tests.ops.strings.test_joining import texts
 from tests.transforms.graphs import const, node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.runtime.sampling.movement import largest_movement, movements, standing_still
+from mobileprep.runtime.sampling.first_ops import largest_movement, movements, standing_still
 
 
 def runs(*values: object, kind: type = np.float32) -> list[list[np.ndarray]]:

@@ -9,7 +9,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.runtime.sampling.norms import first_norm_spread
+from mobileprep.runtime.sampling.first_ops import first_norm_spread
 from tests.stages.jobs import op, placeholder
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.runtime.sampling.findings import FirstOps
+from mobileprep.runtime.sampling.first_ops import ValueRange, type_limits, value_ranges
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.ranges import ValueRange, type_limits, value_ranges
 
 
 def ranges(

@@ -10,9 +10,9 @@ import pytest
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header
 from mobileprep.formats.dtypes import DType
+from mobileprep.runtime.sampling.data_files import array_of, misfit, recorded_feeds
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.recorded import array_of, misfit, recorded_feeds
 
 
 def cut(

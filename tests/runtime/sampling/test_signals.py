@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.runtime.sampling import signals
+from mobileprep.runtime.sampling import draw as signals
 
 
 def generator(seed: int = 5) -> np.random.Generator:

@@ -9,8 +9,8 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.runtime.sampling.findings import FirstOps
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.sizes import (
+from mobileprep.runtime.sampling.inputs import (
+    FedTensor,
     is_long,
     is_picture,
     is_single_picture,

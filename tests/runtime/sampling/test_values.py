@@ -11,10 +11,11 @@ import pytest
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.runtime.sampling import signals, values
+from mobileprep.runtime.sampling import draw as signals
+from mobileprep.runtime.sampling import draw as values
 from mobileprep.runtime.sampling.findings import FirstOps
+from mobileprep.runtime.sampling.first_ops import ValueRange
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.ranges import ValueRange
 from tests.transforms.graphs import node
 
 
@@ -32,7 +33,7 @@ def sample(
     **ops: Any,
 ) -> np.ndarray:
     fed = FedTensor(name, dtype, shape)
-    return values.sample(fed, shape, FirstOps(**ops), ValueRange(low, high), seeded(), 33)
+    return signals.sample(fed, shape, FirstOps(**ops), ValueRange(low, high), seeded(), 33)
 
 
 def shares(expected: np.ndarray, found: np.ndarray) -> None:

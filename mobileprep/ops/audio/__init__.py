@@ -1,1 +1,0 @@
-"""Ops on sound, as in `tf.audio`."""

@@ -1,0 +1,264 @@
+"""Control flow, variables, and nodes without arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.differences import edges, summary
+from mobileprep.numerics.texts import one_text
+from mobileprep.ops.array.identity import declared_once_shape
+from mobileprep.ops.context import STREAMS, Printed, RunContext, context_kernel
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    common,
+    concatenate,
+    declared_shape,
+    merge,
+    no_outputs,
+    scalars_only,
+    shape_fn,
+    unchanged,
+)
+
+# Each round makes a size unknown, or a rank; few loops change more than one.
+_MOST_ROUNDS: Final = 16
+
+
+@shape_fn("Switch", "RefSwitch")
+def switch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape on both sides."""
+    return [args.shapes[0]] * 2
+
+
+flop_rule("Switch")(free)
+
+
+@shape_fn("Merge", "RefMerge")
+def merge_branches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """What all inputs have in common, and which of them came."""
+    return [common(args.shapes), ()]
+
+
+flop_rule("Merge")(free)
+
+
+@shape_fn("Enter")
+def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, where no turn of the loop can change it."""
+    return [args.shapes[0] if args.node.attr_bool("is_constant", False) else None]
+
+
+flop_rule("Enter")(free)
+
+
+shape_fn("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration")(unchanged)
+
+
+flop_rule("Exit", "NextIteration")(free)
+
+
+@shape_fn("Case", "StatelessCase")
+def declared_outputs_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared output shapes, where there are any."""
+    return _declared(args) or [None] * args.count()
+
+
+@shape_fn("If", "StatelessIf")
+def if_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared shapes, or what those of both branches have in common."""
+    declared = _declared(args)
+    if declared:
+        return declared
+    ways = [args.called(name, args.shapes[1:]) for name in ("then_branch", "else_branch")]
+    return [common(pair) for pair in zip(*ways, strict=True)]
+
+
+@shape_fn("StatelessWhile", "While")
+def while_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared shapes, or what each variable's shapes in all turns have in common."""
+    declared = _declared(args)
+    if declared:
+        return declared
+    shapes = list(args.shapes)
+    for _ in range(_MOST_ROUNDS):
+        after = [common(pair) for pair in zip(shapes, args.called("body", shapes), strict=True)]
+        if after == shapes:
+            return shapes
+        shapes = after
+    return [None] * len(shapes)
+
+
+def _declared(args: ShapeArgs) -> Sequence[TensorShape]:
+    return args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
+
+
+_FILE = "file://"
+
+
+@context_kernel("Print")
+def print_tensors(context: RunContext, node: Node, x: Array, *data: Array) -> Array:
+    """The first input as it is; the message and the data go to the printer."""
+    first = node.attr_int("first_n", -1)
+    if context.printer is None:
+        return x
+    if first >= 0:
+        key = f"how often {node.name} printed"
+        printed = context.resources.setdefault(key, 0)
+        if printed >= first:
+            return x
+        context.resources[key] = printed + 1
+    text = node.attr_str("message", "") + _all(node, "U", data)
+    context.printer(Printed(node.name, "stderr", f"{text}\n"))
+    return x
+
+
+shape_fn("Print")(unchanged)
+
+
+flop_rule("Print")(free)
+
+
+def _all(node: Node, types: str, data: tuple[Array, ...], between: str = "") -> str:
+    """Each tensor in brackets, as many elements as the node says."""
+    count = node.attr_int("summarize", 3)
+    pairs = zip(data, _types(node, types, data), strict=True)
+    return between.join(f"[{summary(x, t, count)}]" for x, t in pairs)
+
+
+def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
+    """The types of some inputs: as the node says, or else as their arrays show."""
+    told = [t.base for t in node.attr_dtypes(name)] if name in node.attrs else []
+    if len(told) == len(data):
+        return told
+    return [dtype_from_numpy(x.dtype) or DType.STRING for x in data]
+
+
+@context_kernel("PrintV2")
+def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...]:
+    """No outputs; the text goes to the printer.
+
+    Raises:
+        InvalidGraphError: the stream is none that TensorFlow knows.
+        ValueError: there is more than one text.
+    """
+    stream = node.attr_str("output_stream", "stderr")
+    if stream not in STREAMS and not stream.startswith(_FILE):
+        message = f"there is no output stream {stream!r}"
+        raise InvalidGraphError(message, f"TensorFlow knows {', '.join(STREAMS)} and {_FILE}PATH")
+    told = one_text(text).decode("utf-8", "replace") + node.attr_str("end", "\n")
+    if context.printer is not None:
+        context.printer(Printed(node.name, stream, told))
+    return ()
+
+
+shape_fn("PrintV2")(no_outputs)
+
+
+flop_rule("PrintV2")(free)
+
+
+@kernel("StringFormat")
+def string_format(node: Node, *data: Array) -> Array:
+    """The template with each placeholder replaced by what the next input holds.
+
+    Raises:
+        ValueError: the template has not as many placeholders as there are inputs.
+    """
+    count = node.attr_int("summarize", 3)
+    pieces = node.attr_str("template", "%s").split(node.attr_str("placeholder", "%s"))
+    if len(pieces) != len(data) + 1:
+        message = f"the template has {len(pieces) - 1} places for {len(data)} tensors"
+        raise ValueError(message)
+    types = _types(node, "T", data)
+    shown = [edges(x, t, count) for x, t in zip(data, types, strict=True)]
+    told = pieces[0] + "".join(s + p for s, p in zip(shown, pieces[1:], strict=True))
+    return np.array(told.encode(), dtype=object)
+
+
+shape_fn("StringFormat")(scalars_only)
+
+
+flop_rule("StringFormat")(free)
+
+
+@kernel("Assert")
+def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]:
+    """No outputs.
+
+    Raises:
+        InvalidGraphError: the condition is false; the message shows the data.
+        ValueError: there is more than one condition.
+    """
+    if condition.ndim:
+        message = f"the condition should be a scalar, not of shape {list(condition.shape)}"
+        raise ValueError(message)
+    if bool(condition):
+        return ()
+    message = f"assertion failed: {_all(node, 'T', data, ' ')}"
+    raise InvalidGraphError(message, "check the shapes and values that are fed")
+
+
+shape_fn("Assert")(no_outputs)
+
+
+flop_rule("Assert")(free)
+
+
+shape_fn("VariableV2")(declared_shape)
+
+
+shape_fn("Variable")(declared_once_shape)
+
+
+@shape_fn("VarHandleOp")
+def var_handle_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar handle of a variable."""
+    args.set_handle(args.node.attr_shape("shape"))
+    return [()]
+
+
+@shape_fn("ReadVariableOp")
+def read_variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The variable's shape."""
+    return [args.handle(0)]
+
+
+@shape_fn("ResourceGather")
+def resource_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The indices' shape in the place of the variable's first dimension."""
+    variable = args.handle(0)
+    batch = args.node.attr_int("batch_dims", 0)
+    if variable is None or args.shapes[1] is None or batch:
+        return [None]
+    return [concatenate(args.shapes[1], variable[1:])]
+
+
+@shape_fn("VariableShape")
+def variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector with an element for each of the variable's dimensions."""
+    variable = args.handle(0)
+    return [(UNKNOWN if variable is None else len(variable),)]
+
+
+@shape_fn("Assign", "AssignAdd", "AssignSub")
+def assign_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The common shape of the variable and what it gets."""
+    if args.node.op == "Assign" and not args.node.attr_bool("validate_shape", True):
+        return [args.shapes[1]]
+    return [merge(args.shapes[0], args.shapes[1])]
+
+
+shape_fn("CountUpTo", "GetSessionHandleV2", "IsVariableInitialized", "Stage", "VarIsInitializedOp")(
+    scalars_only
+)

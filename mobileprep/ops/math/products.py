@@ -1,0 +1,235 @@
+"""Products of matrices and einsum."""
+
+from __future__ import annotations
+from collections.abc import Sequence
+from mobileprep.core.limits import spend_products
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import check_allocation
+from mobileprep.ops.arrays import same_type
+from mobileprep.ops.cost import Sizes
+from mobileprep.ops.cost import UnknownCostError
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs
+from mobileprep.ops.shape_function import UNKNOWN
+from mobileprep.ops.shape_function import at_least_rank
+from mobileprep.ops.shape_function import broadcast
+from mobileprep.ops.shape_function import concatenate
+from mobileprep.ops.shape_function import merge
+from mobileprep.ops.shape_function import merge_dim
+from mobileprep.ops.shape_function import shape_fn
+from mobileprep.ops.shape_function import with_rank
+from typing import Any
+import math
+import numpy as np
+
+
+
+# What fused ops do to each element after the product.
+_AFTERWARDS = {
+    b"BiasAdd": 1,
+    b"Add": 1,
+    b"Relu": 1,
+    b"Relu6": 2,
+    b"LeakyRelu": 2,
+    b"Elu": 2,
+    b"Tanh": 1,
+    b"Sigmoid": 4,
+    b"FusedBatchNorm": 2,
+}
+
+
+def product(x: Array, y: Array) -> Array:
+    """x @ y for two axes and more; half precision is summed in single precision."""
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        wide = product(x.astype(np.float32), y.astype(np.float32))
+        return wide.astype(x.dtype)
+    if x.shape[-1] == y.shape[-2]:
+        lead = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        shape = (*lead, x.shape[-2], y.shape[-1])
+        check_allocation(shape, x.dtype)
+        spend_products(math.prod(shape) * x.shape[-1], x.dtype)
+    out: Array = np.matmul(x, y)
+    return out
+
+
+@kernel("MatMul")
+def mat_mul(node: Node, x: Array, y: Array) -> Array:
+    """The product of two matrices, each transposed where its attribute says so."""
+    same_type(node, x, y)
+    if x.ndim != 2 or y.ndim != 2:
+        message = "both operands must be matrices"
+        raise ValueError(message)
+    left = x.T if node.attr_bool("transpose_a", False) else x
+    right = y.T if node.attr_bool("transpose_b", False) else y
+    return product(left, right)
+
+
+@shape_fn("MatMul")
+def matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Rows of the first by columns of the second matrix."""
+    return [product_shape(args, 0, 1)]
+
+
+@flop_rule("MatMul")
+def matrix_product_flops(sizes: Sizes) -> float:
+    """A multiplication and an addition for each pair that meets."""
+    inner = sizes.input(0)[0 if sizes.node.attr_bool("transpose_a", False) else 1]
+    return 2 * sizes.made() * inner + fused_ops_flops(sizes)
+
+
+def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
+    """The shape of the product of two matrices, given by the indices of the inputs."""
+    a, b = with_rank(args.shapes[left], 2), with_rank(args.shapes[right], 2)
+    rows, inner = reversed(a) if args.node.attr_bool("transpose_a", False) else a
+    other, columns = reversed(b) if args.node.attr_bool("transpose_b", False) else b
+    merge_dim(inner, other)
+    return rows, columns
+
+
+def fused_ops_flops(sizes: Sizes) -> float:
+    """What the ops cost that a fused op does after its product."""
+    ops = sizes.node.attr_strings("fused_ops") if "fused_ops" in sizes.node.attrs else ()
+    return sizes.made() * sum(_AFTERWARDS.get(op, 1) for op in ops)
+
+
+shape_fn("SparseMatMul")(matmul_shape)
+
+
+@kernel("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
+    """Products of matrices in the last two axes, each adjoint where its attribute says so."""
+    if x.ndim < 2 or y.ndim < 2:
+        message = "both operands need two axes or more"
+        raise ValueError(message)
+    if node.op == "BatchMatMul" and x.shape[:-2] != y.shape[:-2]:
+        message = "the leading axes must be equal"
+        raise ValueError(message)
+    left = _adjoint(x) if node.attr_bool("adj_x", False) else x
+    right = _adjoint(y) if node.attr_bool("adj_y", False) else y
+    if "Tout" not in node.attrs:
+        same_type(node, x, y)
+        return product(left, right)
+    kind = node.attr_dtype("Tout").numpy
+    if kind is None or kind.itemsize > 2:
+        return product(left.astype(kind), right.astype(kind))
+    return product(left, right).astype(kind)
+
+
+@shape_fn("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def batch_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Matrices multiplied pair by pair; in the first version no dimension is broadcast."""
+    a, b = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
+    both = a is not None and b is not None
+    exact = args.node.op == "BatchMatMul"
+    if not both and not exact:
+        return [None]
+    rows, inner = _matrix(a, args.node.attr_bool("adj_x", False))
+    other, columns = _matrix(b, args.node.attr_bool("adj_y", False))
+    merge_dim(inner, other)
+    batches = (None if a is None else a[:-2]), (None if b is None else b[:-2])
+    batch = merge(*batches) if exact else broadcast(*batches)
+    return [concatenate(batch, (rows, columns))]
+
+
+@flop_rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def batch_product_flops(sizes: Sizes) -> float:
+    """As of one matrix product, for each."""
+    inner = sizes.input(0)[-2 if sizes.node.attr_bool("adj_x", False) else -1]
+    return 2 * sizes.made() * inner
+
+
+def _adjoint(x: Array) -> Array:
+    swapped = np.swapaxes(x, -1, -2)
+    return np.conj(swapped) if x.dtype.kind == "c" else swapped
+
+
+def _matrix(shape: TensorShape, adjoint: bool) -> tuple[int, int]:
+    rows, columns = (UNKNOWN, UNKNOWN) if shape is None else shape[-2:]
+    return (columns, rows) if adjoint else (rows, columns)
+
+
+_MOST_INPUTS = 16
+_LITTLE = 1 << 22
+# Products take so many times as long where axes stay on both sides, and no library helps.
+_COST = 8
+
+
+@kernel("Einsum")
+def einsum(node: Node, *inputs: Array) -> Array:
+    """The sum of products that the attribute ``equation`` tells, such as "bij,bjk->bik"."""
+    same_type(node, *inputs)
+    equation = node.attr_str("equation").replace(" ", "")
+    if len(inputs) > _MOST_INPUTS:
+        message = f"{len(inputs)} inputs, more than {_MOST_INPUTS}"
+        raise ValueError(message)
+    shape, combinations = _sizes(equation, inputs)
+    check_allocation(shape, inputs[0].dtype)
+    spend_products(_COST * combinations, inputs[0].dtype)
+    # Nothing on the way from several inputs to the result may be far larger than these are.
+    largest = max(_LITTLE, math.prod(shape), *(x.size for x in inputs))
+    path: Any = True if len(inputs) <= 2 else ("greedy", largest)
+    if inputs[0].dtype.itemsize == 2 and inputs[0].dtype.kind not in "iu":
+        wide = [x.astype(np.float32) for x in inputs]
+        return np.asarray(np.einsum(equation, *wide, optimize=path)).astype(inputs[0].dtype)
+    return np.asarray(np.einsum(equation, *inputs, optimize=path), dtype=inputs[0].dtype)
+
+
+@shape_fn("Einsum")
+def einsum_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The output's letters with the sizes that the inputs give them."""
+    equation = args.node.attr_str("equation").replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if not arrow or "..." in equation or len(terms) != len(args.shapes):
+        return [None]
+    sizes: dict[str, int] = {}
+    for term, given in zip(terms, args.shapes, strict=True):
+        for letter, size in zip(term, with_rank(given, len(term)), strict=True):
+            sizes[letter] = merge_dim(sizes.get(letter, UNKNOWN), size)
+    return [tuple(sizes.get(letter, UNKNOWN) for letter in right)]
+
+
+@flop_rule("Einsum")
+def einsum_flops(sizes: Sizes) -> float:
+    """A multiplication and an addition for each combination of indices; of one tensor a sum."""
+    left = sizes.node.attr_str("equation").replace(" ", "").split("->")[0]
+    terms = left.split(",")
+    if len(terms) != len(sizes.inputs) or "." in left:
+        raise UnknownCostError
+    extents: dict[str, int] = {}
+    for index, term in enumerate(terms):
+        extents.update(zip(term, sizes.input(index), strict=True))
+    combinations = math.prod(extents.values())
+    return 2 * combinations if len(terms) > 1 else max(combinations - sizes.made(), 0)
+
+
+def _sizes(equation: str, inputs: tuple[Array, ...]) -> tuple[tuple[int, ...], int]:
+    """The shape of the result, from the lengths of the labelled axes, and what it is summed of."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if not arrow or len(terms) != len(inputs):
+        message = f"the equation {equation!r} does not fit {len(inputs)} inputs"
+        raise ValueError(message)
+    lengths: dict[str, int] = {}
+    broadcast: tuple[int, ...] = ()
+    for term, x in zip(terms, inputs, strict=True):
+        before, dots, after = term.partition("...")
+        if len(before) + len(after) > x.ndim or (not dots and len(before) != x.ndim):
+            message = f"{term!r} does not fit the shape {list(x.shape)}"
+            raise ValueError(message)
+        end = x.ndim - len(after)
+        labelled = (*zip(before, x.shape, strict=False), *zip(after, x.shape[end:], strict=True))
+        lengths.update((label, n) for label, n in labelled if lengths.get(label, 1) == 1)
+        if dots:
+            broadcast = np.broadcast_shapes(broadcast, x.shape[len(before) : end])
+    before, dots, after = right.partition("...")
+    unknown = set(before + after) - set(lengths)
+    if unknown:
+        message = f"the equation {equation!r} sums to unknown labels {sorted(unknown)}"
+        raise ValueError(message)
+    middle = broadcast if dots else ()
+    shape = (*(lengths[c] for c in before), *middle, *(lengths[c] for c in after))
+    return shape, math.prod(lengths.values()) * math.prod(broadcast)

@@ -1,0 +1,191 @@
+"""Audio: WAV files, spectrograms, and MFCC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.texts import decode_wav, desired_sound
+from mobileprep.ops.arrays import check_allocation, scalar
+from mobileprep.ops.cost import Sizes, flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
+
+
+@kernel("DecodeWav")
+def decode_wav_samples(node: Node, contents: Array) -> tuple[Array, Array]:
+    """The samples of a WAV file, float32 [samples, channels], and its rate in Hz.
+
+    Attributes may demand a number of samples (cut, or filled up with zeros) and of channels
+    (cut, or the last one repeated).
+    """
+    if contents.size != 1 or contents.dtype != object:
+        message = "the contents of one file are needed"
+        raise ValueError(message)
+    samples, rate = decode_wav(bytes(contents.reshape(-1)[0]))
+    count = node.attr_int("desired_samples", -1)
+    channels = node.attr_int("desired_channels", -1)
+    return desired_sound(samples, count, channels), np.array(rate, np.int32)
+
+
+@shape_fn("DecodeWav")
+def decode_wav_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Samples by channels, and the sample rate."""
+    samples = args.node.attr_int("desired_samples", -1)
+    channels = args.node.attr_int("desired_channels", -1)
+    return [(max(samples, UNKNOWN), max(channels, UNKNOWN)), ()]
+
+
+flop_rule("DecodeWav")(free)
+
+
+# Windows that are transformed at once, so that scratch memory stays small.
+_WINDOWS = 1024
+_LONGEST_WINDOW = 1 << 24
+
+
+@kernel("AudioSpectrogram")
+def audio_spectrogram(node: Node, x: Array) -> Array:
+    """The strength of each frequency over time.
+
+    Args:
+        node: with ``window_size`` and ``stride`` in samples; with ``magnitude_squared`` the
+            squared magnitude is given.
+        x: float32 [samples, channels].
+
+    Returns:
+        float32 [channels, windows, frequencies].
+
+    Source: ``spectrogram.cc`` of TensorFlow: a periodic Hann window, filled up with zeros to a
+    power of two, transformed in double precision.
+    """
+    window, stride = node.attr_int("window_size"), node.attr_int("stride")
+    if x.ndim != 2 or not 2 <= window <= _LONGEST_WINDOW or stride < 1:
+        message = f"windows of {window} samples every {stride} of a tensor of {x.ndim} axes"
+        raise ValueError(message)
+    length = 1 << (window - 1).bit_length()
+    count = max(0, 1 + (len(x) - window) // stride)
+    shape = (x.shape[1], count, length // 2 + 1)
+    check_allocation(shape, np.dtype(np.float32))
+    out = np.empty(shape, np.float32)
+    if not out.size:
+        return out
+    hann = 0.5 - 0.5 * np.cos(2 * math.pi * np.arange(window) / window)
+    for channel, samples in enumerate(x.T):
+        views = np.lib.stride_tricks.sliding_window_view(samples, window)[::stride]
+        for start in range(0, count, _WINDOWS):
+            part = slice(start, min(start + _WINDOWS, count))
+            spectrum = np.fft.rfft(views[part] * hann, length)
+            out[channel, part] = np.square(spectrum.real) + np.square(spectrum.imag)
+    return out if node.attr_bool("magnitude_squared", False) else np.sqrt(out)
+
+
+@shape_fn("AudioSpectrogram")
+def audio_spectrogram_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Channels by windows by frequencies, of which there are half the next power of two."""
+    length, channels = with_rank(args.shapes[0], 2)
+    window = args.node.attr_int("window_size")
+    stride = args.node.attr_int("stride")
+    frequencies = (1 << max(window - 1, 0).bit_length()) // 2 + 1
+    if length < 0:
+        return [(channels, UNKNOWN, frequencies)]
+    windows = 0 if length < window else 1 + (length - window) // max(stride, 1)
+    return [(channels, windows, frequencies)]
+
+
+@flop_rule("AudioSpectrogram")
+def spectrogram_flops(sizes: Sizes) -> float:
+    """A window, a real Fourier transform, and the squares of its parts, at each place."""
+    channels, windows, frequencies = sizes.output()
+    length = 2 * (frequencies - 1)
+    root = 0 if sizes.node.attr_bool("magnitude_squared", False) else 1
+    transform = 2.5 * length * math.log2(length)
+    one = sizes.node.attr_int("window_size") + transform + (3 + root) * frequencies
+    return channels * windows * one
+
+
+# What is added to nothing before its logarithm is taken, as TensorFlow has it.
+_LEAST_ENERGY = 1e-12
+
+
+@kernel("Mfcc")
+def mfcc(node: Node, spectrogram: Array, rate: Array) -> Array:
+    """Mel-frequency cepstral coefficients of a squared spectrogram.
+
+    Args:
+        node: with ``lower_frequency_limit``, ``upper_frequency_limit`` in Hz,
+            ``filterbank_channel_count`` and ``dct_coefficient_count``.
+        spectrogram: float32 [channels, windows, frequencies].
+        rate: the sample rate in Hz.
+
+    Returns:
+        float32 [channels, windows, coefficients].
+
+    Source: ``mfcc.cc`` and ``mfcc_mel_filterbank.cc`` of TensorFlow.
+    """
+    bands = node.attr_int("filterbank_channel_count", 40)
+    coefficients = node.attr_int("dct_coefficient_count", 13)
+    lower = node.attr_float("lower_frequency_limit", 20.0)
+    upper = node.attr_float("upper_frequency_limit", 4000.0)
+    hertz = scalar(rate)
+    if spectrogram.ndim != 3 or spectrogram.shape[2] < 2 or hertz < 1 or not 0 <= lower < upper:
+        message = f"frequencies from {lower} to {upper} Hz of samples at {hertz} Hz"
+        raise ValueError(message)
+    if not 1 <= coefficients <= bands:
+        message = f"{coefficients} coefficients of {bands} bands"
+        raise ValueError(message)
+    check_allocation((spectrogram.shape[2] + coefficients, bands), np.dtype(np.float64))
+    filters = _mel_filters(spectrogram.shape[2], hertz, bands, lower, upper)
+    energy = np.sqrt(spectrogram.astype(np.float64)) @ filters
+    angles = np.outer(np.arange(bands) + 0.5, np.arange(coefficients)) * (math.pi / bands)
+    cosines = math.sqrt(2 / bands) * np.cos(angles)
+    out: Array = np.log(np.maximum(energy, _LEAST_ENERGY)) @ cosines
+    return out.astype(np.float32)
+
+
+@shape_fn("Mfcc")
+def mfcc_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Channels by windows by coefficients."""
+    channels, windows, _ = with_rank(args.shapes[0], 3)
+    return [(channels, windows, args.node.attr_int("dct_coefficient_count", 13))]
+
+
+@flop_rule("Mfcc")
+def mfcc_flops(sizes: Sizes) -> float:
+    """Roots, overlapping sums, logarithms and a cosine transform, at each place."""
+    channels, windows, frequencies = sizes.input(0)
+    bands = sizes.node.attr_int("filterbank_channel_count", 40)
+    coefficients = sizes.node.attr_int("dct_coefficient_count", 13)
+    return channels * windows * (5 * frequencies + bands + 2 * bands * coefficients)
+
+
+def _mel_filters(count: int, rate: int, bands: int, lower: float, upper: float) -> Array:
+    """How much each of ``count`` frequencies adds to each band: overlapping triangles."""
+    step = 0.5 * rate / (count - 1)
+    # The first is left out even where the lower limit is 0: it is the mean of the samples.
+    first, last = int(1.5 + lower / step), int(upper / step)
+    if last >= count:
+        message = f"the upper limit of {upper} Hz is beyond the half of {rate} Hz"
+        raise ValueError(message)
+    low, high = _mel(np.array([lower, upper]))
+    centres = low + (high - low) / (bands + 1) * np.arange(1, bands + 2)
+    places = np.arange(first, last + 1)
+    mels = _mel(places * step)
+    # The band on whose falling side, and the next, on whose rising side, a frequency lies.
+    band = np.minimum(np.searchsorted(centres, mels, side="left"), bands) - 1
+    edges = np.concatenate([[low], centres])
+    share = (edges[band + 2] - mels) / (edges[band + 2] - edges[band + 1])
+    filters = np.zeros((count, bands + 2))
+    filters[places, band + 1] = share
+    filters[places, band + 2] = 1 - share
+    return filters[:, 1 : bands + 1]
+
+
+def _mel(frequency: Array) -> Array:
+    mels: Array = 1127.0 * np.log1p(frequency / 700.0)
+    return mels
