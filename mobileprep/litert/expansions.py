@@ -10,9 +10,10 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
 from mobileprep.litert.program import Op, Program, Value
+from mobileprep.litert.scope import ACTIVATION
 
 # Source: the rational approximation of float32's erf in Eigen 3.3, on [-4, 4]: x * p(x * x) over
-# q(x * x), within 4e-7 of erf.
+# q(x * x), within 4e-7 of erf. Here x is 4 * t, and powers of 16 scale the coefficients exactly.
 _EDGE: Final = 4.0
 _ABOVE: Final = (
     *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06),
@@ -43,18 +44,24 @@ class _Erf:
     def ops(self) -> list[Op]:
         (x,) = self._op.inputs
         assert x is not None
-        x = self._two("MINIMUM", "MaximumMinimumOptions", x, self._number(_EDGE))
-        x = self._two("MAXIMUM", "MaximumMinimumOptions", x, self._number(-_EDGE))
-        square = self._two("MUL", "MulOptions", x, x)
-        above = self._two("MUL", "MulOptions", x, self._polynomial(square, _ABOVE))
-        below = self._polynomial(square, _BELOW)
+        # LiteRT divides in float alone: in integers, the bound would be rounded to the scale of x.
+        scaled = Value(f"{self._op.outputs[0].name}_scaled", DType.FLOAT, self._op.outputs[0].shape)
+        clip = Options("DivOptions", {ACTIVATION: "RELU_N1_TO_1"})
+        self._ops.append(Op("DIV", (x, self._number(_EDGE)), (scaled,), clip))
+        square = self._two("MUL", "MulOptions", scaled, scaled)
+        above = self._two("MUL", "MulOptions", scaled, self._polynomial(square, _ABOVE, _EDGE))
+        below = self._polynomial(square, _BELOW, 1.0)
         quotient = Op("DIV", (above, below), self._op.outputs, Options("DivOptions"))
         return [*self._ops, quotient]
 
-    def _polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """By Horner's rule, the coefficient of the highest power first."""
-        total = self._number(coefficients[0])
-        for coefficient in coefficients[1:]:
+    def _polynomial(self, x: Value, coefficients: Sequence[float], factor: float) -> Value:
+        """By Horner's rule, the coefficient of the highest power first, all times a factor."""
+        powers = range(len(coefficients) - 1, -1, -1)
+        first, *rest = (
+            c * factor * _EDGE ** (2 * power) for c, power in zip(coefficients, powers, strict=True)
+        )
+        total = self._number(first)
+        for coefficient in rest:
             total = self._two("MUL", "MulOptions", total, x)
             total = self._two("ADD", "AddOptions", total, self._number(coefficient))
         return total

@@ -429,3 +429,13 @@ def test_an_input_that_is_zero_leaves_the_other_one_its_scale() -> None:
     feeds = {"x": np.zeros(3, np.float32)}
     (found,) = answered(model_bytes(integer_model(graph, feeds, ["y"])), [feeds["x"]])
     np.testing.assert_allclose(found, numbers(3) / 1000, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_the_error_function_of_a_large_range_stays_within_1(mode: Mode) -> None:
+    """Its argument is clipped in float, where the bound is not rounded to the argument's scale."""
+    x = np.float32([[-160, -17, -9, 0, 9, 17, 160]])
+    nodes = [feed("x", x.shape), const("ten", np.float32(10)), op("z", "Mul", ["x", "ten"])]
+    graph = Graph([*nodes, op("y", "Erf", ["z"], T=DType.FLOAT)])
+    (found,) = answered(model_bytes(integer_model(graph, {"x": x}, ["y"], mode=mode)), [x])
+    np.testing.assert_allclose(found, np.sign(x), rtol=0, atol=1e-6)
