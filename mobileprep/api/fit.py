@@ -1,26 +1,19 @@
 """Whether the models and data of recipes are what the recipes say, told at the recipes' lines."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
 from mobileprep.api.target_check import foreseen
 from mobileprep.chains.norms_left import norms_foreseen
-from mobileprep.datasets.opening import data_kind
-from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import DataFiles
-from mobileprep.datasets.source import SampleChoice
-from mobileprep.datasets.source import data_inputs
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import CorruptFileError
-from mobileprep.errors import MobileprepError
-from mobileprep.errors import UnsupportedError
-from mobileprep.freezing.fit import DeclaredInput
-from mobileprep.freezing.fit import Fit
-from mobileprep.freezing.fit import fit
-from mobileprep.freezing.model import FreezeOptions
-from mobileprep.freezing.model import FreezeResult
+from mobileprep.datasets.opening import data_kind, open_dataset
+from mobileprep.datasets.source import DataFiles, SampleChoice, data_inputs
+from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError, UnsupportedError
+from mobileprep.freezing.fit import DeclaredInput, Fit, fit
+from mobileprep.freezing.model import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
@@ -29,35 +22,27 @@ from mobileprep.opdefs.definitions import slip_in
 from mobileprep.options.data import Reading
 from mobileprep.plan.sources import file_or_folder
 from mobileprep.plan.spec import Files
-from mobileprep.recipe.metrics import AUTO
-from mobileprep.recipe.metrics import metric_facts
-from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.model import Target
-from mobileprep.recipe.model import digestible
-from mobileprep.recipe.problems import Problem
-from mobileprep.recipe.problems import in_order
-from mobileprep.recipe.problems import recipe_error
-from mobileprep.recipe.problems import render
-from mobileprep.recipe.settings import Data
-from mobileprep.recipe.settings import InputFile
-from mobileprep.recipe.tree import Key
-from mobileprep.recipe.tree import place_of
-from mobileprep.recipe.validation_settings import MetricChoice
-from mobileprep.recipe.validation_settings import MetricFunction
-from mobileprep.recipe.validation_settings import USUAL_LABELS
-from mobileprep.recipe.validation_settings import Validation
-from mobileprep.runtime.sampling.data_files import class_faults
-from mobileprep.runtime.sampling.data_files import has_labels
-from mobileprep.runtime.sampling.data_files import label_faults
-from mobileprep.runtime.sampling.data_files import sample_faults
+from mobileprep.recipe.metrics import AUTO, metric_facts
+from mobileprep.recipe.model import Recipe, Target, digestible
+from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
+from mobileprep.recipe.settings import Data, InputFile
+from mobileprep.recipe.tree import Key, place_of
+from mobileprep.recipe.validation_settings import (
+    USUAL_LABELS,
+    MetricChoice,
+    MetricFunction,
+    Validation,
+)
+from mobileprep.runtime.sampling.data_files import (
+    class_faults,
+    has_labels,
+    label_faults,
+    sample_faults,
+)
 from mobileprep.runtime.sampling.draw import undrawable
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.inputs import known_shapes
+from mobileprep.runtime.sampling.inputs import FedTensor, known_shapes
 from mobileprep.stages.data import data_files
-from pathlib import Path
-import dataclasses
-
 
 
 def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:

@@ -1,20 +1,19 @@
 """What one target quantizes: its float graph, the options, and samples to run both graphs on."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
+
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from mobileprep.calibration.layers import best_try
-from mobileprep.calibration.layers import rule_text
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.calibration.layers import best_try, rule_text
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import SampleChoice
-from mobileprep.datasets.source import data_inputs
+from mobileprep.datasets.source import SampleChoice, data_inputs
 from mobileprep.datasets.survey import runs
-from mobileprep.errors import InternalError
-from mobileprep.errors import UsageError
+from mobileprep.errors import InternalError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
@@ -22,32 +21,18 @@ from mobileprep.pipeline.exchange import StoreExchange
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.handover import Handover
 from mobileprep.plan.records import Interface
-from mobileprep.plan.running_stages import CalibrateStage
-from mobileprep.plan.running_stages import EvaluateStage
-from mobileprep.plan.search_stages import ChoiceStage
-from mobileprep.plan.search_stages import RankStage
-from mobileprep.plan.spec import Files
-from mobileprep.plan.spec import Plan
-from mobileprep.plan.spec import StageSpec
+from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
+from mobileprep.plan.search_stages import ChoiceStage, RankStage
+from mobileprep.plan.spec import Files, Plan, StageSpec
 from mobileprep.plan.stages import TransformStage
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job
 from mobileprep.stages.data import data_files
-from mobileprep.stages.searching import level_rules
-from mobileprep.stages.searching import own_rules
-from mobileprep.stages.searching import ranked
-from mobileprep.stages.searching import recorded_tries
+from mobileprep.stages.searching import level_rules, own_rules, ranked, recorded_tries
 from mobileprep.stages.transform import options_of
-from mobileprep.transforms.base import Context
-from mobileprep.transforms.base import make_transform
-from pathlib import Path
-from typing import Any
-from typing import Final
-import tempfile
-
-
+from mobileprep.transforms.base import Context, make_transform
 
 QUANTIZER: Final = "quantize_nodes"
 # All tensors of both graphs are kept for one run, see ``tensor_damage``.

@@ -1,36 +1,26 @@
 """What a run over some samples shows of a graph's tensors."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
-from mobileprep.calibration.methods import MOVING_AVERAGE
-from mobileprep.calibration.methods import Method
+from typing import Final
+
+import numpy as np
+
+from mobileprep.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.datasets.source import Dataset
-from mobileprep.datasets.survey import DataSurvey
-from mobileprep.datasets.survey import FedRun
-from mobileprep.datasets.survey import run_size
-from mobileprep.datasets.survey import runs
+from mobileprep.datasets.survey import DataSurvey, FedRun, run_size, runs
 from mobileprep.errors import AccuracyError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import edge
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.ranges import Histogram
-from mobileprep.numerics.ranges import ObservedValues
-from mobileprep.numerics.ranges import ends
+from mobileprep.numerics.ranges import Histogram, ObservedValues, ends
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
-from typing import Final
-import math
-import numpy as np
-
-
 
 REFERENCE: Final = "numpy"
 

@@ -1,28 +1,20 @@
 """The verb ``run``: runs a graph; with ``--image`` a drop-in for ``label_image``."""
 
 from __future__ import annotations
-from mobileprep.cli._shared.limit_flags import add_limit_flags
-from mobileprep.cli._shared.model_flags import add_model_flags
-from mobileprep.cli._shared.model_flags import model_flags
-from mobileprep.cli._shared.originals import LABELLED
-from mobileprep.cli._shared.originals import LABELLED_BY
-from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag
-from mobileprep.cli.verb import comma_list
-from mobileprep.cli.verb import flag
-from mobileprep.cli.verb import verb
-from mobileprep.cli.verb import whole_number
-from mobileprep.core.paths import is_stdout
-from mobileprep.core.paths import output_path
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import UnsupportedError
-from mobileprep.errors import UsageError
-from pathlib import Path
-from typing import Any
-from typing import TYPE_CHECKING
+
 import argparse
 import json
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
+from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
+from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
+from mobileprep.core.paths import is_stdout, output_path
+from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from mobileprep.api.feeding.rounds import Round

@@ -1,23 +1,17 @@
 """The verb ``tflite``: a frozen graph as a file that LiteRT runs."""
 
 from __future__ import annotations
-from mobileprep.cli._shared.ends_flags import add_ends
-from mobileprep.cli._shared.ends_flags import add_shapes
-from mobileprep.cli._shared.ends_flags import shapes_of
-from mobileprep.cli.verb import bool_flag
-from mobileprep.cli.verb import comma_list
-from mobileprep.cli.verb import file_name
-from mobileprep.cli.verb import flag
-from mobileprep.cli.verb import verb
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
+from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import DetectionPostprocess
-from pathlib import Path
-from typing import Final
-from typing import TYPE_CHECKING
-from typing import get_args
-import argparse
-import sys
 
 if TYPE_CHECKING:
     from mobileprep.ir.attrs import TensorShape

@@ -1,45 +1,37 @@
 """Samples in arrays: ``.npz`` and ``.npy`` files."""
 
 from __future__ import annotations
+
+import csv
 from array import array
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Final
+
+import numpy as np
+
 from mobileprep.core.files import unreadable
 from mobileprep.core.paths import opened_file
-from mobileprep.datasets.file_samples import Classes
-from mobileprep.datasets.file_samples import read_classes
+from mobileprep.datasets.file_samples import Classes, read_classes
 from mobileprep.datasets.singles import Sample
-from mobileprep.datasets.source import Batch
-from mobileprep.datasets.source import DataFiles
-from mobileprep.datasets.source import NoLabelsError
-from mobileprep.datasets.source import Unread
-from mobileprep.datasets.source import fitted
-from mobileprep.datasets.source import no_samples
-from mobileprep.datasets.source import only_input
-from mobileprep.datasets.source import only_keys
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import CorruptFileError
-from mobileprep.errors import named
-from mobileprep.errors import nearest_hint
-from mobileprep.formats.arrays import Header
-from mobileprep.formats.arrays import map_arrays
+from mobileprep.datasets.source import (
+    Batch,
+    DataFiles,
+    NoLabelsError,
+    Unread,
+    fitted,
+    no_samples,
+    only_input,
+    only_keys,
+)
+from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
+from mobileprep.formats.arrays import Header, map_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import counts_fault
 from mobileprep.options.data import Delimiter
 from mobileprep.runtime.interpreter import converted
-from mobileprep.runtime.sampling.data_files import array_of
-from mobileprep.runtime.sampling.data_files import is_nearly
-from mobileprep.runtime.sampling.data_files import misfit
+from mobileprep.runtime.sampling.data_files import array_of, is_nearly, misfit
 from mobileprep.runtime.sampling.inputs import FedTensor
-from typing import Final
-from typing import IO
-import csv
-import numpy as np
-
-
 
 _HINT: Final = "save samples as the model takes them"
 

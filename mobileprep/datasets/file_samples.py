@@ -17,9 +17,9 @@ from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.photos import central_crop, decoded, exif_orientation
+from mobileprep.numerics.image_files import central_crop, decoded, exif_orientation
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
-from mobileprep.numerics.wav import decode_wav, desired_sound
+from mobileprep.numerics.texts import decode_wav, desired_sound
 from mobileprep.options.data import Reading
 from mobileprep.runtime.sampling.inputs import FedTensor
 

@@ -1,41 +1,32 @@
 """Samples from a Python function of the user's own."""
 
 from __future__ import annotations
-from collections import deque
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from mobileprep.core.loading import Author
-from mobileprep.core.loading import blaming
-from mobileprep.core.loading import load_file
-from mobileprep.datasets.file_samples import Classes
-from mobileprep.datasets.file_samples import as_label
-from mobileprep.datasets.file_samples import read_classes
-from mobileprep.datasets.singles import Label
-from mobileprep.datasets.singles import Sample
-from mobileprep.datasets.singles import batch_of
-from mobileprep.datasets.source import Batch
-from mobileprep.datasets.source import DataFiles
-from mobileprep.datasets.source import SampleChoice
-from mobileprep.datasets.source import Unread
-from mobileprep.datasets.source import fitted
-from mobileprep.datasets.source import no_samples
-from mobileprep.datasets.source import too_few
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import nearest_hint
-from mobileprep.ir.tensor import Array
-from mobileprep.runtime.sampling.data_files import array_of
-from mobileprep.runtime.sampling.inputs import FedTensor
-from typing import Any
-from typing import Final
+
 import contextlib
 import itertools
 import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
 import numpy as np
 
-
+from mobileprep.core.loading import Author, blaming, load_file
+from mobileprep.datasets.file_samples import Classes, as_label, read_classes
+from mobileprep.datasets.singles import Label, Sample, batch_of
+from mobileprep.datasets.source import (
+    Batch,
+    DataFiles,
+    SampleChoice,
+    Unread,
+    fitted,
+    no_samples,
+    too_few,
+)
+from mobileprep.errors import AccuracyError, nearest_hint
+from mobileprep.ir.tensor import Array
+from mobileprep.runtime.sampling.data_files import array_of
+from mobileprep.runtime.sampling.inputs import FedTensor
 
 MOST: Final = 100_000
 """What yields more than this is taken to be endless, unless ``samples`` are asked for."""

@@ -1,36 +1,24 @@
 """Samples in TFRecord files of ``tf.train.Example``, compressed or not."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
-from mobileprep.datasets.file_samples import Classes
-from mobileprep.datasets.file_samples import PictureReading
-from mobileprep.datasets.file_samples import SoundReading
-from mobileprep.datasets.file_samples import read_classes
-from mobileprep.datasets.singles import Label
-from mobileprep.datasets.singles import Sample
-from mobileprep.datasets.source import DataFiles
-from mobileprep.datasets.source import files_below
-from mobileprep.datasets.source import fitted
-from mobileprep.datasets.source import only_keys
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import CorruptFileError
-from mobileprep.errors import named
-from mobileprep.errors import nearest_hint
+
+import bisect
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.datasets.file_samples import Classes, PictureReading, SoundReading, read_classes
+from mobileprep.datasets.singles import Label, Sample
+from mobileprep.datasets.source import DataFiles, files_below, fitted, only_keys
+from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tf_record import TFRecordFile
-from mobileprep.formats.tf_record import read_example
-from mobileprep.formats.tf_record import read_feature
+from mobileprep.formats.tf_record import TFRecordFile, read_example, read_feature
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.image_files import exif_orientation
 from mobileprep.options.data import FeatureReading
 from mobileprep.runtime.sampling.inputs import FedTensor
-from typing import Any
-import bisect
-import itertools
-import numpy as np
-
-
 
 Values = Sequence[bytes] | Array
 

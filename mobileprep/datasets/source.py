@@ -21,7 +21,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Ref, edge
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.dims import is_full
+from mobileprep.ops.shape_function import is_full
 from mobileprep.options.data import DataKind, Reading
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
 

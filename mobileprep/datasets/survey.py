@@ -1,35 +1,23 @@
 """What is to be known of samples as a whole: whether they differ, and which cannot be read."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Container
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from mobileprep.datasets.singles import left_out
-from mobileprep.datasets.source import Batch
-from mobileprep.datasets.source import Dataset
-from mobileprep.datasets.source import Unread
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import MemoryLimitError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import OverBudgetError
-from mobileprep.numerics.allocation import check_total
-from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.first_ops import value_ranges
-from mobileprep.runtime.sampling.inputs import FedTensor
-from typing import Final
+
 import hashlib
 import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Final
+
 import numpy as np
 
-
+from mobileprep.datasets.singles import left_out
+from mobileprep.datasets.source import Batch, Dataset, Unread
+from mobileprep.errors import AccuracyError, MemoryLimitError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import OverBudgetError, check_total
+from mobileprep.runtime.sampling.first_ops import first_ops, value_ranges
+from mobileprep.runtime.sampling.inputs import FedTensor
 
 _LEAVE_OUT: Final = "leave them out of the data"
 _MORE: Final = "100 that differ are usual"

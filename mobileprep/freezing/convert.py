@@ -1,39 +1,25 @@
 """Variables turned into constants, in the graph and in the functions that it hands them to."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
+
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import UnsupportedError
-from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.trace import HAND_ON
-from mobileprep.freezing.trace import REF_FORMS
-from mobileprep.freezing.trace import Trace
-from mobileprep.freezing.trace import is_inside
-from mobileprep.freezing.trace import trace
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.attrs import FuncRef
-from mobileprep.ir.graph import Function
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.graph import Library
-from mobileprep.ir.node import Node
-from mobileprep.ir.node import constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import control
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.bodies import Body
-from mobileprep.opdefs.bodies import body_of
-from mobileprep.opdefs.bodies import function_of
-from mobileprep.runtime.functions.inline import inline_calls
-from mobileprep.runtime.functions.splice import FUNCTIONAL
-from mobileprep.runtime.functions.splice import Functional
-from mobileprep.runtime.functions.splice import LOOPS
 from typing import Final
+
 import numpy as np
 
-
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.trace import HAND_ON, REF_FORMS, Trace, is_inside, trace
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref, control
+from mobileprep.ir.tensor import Tensor
+from mobileprep.opdefs.bodies import Body, body_of, function_of
+from mobileprep.runtime.functions.inline import inline_calls
+from mobileprep.runtime.functions.splice import FUNCTIONAL, LOOPS, Functional
 
 _ARGUMENT: Final = "_Arg"
 _DEEPEST: Final = 64

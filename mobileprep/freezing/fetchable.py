@@ -1,10 +1,14 @@
 """Tells results of a graph from ends that nobody fetches, or that nobody can."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Sequence
+
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
 from mobileprep.freezing.trace import Flows
 from mobileprep.freezing.training import has_default_name
 from mobileprep.frozen import dataclass
@@ -13,23 +17,20 @@ from mobileprep.ir.ends import leaves_lowered_loop
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import constant_behind
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import DIVISIONS
-from mobileprep.ir.op_sets import ENTERS
-from mobileprep.ir.op_sets import EXITS
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
-from mobileprep.ir.op_sets import MERGES
-from mobileprep.ir.op_sets import NEXT_ITERATIONS
-from mobileprep.ir.op_sets import SUMS
+from mobileprep.ir.op_sets import (
+    DIVISIONS,
+    ENTERS,
+    EXITS,
+    FUSED_BATCH_NORMS,
+    MERGES,
+    NEXT_ITERATIONS,
+    SUMS,
+)
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.verify import execution_order
 from mobileprep.runtime.functions.splice import LOOPS
-from typing import Final
-import numpy as np
-import re
-
-
 
 _LOOP_CONDITION: Final = "LoopCond"
 _LOOP_EDGES: Final = ENTERS | NEXT_ITERATIONS

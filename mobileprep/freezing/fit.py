@@ -1,32 +1,28 @@
 """Whether a model has the inputs and outputs that a recipe names; all misfits at once."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+
 from mobileprep.core.files import map_file
-from mobileprep.errors import CorruptFileError
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import MobileprepError
-from mobileprep.errors import NotDownloadedError
-from mobileprep.errors import UsageError
-from mobileprep.errors import did_you_mean
-from mobileprep.formats.dtypes import DType
-from mobileprep.formats.dtypes import dtype_from_text
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    MobileprepError,
+    NotDownloadedError,
+    UsageError,
+    did_you_mean,
+)
+from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.formats.kinds import looks_like_text
-from mobileprep.freezing.freeze import chosen_signature
-from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.freeze import output_tensors
-from mobileprep.freezing.guess import described
-from mobileprep.freezing.guess import find_interface
-from mobileprep.freezing.guess import guess
-from mobileprep.freezing.model import FreezeOptions
-from mobileprep.freezing.model import FreezeResult
-from mobileprep.freezing.model import LoadedSource
+from mobileprep.freezing.freeze import chosen_signature, freeze, output_tensors
+from mobileprep.freezing.guess import described, find_interface, guess
+from mobileprep.freezing.model import FreezeOptions, FreezeResult, LoadedSource
 from mobileprep.freezing.source import load_source
-from mobileprep.freezing.trace import extract
-from mobileprep.freezing.trace import variables_of
+from mobileprep.freezing.trace import extract, variables_of
 from mobileprep.freezing.training import is_of_training
 from mobileprep.freezing.values import without_value
 from mobileprep.frozen import dataclass
@@ -36,17 +32,10 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.verify import check_inputs
-from mobileprep.ir.verify import check_names
+from mobileprep.ir.verify import check_inputs, check_names
 from mobileprep.opdefs.signatures import tensor_dtype
-from mobileprep.ops.shape_function import ShapeConflictError
-from mobileprep.ops.shape_function import merge
+from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.runtime.sampling.inputs import known_shapes
-from pathlib import Path
-from typing import Final
-from typing import Literal
-
-
 
 _NEAREST = 3
 

@@ -6,47 +6,40 @@ here they are told apart from what an app feeds and fetches.
 """
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Sequence
+
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
+
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.fetchable import DecodedImage
-from mobileprep.freezing.fetchable import always_there
-from mobileprep.freezing.fetchable import decoded_images
-from mobileprep.freezing.fetchable import loop_name
-from mobileprep.freezing.fetchable import results_among
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.model import Signature
-from mobileprep.freezing.model import TensorSpec
-from mobileprep.freezing.trace import Flows
-from mobileprep.freezing.trace import extract
-from mobileprep.freezing.training import ASIDE
-from mobileprep.freezing.training import is_uncut
-from mobileprep.freezing.training import labels_of
-from mobileprep.freezing.training import losses_among
-from mobileprep.freezing.training import of_chance_or_batch
-from mobileprep.freezing.training import scores_of
+from mobileprep.freezing.fetchable import (
+    DecodedImage,
+    always_there,
+    decoded_images,
+    loop_name,
+    results_among,
+)
+from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
+from mobileprep.freezing.trace import Flows, extract
+from mobileprep.freezing.training import (
+    ASIDE,
+    is_uncut,
+    labels_of,
+    losses_among,
+    of_chance_or_batch,
+    scores_of,
+)
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS
-from mobileprep.ir.op_sets import EXITS
-from mobileprep.ir.op_sets import FEEDABLE
-from mobileprep.ir.op_sets import MERGES
-from mobileprep.ir.op_sets import NEXT_ITERATIONS
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.verify import check_inputs
-from mobileprep.ir.verify import execution_order
+from mobileprep.ir.op_sets import ENTERS, EXITS, FEEDABLE, MERGES, NEXT_ITERATIONS
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import tensor_dtype
-from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.ops.shape_inference import shape_of
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.functions.splice import FUNCTIONAL
-from typing import Final
-import re
-
-
 
 _QUEUES: Final = re.compile(
     r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"

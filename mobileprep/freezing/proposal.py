@@ -1,34 +1,31 @@
 """What a first recipe says of a model's interface: inputs, outputs, and why it is these."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
+
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fetchable import DecodedImage
 from mobileprep.freezing.freeze import chosen_signature
-from mobileprep.freezing.guess import DEFAULTED
-from mobileprep.freezing.guess import GuessedInterface
-from mobileprep.freezing.guess import described
-from mobileprep.freezing.guess import find_interface
-from mobileprep.freezing.guess import specs_of
-from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.model import TensorSpec
+from mobileprep.freezing.guess import (
+    DEFAULTED,
+    GuessedInterface,
+    described,
+    find_interface,
+    specs_of,
+)
+from mobileprep.freezing.model import LoadedSource, TensorSpec
 from mobileprep.freezing.training import is_of_training
 from mobileprep.frozen import dataclass
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.inputs import known_sizes
-from mobileprep.runtime.sampling.inputs import setting
-from typing import Final
-import re
-
-
+from mobileprep.runtime.sampling.inputs import FedTensor, known_sizes, setting
 
 # Ops that take the content of one file.
 _ONE_FILE: Final = frozenset(

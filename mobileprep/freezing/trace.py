@@ -1,34 +1,22 @@
 """Follows variables through a graph to the ops that use them."""
 
 from __future__ import annotations
-from collections.abc import Container
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import field
-from dataclasses import replace
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Final
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.functions import drop_unused_functions
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.graph import Library
+from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS
-from mobileprep.ir.op_sets import MERGES
-from mobileprep.ir.op_sets import SWITCHES
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.reachability import reachable
+from mobileprep.ir.op_sets import ENTERS, MERGES, SWITCHES
+from mobileprep.ir.reachability import closure, reachable
 from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.signatures import input_types
-from mobileprep.opdefs.signatures import output_count
-from mobileprep.opdefs.signatures import signature_of
-from mobileprep.runtime.functions.splice import FUNCTIONAL
-from mobileprep.runtime.functions.splice import LOOPS
-from typing import Final
-
-
+from mobileprep.opdefs.signatures import input_types, output_count, signature_of
+from mobileprep.runtime.functions.splice import FUNCTIONAL, LOOPS
 
 # Ops that hand a variable on as it is; a converted variable makes them carry its value.
 HAND_ON: Final = frozenset(

@@ -23,11 +23,10 @@ from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.ops.static_values import StaticValues
-from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, inferred_costs
-from mobileprep.runtime.accounting.one_sample import run_costs
+from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, inferred_costs, run_costs
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.planner import in_line, runs_functions
 from mobileprep.runtime.selection import needed_nodes

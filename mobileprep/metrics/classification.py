@@ -1,23 +1,29 @@
 """The share of samples whose label is among the best scores."""
 
 from __future__ import annotations
-from mobileprep.errors import AccuracyError
-from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import KeptArrays
-from mobileprep.metrics.base import LabelError
-from mobileprep.metrics.base import Metric
-from mobileprep.metrics.base import MetricBatch
-from mobileprep.metrics.base import MetricOptions
-from mobileprep.metrics.base import OutputError
-from mobileprep.metrics.base import check_numbers
-from mobileprep.numerics.texts import class_count
-from mobileprep.numerics.texts import counts_fault
-from mobileprep.numerics.texts import labels_fault
-from mobileprep.numerics.texts import no_scores
-from mobileprep.numerics.texts import range_fault
+
 from typing import Final
+
 import numpy as np
 
+from mobileprep.errors import AccuracyError
+from mobileprep.ir.tensor import Array
+from mobileprep.metrics.base import (
+    KeptArrays,
+    LabelError,
+    Metric,
+    MetricBatch,
+    MetricOptions,
+    OutputError,
+    check_numbers,
+)
+from mobileprep.numerics.texts import (
+    class_count,
+    counts_fault,
+    labels_fault,
+    no_scores,
+    range_fault,
+)
 
 
 class TopK(Metric):

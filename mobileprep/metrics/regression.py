@@ -18,7 +18,7 @@ from mobileprep.metrics.base import (
     numbers_of,
 )
 from mobileprep.numerics.differences import is_counted, largest_difference, peak
-from mobileprep.numerics.labels import class_count
+from mobileprep.numerics.texts import class_count
 
 _BEST_PSNR: Final = 100.0
 

@@ -1,16 +1,16 @@
 """Non-maximum suppression and resizing."""
 
 from __future__ import annotations
+
+import heapq
 from collections.abc import Callable
-from mobileprep.core.limits import STEP
-from mobileprep.core.limits import spend
+
+import numpy as np
+
+from mobileprep.core.limits import STEP, spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_kept
-import heapq
-import numpy as np
-
-
 
 # Operations that comparing two boxes takes.
 _COST = 1 << 11

@@ -1,29 +1,17 @@
 """Convolutions of channels-last tensors through matrix products."""
 
 from __future__ import annotations
-from mobileprep.core.limits import spend_products
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import allocated
-from mobileprep.numerics.allocation import check_allocation
-from mobileprep.numerics.allocation import check_bytes
-from mobileprep.numerics.parallel import LEAST_WORK
-from mobileprep.numerics.parallel import for_each
-from mobileprep.numerics.parallel import multiply
-from mobileprep.numerics.parallel import parts_of
-from mobileprep.numerics.parallel import threads
-from mobileprep.numerics.windows import Tile
-from mobileprep.numerics.windows import Window
-from mobileprep.numerics.windows import padded_rows
-from mobileprep.numerics.windows import patches
-from mobileprep.numerics.windows import reach
-from mobileprep.numerics.windows import tiles
-from mobileprep.work import STEP
-from mobileprep.work import spend
-from numpy.lib.stride_tricks import as_strided
+
 import math
+
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-
+from mobileprep.core.limits import STEP, spend, spend_products
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated, check_allocation, check_bytes
+from mobileprep.numerics.parallel import LEAST_WORK, for_each, multiply, parts_of, threads
+from mobileprep.numerics.windows import Tile, Window, padded_rows, patches, reach, tiles
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
 _PATCH_BYTES = 2 << 20

@@ -1,30 +1,20 @@
 """Products of 8-bit integers, and fixed-point multipliers."""
 
 from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
 from mobileprep.core.limits import spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_allocation
-from mobileprep.numerics.allocation import check_bytes
-from mobileprep.numerics.parallel import LEAST_WORK
-from mobileprep.numerics.parallel import for_each
-from mobileprep.numerics.parallel import threads
-from mobileprep.numerics.quantization import Limits
-from mobileprep.numerics.quantization import as_int64
-from mobileprep.numerics.quantization import in_blocks
-from mobileprep.numerics.quantization import rounded
-from mobileprep.numerics.quantization import wrapped
-from mobileprep.numerics.windows import Tile
-from mobileprep.numerics.windows import Window
-from mobileprep.numerics.windows import cuts
-from mobileprep.numerics.windows import patches
-from mobileprep.numerics.windows import tiles
-from numpy.typing import NDArray
-from typing import Final
-import math
-import numpy as np
-
-
+from mobileprep.numerics.allocation import check_allocation, check_bytes
+from mobileprep.numerics.parallel import LEAST_WORK, for_each, threads
+from mobileprep.numerics.quantization import Limits, as_int64, in_blocks, rounded, wrapped
+from mobileprep.numerics.windows import Tile, Window, cuts, patches, tiles
 
 # The largest eight-bit number, and the largest difference of two.
 _LARGEST = 255

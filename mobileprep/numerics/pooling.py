@@ -1,22 +1,17 @@
 """Pooling of channels-last tensors, axis after axis, tile by tile."""
 
 from __future__ import annotations
-from functools import reduce
-from mobileprep.core.limits import STEP
-from mobileprep.core.limits import spend
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import allocated
-from mobileprep.numerics.parallel import for_each
-from mobileprep.numerics.parallel import threads
-from mobileprep.numerics.windows import Tile
-from mobileprep.numerics.windows import Window
-from mobileprep.numerics.windows import lowest
-from mobileprep.numerics.windows import padded_rows
-from mobileprep.numerics.windows import tiles
+
 import math
+from functools import reduce
+
 import numpy as np
 
-
+from mobileprep.core.limits import STEP, spend
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated
+from mobileprep.numerics.parallel import for_each, threads
+from mobileprep.numerics.windows import Tile, Window, lowest, padded_rows, tiles
 
 # With smaller ones threads wait for each other longer than they compute.
 _TILE_BYTES = 1 << 21

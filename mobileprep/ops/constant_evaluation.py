@@ -1,39 +1,26 @@
 """Evaluation of constants."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from mobileprep.core.limits import MEMORY_VARIABLE
-from mobileprep.core.limits import OverWorkError
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import MemoryLimitError
-from mobileprep.errors import UnsupportedError
-from mobileprep.errors import WorkLimitError
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.limits import MEMORY_VARIABLE, OverWorkError, working
+from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError, WorkLimitError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
 from mobileprep.ops.effort import charge
-from mobileprep.ops.kernel import Kernel
-from mobileprep.ops.kernel import call_kernel
-from mobileprep.ops.kernel import find_kernel
-from mobileprep.ops.list_constants import constant_array
-from mobileprep.ops.list_constants import list_constant
-from mobileprep.ops.shape_function import MAX_RANK
-from mobileprep.ops.shape_function import UNKNOWN
-from mobileprep.ops.shape_function import element_count
-from mobileprep.ops.shape_function import is_full
-from mobileprep.work import working
-from typing import Final
-import numpy as np
-
-
+from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
+from mobileprep.ops.list_constants import constant_array, list_constant
+from mobileprep.ops.shape_function import MAX_RANK, UNKNOWN, element_count, is_full
 
 # What numpy raises where sizes, indices or numbers do not go together.
 _NUMERIC = (ValueError, IndexError, TypeError, ArithmeticError, MemoryError)

@@ -1,31 +1,27 @@
 """Costs of ops: operations, effort, and planned sizes."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
 from mobileprep.core.loading import Registry
 from mobileprep.errors import InvalidGraphError
-from mobileprep.formats.dtypes import DType
-from mobileprep.formats.dtypes import dtype_from_numpy
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.node import constant
+from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
-from mobileprep.ops.modules import import_op
-from mobileprep.ops.modules import import_ops
+from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.ops.shape_inference import infer_shapes
-from typing import Any
-from typing import Final
-import math
-import numpy as np
-
 
 
 class UnknownCostError(Exception):

@@ -1,13 +1,14 @@
 """Effort of kernels, charged to the budget of a run before they compute."""
 
 from __future__ import annotations
+
 from collections.abc import Sequence
-from mobileprep.core.limits import spend
-from mobileprep.ir.tensor import Array
 from typing import Final
+
 import numpy as np
 
-
+from mobileprep.core.limits import spend
+from mobileprep.ir.tensor import Array
 
 # Operations that take as long as reading a byte, or making one by some function.
 _READ: Final = 2

@@ -1,20 +1,16 @@
 """Shape functions and dimensions."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
 from mobileprep.core.loading import Registry
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.modules import import_op
-from mobileprep.ops.modules import import_ops
-from typing import Final
-from typing import Protocol
-import math
-
-
+from mobileprep.ops.modules import import_op, import_ops
 
 UNKNOWN: Final = -1
 MAX_RANK: Final = 254

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import FLOPS_VARIABLE, MEMORY_VARIABLE, OverWorkError
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
-from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
 from mobileprep.ops.context import RunContext
 from mobileprep.ops.cost import planned_bytes
 from mobileprep.ops.effort import charge
 from mobileprep.runtime.actions import DEAD, RAN, Action, Values
 from mobileprep.runtime.execution_plan import ExecutionPlan, PlanStep
-from mobileprep.work import OverWorkError
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)

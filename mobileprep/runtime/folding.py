@@ -1,21 +1,19 @@
 """Computing ahead what depends on constants alone."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Sequence
-from mobileprep.core.limits import memory_limit
-from mobileprep.core.limits import working
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.core.limits import memory_limit, working
 from mobileprep.errors import RunLimitError
 from mobileprep.ir.refs import Edge
 from mobileprep.numerics.allocation import at_most
 from mobileprep.ops.context import RunContext
-from mobileprep.runtime.actions import Action
-from mobileprep.runtime.actions import Constants
+from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.executor import perform
-from typing import Any
-import numpy as np
-
-
 
 # Results beyond this are computed anew in each run rather than kept between runs.
 _LARGEST = 64 << 20

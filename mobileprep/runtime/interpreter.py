@@ -1,36 +1,28 @@
 """The interpreter: runs a graph with numpy."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
-from mobileprep.core.limits import flop_limit
-from mobileprep.core.limits import working
-from mobileprep.errors import UsageError
-from mobileprep.errors import nearest_hint
-from mobileprep.formats.dtypes import DType
-from mobileprep.formats.dtypes import dtype_from_numpy
+from typing import Any
+
+import numpy as np
+
+from mobileprep.core.limits import flop_limit, working
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import FEEDABLE
-from mobileprep.ir.refs import Edge
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import Edge, Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.parallel import all_processors
 from mobileprep.opdefs.signatures import tensor_dtype
-from mobileprep.ops.context import Observer
-from mobileprep.ops.context import Printer
-from mobileprep.ops.context import RunContext
-from mobileprep.ops.context import Watcher
+from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
 from mobileprep.runtime.actions import DEAD
 from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan
 from mobileprep.runtime.planner import make_plan
-from typing import Any
-import numpy as np
-
 
 
 def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:

@@ -1,34 +1,31 @@
 """The budget stage: refuses a model that is larger, or takes more to run, than is allowed."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
+
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Final
+
 from mobileprep.datasets.source import data_inputs
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import RecipeError
-from mobileprep.errors import UsageError
+from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.opdefs.definitions import slip_in
 from mobileprep.packaging.kernel_code import KERNEL_CODE_BASIS
-from mobileprep.plan.records import BudgetLine
-from mobileprep.plan.records import BudgetRecord
-from mobileprep.plan.records import CompressRecord
-from mobileprep.plan.records import DeviceCost
-from mobileprep.plan.records import Interface
-from mobileprep.plan.records import KernelsRecord
-from mobileprep.plan.records import PackageRecord
+from mobileprep.plan.records import (
+    BudgetLine,
+    BudgetRecord,
+    CompressRecord,
+    DeviceCost,
+    Interface,
+    KernelsRecord,
+    PackageRecord,
+)
 from mobileprep.plan.stages import BudgetStage
-from mobileprep.runtime.accounting.costs import GraphCosts
-from mobileprep.runtime.accounting.costs import sample_costs
+from mobileprep.runtime.accounting.costs import GraphCosts, sample_costs
 from mobileprep.stages import budget_mends as mends
 from mobileprep.stages.assets import with_assets
-from mobileprep.stages.base import Job
-from mobileprep.stages.base import stage
-from typing import Final
-
+from mobileprep.stages.base import Job, stage
 
 
 @stage(BudgetStage)

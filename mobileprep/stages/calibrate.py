@@ -1,53 +1,34 @@
 """The calibrate stage: ranges of a float graph's tensors, for the step that quantizes it."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from mobileprep.calibration.methods import MOVING_AVERAGE
-from mobileprep.calibration.methods import Method
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from mobileprep.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.calibration.observation import Subject
-from mobileprep.calibration.ranges import check_fresh
-from mobileprep.calibration.ranges import ranges_of
+from mobileprep.calibration.ranges import check_fresh, ranges_of
 from mobileprep.calibration.shards import observed
-from mobileprep.core.files import sha256_bytes
-from mobileprep.core.files import sha256_file
-from mobileprep.core.files import write_text
+from mobileprep.core.files import sha256_bytes, sha256_file, write_text
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import Dataset
-from mobileprep.datasets.source import SampleChoice
+from mobileprep.datasets.source import Dataset, SampleChoice
 from mobileprep.datasets.survey import DataSurvey
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import UsageError
-from mobileprep.formats.range_file import RangeFile
-from mobileprep.formats.range_file import TensorRange
-from mobileprep.formats.range_file import range_file_text
-from mobileprep.formats.range_file import read_range_file
+from mobileprep.errors import AccuracyError, UsageError
+from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import edge
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CalibrationRecord
-from mobileprep.plan.running_stages import CalibrateStage
-from mobileprep.plan.running_stages import EngineChoice
+from mobileprep.plan.running_stages import CalibrateStage, EngineChoice
 from mobileprep.plan.spec import Files
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import with_assets
-from mobileprep.stages.base import Job
-from mobileprep.stages.base import stage
-from mobileprep.stages.data import data_files
-from mobileprep.stages.data import data_record
-from mobileprep.stages.data import norm_doubts
-from mobileprep.stages.data import stage_inputs
+from mobileprep.stages.base import Job, stage
+from mobileprep.stages.data import data_files, data_record, norm_doubts, stage_inputs
 from mobileprep.transforms.quantize_nodes import ranged_tensors
-from typing import Final
-import dataclasses
-import json
-
-
 
 _NAMED: Final = 5
 

@@ -1,35 +1,25 @@
 """The data that a recipe names for a stage, opened for the stage's graph."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
+
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import DataFiles
-from mobileprep.datasets.source import SampleChoice
-from mobileprep.datasets.source import data_inputs
-from mobileprep.datasets.survey import DataSurvey
-from mobileprep.datasets.survey import runs
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import MobileprepError
-from mobileprep.errors import UsageError
+from mobileprep.datasets.source import DataFiles, SampleChoice, data_inputs
+from mobileprep.datasets.survey import DataSurvey, runs
+from mobileprep.errors import AccuracyError, InvalidGraphError, MobileprepError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.plan.running_records import DataRecord
-from mobileprep.plan.running_stages import CalibrateStage
-from mobileprep.plan.running_stages import DamageStage
-from mobileprep.plan.running_stages import EvaluateStage
-from mobileprep.plan.running_stages import SamplesStage
+from mobileprep.plan.running_stages import CalibrateStage, DamageStage, EvaluateStage, SamplesStage
 from mobileprep.plan.search_stages import RankStage
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
 from mobileprep.runtime.sampling.first_ops import first_norm_spread
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.base import Job
-from typing import Final
-import math
-
-
 
 # How many samples are run to see their spread, and by how much it differs in another scale.
 _LOOKED_AT: Final = 8

@@ -1,41 +1,32 @@
 """The evaluate stage: runs a graph on data, measures it, and keeps its outputs."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Iterator, Sequence
+
 from mobileprep.datasets.source import no_samples
-from mobileprep.datasets.survey import DataSurvey
-from mobileprep.datasets.survey import FedRun
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import UsageError
+from mobileprep.datasets.survey import DataSurvey, FedRun
+from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
-from mobileprep.plan.running_records import EngineRecord
-from mobileprep.plan.running_records import EvaluationRecord
-from mobileprep.plan.running_records import MetricValue
+from mobileprep.plan.running_records import EngineRecord, EvaluationRecord, MetricValue
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.stages.assets import with_assets
-from mobileprep.stages.base import Job
-from mobileprep.stages.base import stage
-from mobileprep.stages.data import data_files
-from mobileprep.stages.data import data_record
-from mobileprep.stages.data import norm_doubts
-from mobileprep.stages.data import placed
-from mobileprep.stages.data import stage_inputs
+from mobileprep.stages.base import Job, stage
+from mobileprep.stages.data import data_files, data_record, norm_doubts, placed, stage_inputs
 from mobileprep.stages.labelled import LabelledData
 from mobileprep.stages.measuring import Measures
 from mobileprep.stages.outputs import kept_outputs
-from mobileprep.stages.running import basis_of
-from mobileprep.stages.running import compared_with_reference
-from mobileprep.stages.running import measured_graph
-from mobileprep.stages.running import measuring_engine
-from mobileprep.stages.running import storable
-
-
+from mobileprep.stages.running import (
+    basis_of,
+    compared_with_reference,
+    measured_graph,
+    measuring_engine,
+    storable,
+)
 
 # Samples that a second engine runs too.
 _COMPARED = 4

@@ -1,49 +1,34 @@
 """The freeze stage: a trained model to a graph without variables, cut down to its outputs."""
 
 from __future__ import annotations
+
+import dataclasses
 from collections.abc import Iterator
+
 from mobileprep.core.files import place
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import RecipeError
-from mobileprep.errors import UsageError
+from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
-from mobileprep.freezing.fit import check_inputs_count
-from mobileprep.freezing.fit import parameters_cut_off
-from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.freeze import output_tensors
-from mobileprep.freezing.guess import described
-from mobileprep.freezing.guess import guess
-from mobileprep.freezing.model import FreezeOptions
-from mobileprep.freezing.model import FreezeResult
-from mobileprep.freezing.model import TensorSpec
-from mobileprep.freezing.source import LoadedSource
-from mobileprep.freezing.source import load_source
+from mobileprep.freezing.fit import check_inputs_count, parameters_cut_off
+from mobileprep.freezing.freeze import freeze, output_tensors
+from mobileprep.freezing.guess import described, guess
+from mobileprep.freezing.model import FreezeOptions, FreezeResult, TensorSpec
+from mobileprep.freezing.source import LoadedSource, load_source
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
-from mobileprep.ir.verify import check_graph
-from mobileprep.ir.verify import check_tensors
-from mobileprep.ops.shape_function import ShapeConflictError
-from mobileprep.ops.shape_function import merge
-from mobileprep.plan.records import FreezeRecord
-from mobileprep.plan.records import Interface
-from mobileprep.plan.spec import PAGE
-from mobileprep.plan.spec import PUBLISHED
-from mobileprep.plan.stages import ASSETS
-from mobileprep.plan.stages import FreezeStage
-from mobileprep.plan.stages import GRAPH
-from mobileprep.plan.stages import INTERFACE
+from mobileprep.ir.verify import check_graph, check_tensors
+from mobileprep.ops.shape_function import ShapeConflictError, merge
+from mobileprep.plan.records import FreezeRecord, Interface
+from mobileprep.plan.spec import PAGE, PUBLISHED
+from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, FreezeStage
 from mobileprep.recipe.settings import InputSpec
 from mobileprep.runtime.sampling.inputs import known_shapes
 from mobileprep.stages.assets import write_assets
-from mobileprep.stages.base import Job
-from mobileprep.stages.base import stage
+from mobileprep.stages.base import Job, stage
 from mobileprep.stages.checkpoints import named_checkpoint
 from mobileprep.stages.graph_page import write_graph_page
-import dataclasses
-
 
 
 @stage(FreezeStage)

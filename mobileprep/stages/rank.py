@@ -1,36 +1,30 @@
 """The rank stage: which layers lose most by quantization."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Mapping
-from mobileprep.calibration.layers import OutputComparison
-from mobileprep.calibration.layers import best_try
-from mobileprep.calibration.layers import damage_alone
-from mobileprep.calibration.layers import quantized_layers
-from mobileprep.calibration.layers import rule_text
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from mobileprep.calibration.layers import (
+    OutputComparison,
+    best_try,
+    damage_alone,
+    quantized_layers,
+    rule_text,
+)
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.datasets.survey import runs
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
-from mobileprep.plan.search_records import RankedLayer
-from mobileprep.plan.search_records import RankingRecord
+from mobileprep.plan.search_records import RankedLayer, RankingRecord
 from mobileprep.plan.search_stages import RankStage
 from mobileprep.stages.assets import with_assets
-from mobileprep.stages.base import Job
-from mobileprep.stages.base import stage
-from mobileprep.stages.data import data_files
-from mobileprep.stages.data import placed
-from mobileprep.stages.data import stage_inputs
-from mobileprep.stages.searching import QUANTIZER
-from mobileprep.stages.searching import own_rules
-from mobileprep.stages.searching import quantized
-from mobileprep.stages.searching import recorded_tries
+from mobileprep.stages.base import Job, stage
+from mobileprep.stages.data import data_files, placed, stage_inputs
+from mobileprep.stages.searching import QUANTIZER, own_rules, quantized, recorded_tries
 from mobileprep.transforms.quantize_nodes import Rules
-from typing import Final
-
-
 
 # The tensors of a run with so many samples are in memory at once.
 _BATCH: Final = 8

@@ -1,35 +1,25 @@
 """Running a stage's graphs with the engine that the recipe names, and telling what ran them."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
 from mobileprep.core.keys import key_from_environment
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.files import parse_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.running_records import EngineRecord
-from mobileprep.plan.running_stages import MeasuringStage
-from mobileprep.plan.running_stages import RunningSection
-from mobileprep.plan.running_stages import RunningStage
-from mobileprep.plan.spec import PUBLISHED
-from mobileprep.plan.spec import Section
-from mobileprep.plan.spec import Upstream
-from mobileprep.runtime.engines.agreement import Agreement
-from mobileprep.runtime.engines.agreement import Engine
-from mobileprep.runtime.engines.agreement import TOLERANCE
-from mobileprep.runtime.engines.agreement import agreement_of
-from mobileprep.runtime.engines.choose import AUTO
-from mobileprep.runtime.engines.choose import LITERT
-from mobileprep.runtime.engines.choose import open_engine
+from mobileprep.plan.running_stages import MeasuringStage, RunningSection, RunningStage
+from mobileprep.plan.spec import PUBLISHED, Section, Upstream
+from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, Engine, agreement_of
+from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
 from mobileprep.stages.base import Job
-from pathlib import Path
-from typing import Final
-import math
-import numpy as np
-
-
 
 REFERENCE: Final = "numpy"
 # What is left of dropout draws numbers, though they change nothing where all is kept.

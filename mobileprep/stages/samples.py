@@ -1,47 +1,38 @@
 """The samples stage: what checks feed, and what the source gives for it."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Final
+
 from mobileprep.core.files import atomic_writer
-from mobileprep.datasets.opening import data_kind
-from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.opening import data_kind, open_dataset
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.datasets.survey import DataSurvey
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import InvalidGraphError
-from mobileprep.errors import MobileprepError
-from mobileprep.errors import RecipeError
-from mobileprep.errors import UsageError
-from mobileprep.formats.arrays import map_arrays
-from mobileprep.formats.arrays import read_arrays
-from mobileprep.formats.arrays import write_arrays
+from mobileprep.errors import (
+    AccuracyError,
+    InvalidGraphError,
+    MobileprepError,
+    RecipeError,
+    UsageError,
+)
+from mobileprep.formats.arrays import map_arrays, read_arrays, write_arrays
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import SamplesRecord
 from mobileprep.plan.running_stages import SamplesStage
 from mobileprep.plan.spec import Files
-from mobileprep.runtime.sampling.data_files import array_of
-from mobileprep.runtime.sampling.data_files import recorded_feeds
-from mobileprep.runtime.sampling.draw import Samples
-from mobileprep.runtime.sampling.draw import draw_samples
-from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.first_ops import standing_still
+from mobileprep.runtime.sampling.data_files import array_of, recorded_feeds
+from mobileprep.runtime.sampling.draw import Samples, draw_samples
+from mobileprep.runtime.sampling.first_ops import first_ops, standing_still
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import with_assets
-from mobileprep.stages.base import Job
-from mobileprep.stages.base import stage
-from mobileprep.stages.data import data_files
-from mobileprep.stages.data import stage_inputs
-from mobileprep.stages.running import stage_engine
-from mobileprep.stages.running import storable
-from pathlib import Path
-from typing import Final
-
-
+from mobileprep.stages.base import Job, stage
+from mobileprep.stages.data import data_files, stage_inputs
+from mobileprep.stages.running import stage_engine, storable
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
 _SHORT_LOOP: Final = (

@@ -1,32 +1,26 @@
 """What a run shows of tensors: all of them, in branches and loops too, and what is wrong."""
 
 from __future__ import annotations
+
+import sys
 from dataclasses import replace
+
+import numpy as np
+import pytest
+
 from mobileprep.calibration.methods import Method
-from mobileprep.calibration.observation import Subject
-from mobileprep.calibration.observation import Watcher
+from mobileprep.calibration.observation import Subject, Watcher
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.datasets.source import Batch
-from mobileprep.errors import AccuracyError
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
-from tests.calibration.graphs import TENSORS
-from tests.calibration.graphs import layer
-from tests.calibration.graphs import samples
-from tests.calibration.graphs import subject
-from tests.ops.graphs import c
-from tests.ops.graphs import f32
-from tests.ops.graphs import n
-from tests.ops.graphs import p
+from tests.calibration.graphs import TENSORS, layer, samples, subject
+from tests.ops.graphs import c, f32, n, p
 from tests.stages.jobs import placeholder
-import numpy as np
-import pytest
-import sys
-
 
 
 class Feeds:

@@ -1,41 +1,35 @@
 """Freezing compared with TensorFlow: the frozen graph gives what the model gave."""
 
 from __future__ import annotations
+
+import json
 from collections.abc import Iterator
 from dataclasses import replace
-from mobileprep.errors import MobileprepError
-from mobileprep.errors import UnsupportedError
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.formats.checkpoint import open_checkpoint
 from mobileprep.formats.protos import saved_model_pb2
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.model import FreezeOptions
-from mobileprep.freezing.model import FreezeResult
+from mobileprep.freezing.model import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.freezing.trace import VARIABLE_OPS
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.opdefs.definitions import NEWEST
-from mobileprep.opdefs.definitions import op_def
+from mobileprep.opdefs.definitions import NEWEST, op_def
 from mobileprep.runtime.functions.splice import FUNCTIONAL
 from mobileprep.runtime.interpreter import Interpreter
-from pathlib import Path
-from tests.freezing.damage import KINDS
-from tests.freezing.damage import check_damaged
-from tests.freezing.test_source import MODEL
-from tests.freezing.test_source import W
-from tests.freezing.test_source import meta
+from tests.freezing.damage import KINDS, check_damaged
+from tests.freezing.test_source import MODEL, W, meta
 from tests.reference.original import differences
-from tests.reference.saved_models import Saved
-from tests.reference.saved_models import ZOO
-from types import ModuleType
-from typing import Any
-import json
-import numpy as np
-import pytest
-
-
+from tests.reference.saved_models import ZOO, Saved
 
 pytestmark = pytest.mark.reference
 

@@ -1,28 +1,24 @@
 """Files that are fed to tensors: arrays, pictures, sounds, and many of them as one batch."""
 
 from __future__ import annotations
+
+import math
 from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
 from mobileprep.api.feeding.tensors import TensorInfo
 from mobileprep.core.files import read_bytes
-from mobileprep.errors import CorruptFileError
-from mobileprep.errors import UnsupportedError
-from mobileprep.errors import UsageError
-from mobileprep.errors import named
-from mobileprep.errors import nearest_hint
+from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, named, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.image_files import Normalization
-from mobileprep.numerics.image_files import picture
+from mobileprep.numerics.image_files import Normalization, picture
 from mobileprep.numerics.texts import decode_wav
 from mobileprep.runtime.interpreter import converted
-from pathlib import Path
-import math
-import numpy as np
-
-
 
 _ARRAYS = frozenset({".npy", ".npz"})
 _NPZ = ".npz"

@@ -1,28 +1,22 @@
 """The ranges by which a .tflite file computes in integers: of a range file, or of samples."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from mobileprep.calibration.methods import Method
-from mobileprep.calibration.observation import Subject
-from mobileprep.calibration.ranges import check_tensors
-from mobileprep.calibration.ranges import ranges_of
-from mobileprep.calibration.shards import observed
-from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import DataFiles
-from mobileprep.datasets.source import SampleChoice
-from mobileprep.datasets.source import data_inputs
-from mobileprep.formats.range_file import read_range_file
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import edge
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor_digests import tensor_digests
-from mobileprep.litert.convert import CalibrationGraph
-from mobileprep.recipe.quantize_settings import Calibration
+
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-
+from mobileprep.calibration.methods import Method
+from mobileprep.calibration.observation import Subject
+from mobileprep.calibration.ranges import check_tensors, ranges_of
+from mobileprep.calibration.shards import observed
+from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.source import DataFiles, SampleChoice, data_inputs
+from mobileprep.formats.range_file import read_range_file
+from mobileprep.ir.refs import Ref, edge, parse_ref
+from mobileprep.ir.tensor_digests import tensor_digests
+from mobileprep.litert.convert import CalibrationGraph
+from mobileprep.recipe.quantize_settings import Calibration
 
 _RANGE_FILES: Final = frozenset({".yaml", ".yml"})
 

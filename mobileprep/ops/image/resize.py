@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
@@ -31,7 +32,6 @@ from mobileprep.ops.shape_function import (
     shape_fn,
     with_rank,
 )
-from mobileprep.work import spend
 
 
 def given_size(args: ShapeArgs, index: int) -> tuple[int, int]:

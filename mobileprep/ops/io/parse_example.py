@@ -1,35 +1,25 @@
 """Ops that parse serialized examples into dense, sparse and ragged tensors."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
-from mobileprep.core.limits import STEP
-from mobileprep.core.limits import spend
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mobileprep.core.limits import STEP, spend
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tf_record import Feature
-from mobileprep.formats.tf_record import read_example
-from mobileprep.formats.tf_record import read_feature
+from mobileprep.formats.tf_record import Feature, read_example, read_feature
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts
-from mobileprep.numerics.texts import one_text
-from mobileprep.numerics.texts import texts
+from mobileprep.numerics.texts import as_texts, one_text, texts
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.cost import free
+from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs
-from mobileprep.ops.shape_function import UNKNOWN
-from mobileprep.ops.shape_function import shape_fn
-from mobileprep.ops.shape_function import with_rank
-from typing import Any
-from typing import NoReturn
-import math
-import numpy as np
-
-
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
 
 _INT64 = np.dtype(np.int64)
 # Steps that reading a feature of an example takes.

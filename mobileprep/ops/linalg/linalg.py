@@ -8,6 +8,7 @@ from functools import reduce
 
 import numpy as np
 
+from mobileprep.core.limits import spend
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
@@ -28,7 +29,6 @@ from mobileprep.ops.shape_function import (
     shape_fn,
     unchanged,
 )
-from mobileprep.work import spend
 
 # Operations that each element takes for each row, at most.
 _COST = 8

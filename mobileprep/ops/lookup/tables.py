@@ -1,10 +1,14 @@
 """Lookup tables, which keep what they are filled with from run to run."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
 from mobileprep.core.files import read_bytes
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
@@ -12,21 +16,10 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts
-from mobileprep.numerics.texts import one_text
-from mobileprep.ops.context import RunContext
-from mobileprep.ops.context import context_kernel
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.cost import free
-from mobileprep.ops.shape_function import ShapeArgs
-from mobileprep.ops.shape_function import no_outputs
-from mobileprep.ops.shape_function import scalars_only
-from mobileprep.ops.shape_function import shape_fn
-from pathlib import Path
-from typing import Any
-import numpy as np
-
-
+from mobileprep.numerics.texts import as_texts, one_text
+from mobileprep.ops.context import RunContext, context_kernel
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.shape_function import ShapeArgs, no_outputs, scalars_only, shape_fn
 
 _MOST_BYTES = 1 << 30
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from mobileprep.formats.dtypes import narrow_max
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -141,7 +141,7 @@ def _extreme(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a n
         info = np.iinfo(kind)
         return kind.type(info.min if lowest else info.max)
     # The lowest finite number, as the original has it.
-    limit = ml_dtypes.finfo(kind).max  # type: ignore[no-untyped-call]
+    limit = narrow_max(kind)
     return -limit if lowest else limit
 
 

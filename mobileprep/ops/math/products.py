@@ -1,31 +1,31 @@
 """Products of matrices and einsum."""
 
 from __future__ import annotations
+
+import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
 from mobileprep.core.limits import spend_products
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.arrays import same_type
-from mobileprep.ops.cost import Sizes
-from mobileprep.ops.cost import UnknownCostError
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.arrays import check_allocation, same_type
+from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs
-from mobileprep.ops.shape_function import UNKNOWN
-from mobileprep.ops.shape_function import at_least_rank
-from mobileprep.ops.shape_function import broadcast
-from mobileprep.ops.shape_function import concatenate
-from mobileprep.ops.shape_function import merge
-from mobileprep.ops.shape_function import merge_dim
-from mobileprep.ops.shape_function import shape_fn
-from mobileprep.ops.shape_function import with_rank
-from typing import Any
-import math
-import numpy as np
-
-
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    ShapeArgs,
+    at_least_rank,
+    broadcast,
+    concatenate,
+    merge,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
 
 # What fused ops do to each element after the product.
 _AFTERWARDS = {

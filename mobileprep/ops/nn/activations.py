@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -27,7 +28,6 @@ from mobileprep.ops.shape_function import (
     unchanged,
     with_rank,
 )
-from mobileprep.work import STEP, spend
 
 # Klambauer et al., "Self-Normalizing Neural Networks" (2017).
 _SELU_ALPHA = 1.6732632423543772

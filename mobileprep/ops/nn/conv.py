@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -44,7 +45,6 @@ from mobileprep.ops.shape_function import (
     with_rank,
 )
 from mobileprep.ops.shape_inference import Shapes, shape_of
-from mobileprep.work import STEP, spend
 
 
 def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:

@@ -1,27 +1,21 @@
 """Connectionist temporal classification: labels read off the classes of each step."""
 
 from __future__ import annotations
+
+import heapq
+import math
 from collections.abc import Sequence
-from mobileprep.core.limits import STEP
-from mobileprep.core.limits import spend
+from typing import Any
+
+import numpy as np
+
+from mobileprep.core.limits import STEP, spend
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.cost import Sizes
-from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.cost import per_input
+from mobileprep.ops.cost import Sizes, flop_rule, per_input
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs
-from mobileprep.ops.shape_function import UNKNOWN
-from mobileprep.ops.shape_function import merge_dim
-from mobileprep.ops.shape_function import shape_fn
-from mobileprep.ops.shape_function import with_rank
-from typing import Any
-import heapq
-import math
-import numpy as np
-
-
+from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, merge_dim, shape_fn, with_rank
 
 # Steps that an entry of a batch takes.
 _STEPS = 8

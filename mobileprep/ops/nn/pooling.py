@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.limits import spend
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
@@ -36,7 +37,6 @@ from mobileprep.ops.nn.window_shapes import (
     pooled_sizes,
 )
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
-from mobileprep.work import spend
 
 _IMAGE_RANK: Final = 4
 

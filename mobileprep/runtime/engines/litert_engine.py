@@ -1,36 +1,25 @@
 """The engine that runs .tflite files, with the LiteRT interpreter."""
 
 from __future__ import annotations
+
+import math
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
 from mobileprep.core.limits import MEMORY_VARIABLE
-from mobileprep.errors import MemoryLimitError
-from mobileprep.errors import UnsupportedError
-from mobileprep.errors import UsageError
+from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import PREFIX
-from mobileprep.ir.tflite import TENSOR
-from mobileprep.ir.tflite import parse_tflite
-from mobileprep.ir.tflite import read_tflite
-from mobileprep.numerics.allocation import OverBudgetError
-from mobileprep.numerics.allocation import check_total
-from mobileprep.runtime.engines.subgraph import checked_feeds
-from mobileprep.runtime.engines.subgraph import import_library
-from mobileprep.runtime.engines.subgraph import known_ref
-from pathlib import Path
-from typing import Any
-from typing import Final
-import math
-import numpy as np
-
-
+from mobileprep.ir.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
+from mobileprep.numerics.allocation import OverBudgetError, check_total
+from mobileprep.runtime.engines.subgraph import checked_feeds, import_library, known_ref
 
 # Operators that TensorFlow's kernels run, in apps that link them.
 _FLEX: Final = f"{PREFIX}Flex"
