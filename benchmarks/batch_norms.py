@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, SUMS
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, SUMS
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.runtime.interpreter import Interpreter
 
 _FLOAT = attr.dtype(DType.FLOAT)

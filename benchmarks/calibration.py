@@ -28,10 +28,10 @@ from pathlib import Path
 from kept_networks import facts_of
 from processor import described
 
-from mobileprep.chains.chain import ChainStep, run_chain
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 
 METHODS = ("none", "min_max", "percentile", "entropy")
 PROCESSORS = 2
@@ -57,13 +57,13 @@ OURS = (
     + """
 from dataclasses import replace
 from pathlib import Path
-from mobileprep.calibration.methods import Method
-from mobileprep.calibration.observation import Subject
-from mobileprep.calibration.ranges import ranges_of
-from mobileprep.calibration.shards import observed
-from mobileprep.datasets.source import Batch
-from mobileprep.datasets.source import data_inputs
-from mobileprep.ir.files import read_graph
+from mobileprep.data.calibration.methods import Method
+from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.calibration.ranges import ranges_of
+from mobileprep.data.calibration.shards import observed
+from mobileprep.data.source import Batch
+from mobileprep.data.source import data_inputs
+from mobileprep.graph.files import read_graph
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 loaded = read_graph(Path(graph))
 way = Method(method, 99.99, 0.99)

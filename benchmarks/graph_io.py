@@ -17,18 +17,18 @@ from pathlib import Path
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
 
 OURS = """
 import resource, sys, time
 from dataclasses import replace
 from pathlib import Path
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.graph.files import read_graph, write_graph
 started = time.perf_counter()
 graph = read_graph(Path(sys.argv[1]))
 nodes = [*graph.nodes[:-1], replace(graph.nodes[-1], name="renamed")]

@@ -37,12 +37,12 @@ import numpy as np
 from measure import Measured, measure, mobileprep, set_aside, take_memory
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Tensor
 
 LAYERS = 94
 CHANNELS = 168

@@ -31,8 +31,8 @@ from batch_norms import with_fused, with_parts
 from kept_networks import facts_of
 from processor import described, without_coretype
 
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.reachability import reachable
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.reachability import reachable
 
 NETWORKS = ("inceptionv3", "resnet50", "mobilenet")
 FORMS = {"parts": with_parts, "fused": with_fused}
@@ -59,7 +59,7 @@ OURS = (
     COMMON
     + """
 from pathlib import Path
-from mobileprep.ir.files import read_graph
+from mobileprep.graph.files import read_graph
 from mobileprep.runtime.engines.choose import open_engine
 engine = open_engine("{engine}", read_graph(Path(graph)), Path(graph))
 report(lambda: engine.run([fetch], {feed: x}))

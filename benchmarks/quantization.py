@@ -31,7 +31,7 @@ import yaml
 from quantization_networks import NETWORKS, SETS, Array, Network, Samples
 
 import mobileprep
-from mobileprep.numerics.differences import differences
+from mobileprep.ops.numerics.differences import differences
 
 Quantize = str | Mapping[str, Any]
 Run = Callable[[Mapping[str, Array]], Sequence[Array]]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.channel_statistics import ChannelStatistics, with_statistics
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import parse_function_ref, parse_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import parse_function_ref, parse_ref
+from mobileprep.graph.statistics import ChannelStatistics, with_statistics
+from mobileprep.graph.tensor import Tensor
 
 CHANNELS = 4
 INPUT, OUTPUT = "input", "output"

@@ -21,7 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.files import read_graph
+from mobileprep.graph.files import read_graph
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 

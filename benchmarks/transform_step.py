@@ -17,10 +17,10 @@ from pathlib import Path
 
 from synthetic import CASES, INPUT, OUTPUT, Case, chain_of, options_of
 
-from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.cli.main import collect_seldom
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 
 _FEW = 100
 # Transforms that act on the graph as a whole.

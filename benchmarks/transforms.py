@@ -32,7 +32,7 @@ from pathlib import Path
 from measure import alternate, measure_output, mobileprep
 from synthetic import CASES, INPUT, OUTPUT, chain_of, options_of
 
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
 from mobileprep.transforms.base import transform_names
 
 DEPLOYMENT = (

@@ -11,20 +11,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mobileprep.api.benchmark import Benchmark, benchmark
-    from mobileprep.api.building import Build, BuiltTarget, build
-    from mobileprep.api.calibrating import Calibrated, calibrate
-    from mobileprep.api.chains import Transformed, transform
-    from mobileprep.api.freezing import freeze
-    from mobileprep.api.graphs import load_graph, save_graph
-    from mobileprep.api.headers import registration_header
-    from mobileprep.api.inspecting.differing import ModelDifference, diff
-    from mobileprep.api.inspecting.summarizing import Summary, summarize
-    from mobileprep.api.lock import Locked, lock
-    from mobileprep.api.recipes import load_recipe
-    from mobileprep.api.running import run
-    from mobileprep.api.tasks import recipe_tasks
-    from mobileprep.api.verify import CheckedFile, CheckedFolder, verify
+    from mobileprep.building.builder import Build, BuiltTarget, build
+    from mobileprep.building.calibrating import Calibrated, calibrate
+    from mobileprep.building.lock import Locked, lock
+    from mobileprep.building.report.collect import Report
+    from mobileprep.building.tasks import recipe_tasks
+    from mobileprep.building.transforming import Transformed, transform
+    from mobileprep.building.verify import CheckedFile, CheckedFolder, verify
     from mobileprep.errors import (
         AccuracyError,
         ArtifactError,
@@ -38,29 +31,34 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from mobileprep.freezing.any_model import freeze
     from mobileprep.freezing.model import FreezeOptions, FreezeResult
-    from mobileprep.ir.graph import Graph
+    from mobileprep.graph.files import load_graph, save_graph
+    from mobileprep.graph.graph import Graph
+    from mobileprep.inspection.benchmark import Benchmark, benchmark, run
+    from mobileprep.inspection.differing import ModelDifference, diff
+    from mobileprep.inspection.summarizing import Summary, summarize
+    from mobileprep.recipe.loading import load_recipe
     from mobileprep.recipe.model import Recipe
-    from mobileprep.report.collect import Report
+    from mobileprep.targets.headers import registration_header
 
 __version__ = "0.1.0"
 
 # As imported above for those who check types; a test holds the two together.
 _HOMES = {
-    "mobileprep.api.benchmark": ("Benchmark", "benchmark"),
-    "mobileprep.api.building": ("Build", "BuiltTarget", "build"),
-    "mobileprep.api.calibrating": ("Calibrated", "calibrate"),
-    "mobileprep.api.chains": ("Transformed", "transform"),
-    "mobileprep.api.freezing": ("freeze",),
-    "mobileprep.api.graphs": ("load_graph", "save_graph"),
-    "mobileprep.api.headers": ("registration_header",),
-    "mobileprep.api.inspecting.differing": ("ModelDifference", "diff"),
-    "mobileprep.api.inspecting.summarizing": ("Summary", "summarize"),
-    "mobileprep.api.lock": ("Locked", "lock"),
-    "mobileprep.api.recipes": ("load_recipe",),
-    "mobileprep.api.running": ("run",),
-    "mobileprep.api.tasks": ("recipe_tasks",),
-    "mobileprep.api.verify": ("CheckedFile", "CheckedFolder", "verify"),
+    "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
+    "mobileprep.building.builder": ("Build", "BuiltTarget", "build"),
+    "mobileprep.building.calibrating": ("Calibrated", "calibrate"),
+    "mobileprep.building.transforming": ("Transformed", "transform"),
+    "mobileprep.freezing.any_model": ("freeze",),
+    "mobileprep.graph.files": ("load_graph", "save_graph"),
+    "mobileprep.targets.headers": ("registration_header",),
+    "mobileprep.inspection.differing": ("ModelDifference", "diff"),
+    "mobileprep.inspection.summarizing": ("Summary", "summarize"),
+    "mobileprep.building.lock": ("Locked", "lock"),
+    "mobileprep.recipe.loading": ("load_recipe",),
+    "mobileprep.building.tasks": ("recipe_tasks",),
+    "mobileprep.building.verify": ("CheckedFile", "CheckedFolder", "verify"),
     "mobileprep.errors": (
         "AccuracyError",
         "ArtifactError",
@@ -75,9 +73,9 @@ _HOMES = {
         "UsageError",
     ),
     "mobileprep.freezing.model": ("FreezeOptions", "FreezeResult"),
-    "mobileprep.ir.graph": ("Graph",),
+    "mobileprep.graph.graph": ("Graph",),
     "mobileprep.recipe.model": ("Recipe",),
-    "mobileprep.report.collect": ("Report",),
+    "mobileprep.building.report.collect": ("Report",),
 }
 
 __all__ = [

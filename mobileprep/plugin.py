@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.pattern import GraphMatcher, Match, OpTypePattern, op
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Leave, Rewritten, Rule, rewrite
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.pattern import GraphMatcher, Match, OpTypePattern, op
+from mobileprep.graph.refs import Ref, unique_name
+from mobileprep.graph.rewrite import Leave, Rewritten, Rule, rewrite
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 __all__ = [

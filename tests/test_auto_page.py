@@ -11,7 +11,7 @@ import pytest
 
 import mobileprep
 from mobileprep.cli.main import main
-from mobileprep.ir.files import read_graph
+from mobileprep.graph.files import read_graph
 from tests.cli.pages import is_answer
 
 ROOT = Path(__file__).resolve().parents[1]

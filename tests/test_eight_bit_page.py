@@ -11,8 +11,8 @@ import pytest
 
 import mobileprep
 from mobileprep.cli.main import main
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8")

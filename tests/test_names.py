@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import mobileprep
-from mobileprep.ir import op_sets
+from mobileprep.graph import op_sets
 
 ROOT = Path(mobileprep.__file__).parent
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref
 from mobileprep.recipe.plugins import installed_plugins
 from mobileprep.runtime.interpreter import Interpreter
 from tests.cli.conftest import Run, run

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import Dataset, SampleChoice
+from mobileprep.building.plan.sources import data_files as planned_files
+from mobileprep.building.stages.data import data_files
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import Dataset, SampleChoice
 from mobileprep.formats.dtypes import DType
-from mobileprep.plan.sources import data_files as planned_files
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.stages.data import data_files
-from tests.datasets.made import pictures, tf_record, write
+from tests.data.made import pictures, tf_record, write
 from tests.ops.examples import example, integers_of, texts_of
 from tests.ops.sounds import wav
 

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
-from tests.rewriting.channel_scales.test_rescaled_networks import CONTEXT, RECIPE, accuracy
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
+from tests.transforms.rewriting.channel_scales.test_rescaled_networks import (
+    CONTEXT,
+    RECIPE,
+    accuracy,
+)
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "quantization.md"
 SECTIONS = ("Repair", "Smaller weights")

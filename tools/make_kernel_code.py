@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from elftools.elf.elffile import ELFFile
 
-DATA = Path(__file__).parents[1] / "mobileprep/opdefs/data"
+DATA = Path(__file__).parents[1] / "mobileprep/graph/opdefs/data"
 TABLE = DATA / "kernel_code-1.15.json"
 SOURCE = (
     "bytes of functions between the local symbols of each source file, in the order of the link, "

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from PIL import Image
 
-from mobileprep.api.building import build
+from mobileprep.building.builder import build
 
 RECIPE: Final = Path(__file__).resolve().parents[1] / "recipes" / "digits-eight-bits"
 WIDE: Final = {"width": 1180, "height": 780}

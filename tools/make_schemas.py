@@ -22,27 +22,19 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 # The checkout comes first.
 from output_schemas import OUTPUTS, output_schema  # noqa: E402
 
-from mobileprep.options.data import FeatureReading, Reading  # noqa: E402
-from mobileprep.options.devices import Device  # noqa: E402
-from mobileprep.options.freeze import Freeze  # noqa: E402
-from mobileprep.options.schema import (  # noqa: E402
+from mobileprep.core.declare import (  # noqa: E402
     DIALECT,
     Schema,
     parameters_schema,
     rendered,
     section_schema,
 )
-from mobileprep.recipe.app import Integration, Protection  # noqa: E402
-from mobileprep.recipe.devices import DEVICE_SCHEMA  # noqa: E402
+from mobileprep.data.options import FeatureReading, Reading  # noqa: E402
+from mobileprep.freezing.settings import Freeze  # noqa: E402
+from mobileprep.recipe.data import DEVICE_SCHEMA  # noqa: E402
 from mobileprep.recipe.documents import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
-from mobileprep.recipe.model import Recipe, Target  # noqa: E402
-from mobileprep.recipe.quantize_settings import (  # noqa: E402
-    QUANTIZERS,
-    Calibration,
-    Quantize,
-    QuantizeRule,
-)
+from mobileprep.recipe.model import Integration, Protection, Recipe, Target  # noqa: E402  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
     SCHEMA_FOLDER,
@@ -58,11 +50,16 @@ from mobileprep.recipe.settings import (  # noqa: E402
     OpLimits,
     Source,
 )
-from mobileprep.recipe.validation_settings import (  # noqa: E402
+from mobileprep.recipe.validation_settings import (  # noqa: E402  # noqa: E402
+    QUANTIZERS,
+    Calibration,
     MetricChoice,
     MetricFunction,
+    Quantize,
+    QuantizeRule,
     Validation,
 )
+from mobileprep.targets.targets import Device  # noqa: E402
 from mobileprep.transforms.base import transform_class, transform_names  # noqa: E402
 
 FORMAT = Path(__file__).with_name("recipe_format.json")

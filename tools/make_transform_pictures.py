@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 # The checkout comes first.
-from mobileprep.chains.chain import ChainStep, run_step  # noqa: E402
 from mobileprep.formats.arrays import write_arrays  # noqa: E402
-from mobileprep.inspection.drawing import cluster, drawn  # noqa: E402
+from mobileprep.graph.graph import Graph  # noqa: E402
+from mobileprep.inspection.drawing_files import cluster, drawn  # noqa: E402
 from mobileprep.inspection.node_table import step_changes  # noqa: E402
-from mobileprep.ir.graph import Graph  # noqa: E402
 from mobileprep.transforms.base import Context, transform_names  # noqa: E402
+from mobileprep.transforms.chains.chain import ChainStep, run_step  # noqa: E402
 from tests.transforms.busy import LOG, samples  # noqa: E402
 from tests.transforms.examples import example  # noqa: E402
 

@@ -22,10 +22,10 @@ COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"
 SEEN_IN = {
     "api": ("tests/cli",),
     "rewriting": ("tests/transforms",),
-    "chains": ("tests/api", "tests/transforms/test_optimize.py"),
+    "chains": ("tests/building", "tests/transforms/test_optimize.py"),
     "options": ("tests/recipe",),
     # The versions of stages are held to what the stages leave.
-    "plan": ("tests/stages/test_versions.py",),
+    "plan": ("tests/building/stages/test_versions.py",),
 }
 # A mutant that makes tests so much slower than they are without it counts as noticed.
 SLOWER, SECONDS = 3, 90

@@ -13,21 +13,20 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
 
-from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
-from mobileprep.api.calibrating import Calibrated
-from mobileprep.api.doctor import Doctor
-from mobileprep.api.inspecting.differing import ModelDifference
-from mobileprep.api.inspecting.summarizing import Summary
-from mobileprep.api.library import LibraryFacts
-from mobileprep.api.migrating import MigratedModel
-from mobileprep.api.quantization_debugging import QuantizationDamage
-from mobileprep.api.target_check import TargetCheck
-from mobileprep.api.verdicts import Verdict
-from mobileprep.api.verify import CheckedFile
-from mobileprep.ir.compare import GraphDifference
-from mobileprep.options.schema import DIALECT, Schema
-from mobileprep.report.collect import Report
-from mobileprep.report.comparison.model import Comparison
+from mobileprep.building.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
+from mobileprep.building.calibrating import Calibrated
+from mobileprep.building.doctor import Doctor, LibraryFacts
+from mobileprep.building.fit import TargetCheck
+from mobileprep.building.quantization_debugging import QuantizationDamage
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.comparison.model import Comparison
+from mobileprep.building.verdicts import Verdict
+from mobileprep.building.verify import CheckedFile
+from mobileprep.core.declare import DIALECT, Schema
+from mobileprep.graph.compare import GraphDifference
+from mobileprep.inspection.differing import ModelDifference
+from mobileprep.inspection.summarizing import Summary
+from mobileprep.targets.migration.survey import MigratedModel
 
 Finite: TypeAlias = float | str
 """A number, or in words ``inf``, ``-inf`` or ``nan``, which JSON has no numbers for."""

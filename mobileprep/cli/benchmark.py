@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.limit_flags import add_limit_flags
-from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
+from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 
 if TYPE_CHECKING:
-    from mobileprep.api.benchmarking.runs import TimedGraph, Timings
-    from mobileprep.options.devices import Device
+    from mobileprep.inspection.benchmarking.runs import TimedGraph, Timings
     from mobileprep.runtime.accounting.costs import GraphCosts
     from mobileprep.runtime.accounting.step_stats import StepStats
+    from mobileprep.targets.targets import Device
 
 _SHOWN = (
     ("show_run_order", True, "list the nodes as they run"),
@@ -85,12 +84,17 @@ def _both(
 @verb("benchmark", "time a graph and count what it costs, as benchmark_model does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
-    from mobileprep.api.benchmark import Benchmark
-    from mobileprep.api.benchmarking.inputs import output_layers
-    from mobileprep.api.benchmarking.runs import Pace, TimedGraph, measured_costs, time_graph
-    from mobileprep.api.models import load_model
     from mobileprep.cli._shared.benchmark_inputs import InputFlags, make_feeds
-    from mobileprep.recipe.devices import device_named
+    from mobileprep.freezing.loading import load_model
+    from mobileprep.inspection.benchmark import Benchmark
+    from mobileprep.inspection.benchmarking.runs import (
+        Pace,
+        TimedGraph,
+        measured_costs,
+        output_layers,
+        time_graph,
+    )
+    from mobileprep.recipe.data import device_named
 
     device = device_named(args.device) if args.device else None
     named = (*comma_list(args.output_layer), *comma_list(args.target_layer))
@@ -133,7 +137,7 @@ def _lines(
     args: argparse.Namespace, timings: Timings, costs: GraphCosts | None, device: Device | None
 ) -> Iterator[str]:
     """What is printed, in the original's order."""
-    from mobileprep.api.benchmarking import tables
+    from mobileprep.inspection.benchmarking import tables
 
     detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
     yield (
@@ -151,7 +155,7 @@ def _lines(
 
 
 def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
-    from mobileprep.api.benchmarking import tables
+    from mobileprep.inspection.benchmarking import tables
 
     if args.show_run_order:
         limit = args.run_order_limit
@@ -171,7 +175,7 @@ def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
 
 
 def _cost_lines(costs: GraphCosts, timings: Timings) -> Iterator[str]:
-    from mobileprep.api.benchmarking.tables import readable
+    from mobileprep.inspection.benchmarking.tables import readable
 
     a_second = round(costs.flops / max(timings.plain.mean / 1e6, 1e-9))
     yield f"FLOPs estimate: {readable(costs.flops)}"
@@ -199,7 +203,7 @@ def _report(
     args: argparse.Namespace, subject: TimedGraph, timings: Timings, loading: float
 ) -> None:
     """Leave the files that the original leaves."""
-    from mobileprep.api.benchmarking.entries import write_entry
+    from mobileprep.inspection.benchmarking.runs import write_entry
     from mobileprep.runtime.accounting.step_stats import by_kind
 
     plain, warm, name = timings.plain, timings.warmup, args.benchmark_name

@@ -12,32 +12,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.amounts import size_text
+from mobileprep.building.lock import Request, noted, request_of, use
+from mobileprep.building.pipeline.unchanged import Unchanged
 from mobileprep.cli._shared.arguments import (
+    add_limit_flags,
     exit_code_argument,
     jobs_argument,
     jobs_of,
     out_argument,
     recipe_arguments,
+    settings_of,
+    size_text,
     target_argument,
     targets_of,
 )
-from mobileprep.cli._shared.limit_flags import add_limit_flags
-from mobileprep.cli._shared.locks import holding, no_wait_argument
+from mobileprep.cli._shared.folders import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
-from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import is_stdout, output_path
+from mobileprep.core.printable import plain
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UsageError
-from mobileprep.frozen import dataclass
-from mobileprep.inspection.visible import plain
 
 if TYPE_CHECKING:
-    from mobileprep.api.building import BuildRun, BuiltTarget
-    from mobileprep.api.depfile import Depfile
-    from mobileprep.api.verdicts import Verdict
-    from mobileprep.pipeline.file_index import FileIndex
-    from mobileprep.pipeline.state import State
+    from mobileprep.building.builder import BuildRun, BuiltTarget
+    from mobileprep.building.depfile import Depfile
+    from mobileprep.building.pipeline.file_index import FileIndex
+    from mobileprep.building.pipeline.state import State
+    from mobileprep.building.verdicts import Verdict
     from mobileprep.recipe.model import Recipe
 
 
@@ -93,12 +95,12 @@ def run(args: argparse.Namespace) -> int:
             _tell_folder(args, folder, is_changed=False)
         _tell_stages(0, note.stages, started)
         return 0
-    from mobileprep.api.recipes import target_folders
-    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.cli._shared.folders import load_recipes
+    from mobileprep.recipe.loading import target_folders
 
     recipes, out = load_recipes(args), Path(args.out)
     # Before the rest is imported: hashing runs beside that.
-    from mobileprep.api.known_files import being_hashed
+    from mobileprep.building.known_files import being_hashed
 
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     planned = _planned(args, recipes, files)
@@ -112,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             planned = dataclasses.replace(planned, state=state)
         done = _build(args, planned, started, begun)
         if request is not None and not (waited or done.ran or done.warnings or done.failures):
-            from mobileprep.api.noting import note_unchanged
+            from mobileprep.building.lock import note_unchanged
 
             note_unchanged(request, recipes, planned.state, lambda: load_recipes(args))
     return 0
@@ -141,7 +143,7 @@ def _planned(args: argparse.Namespace, recipes: Sequence[Recipe], files: FileInd
     except (CorruptFileError, ArtifactError):
         if not args.keep_going:
             raise
-        from mobileprep.plan.plannable import plannable
+        from mobileprep.building.plan.portable import plannable
 
         fit, faults = plannable(
             recipes, targets_of(args), lambda some: _held(args, some, files, whole=False)
@@ -171,8 +173,8 @@ def _prepared(
     """
     state = _held(args, recipes, files, whole=whole)
     if not args.locked:
-        from mobileprep.api.lock import lock_warnings
-        from mobileprep.cli._shared.warn import warn_all
+        from mobileprep.building.lock import lock_warnings
+        from mobileprep.cli._shared.telling import warn_all
 
         warn_all(lock_warnings(recipes, state, whole=whole and not targets_of(args)))
     return state
@@ -182,7 +184,7 @@ def _held(
     args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex | None, *, whole: bool
 ) -> State:
     """The plan of recipes, held to their locks where that is asked for."""
-    from mobileprep.api.building import prepared
+    from mobileprep.building.builder import prepared
 
     state = prepared(
         recipes,
@@ -193,17 +195,17 @@ def _held(
         files=files,
     )
     if args.locked:
-        from mobileprep.api.lock import check_locks
+        from mobileprep.building.lock import check_locks
 
         check_locks(recipes, state, whole=whole and not targets_of(args))
     return state
 
 
 def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: int) -> BuildRun:
-    from mobileprep.api.building import run_build
+    from mobileprep.building.builder import run_build
+    from mobileprep.building.pipeline.runner import stale_stages
+    from mobileprep.cli._shared.telling import warn_all
     from mobileprep.cli._shared.terminal.progress import Progress
-    from mobileprep.cli._shared.warn import warn_all
-    from mobileprep.pipeline.runner import stale_stages
 
     recipes, state = planned.recipes, planned.state
     # What cannot be written is told before anything is: Make takes what is published for done.
@@ -233,7 +235,7 @@ def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: i
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")
     if not (args.json and failures):
-        from mobileprep.cli._shared.reports import print_reports
+        from mobileprep.cli._shared.folders import print_reports
 
         changed = [b.report for b in done.targets if args.json or (b.is_changed and not args.quiet)]
         beside = [b.report for b in done.targets] if changed else []
@@ -245,7 +247,7 @@ def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: i
 def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> None:
     for built in targets:
         if args.provenance:
-            from mobileprep.api.provenance import write_provenance
+            from mobileprep.building.provenance import write_provenance
 
             write_provenance(built.folder, _builder(args))
         _tell_folder(args, str(built.folder.relative_to(args.out)), is_changed=built.is_changed)
@@ -285,13 +287,13 @@ def _check(args: argparse.Namespace) -> None:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
     if args.provenance:
-        from mobileprep.api.provenance import check_builder
+        from mobileprep.building.provenance import check_builder
 
         check_builder(_builder(args))
 
 
 def _builder(args: argparse.Namespace) -> str:
-    from mobileprep.api.provenance import BUILDER
+    from mobileprep.building.provenance import BUILDER
 
     named: str | None = getattr(args, "builder_id", None)
     return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
@@ -299,7 +301,7 @@ def _builder(args: argparse.Namespace) -> str:
 
 def _explain(args: argparse.Namespace, planned: _Planned) -> list[Verdict]:
     """Print what a build would do and why; the verdicts."""
-    from mobileprep.api.verdicts import verdict_lines, verdicts
+    from mobileprep.building.verdicts import verdict_lines, verdicts
 
     judged = verdicts(planned.state, Path(args.out), planned.partial)
     stale = [verdict for verdict in judged if not verdict.fresh]
@@ -312,7 +314,7 @@ def _explain(args: argparse.Namespace, planned: _Planned) -> list[Verdict]:
 
 def summary(judged: Sequence[Verdict]) -> str:
     """How much a build would do, in a line: stages, the time they took last, folders, bytes."""
-    from mobileprep.api.verdicts import PUBLISH, WRITE_PAGE
+    from mobileprep.building.verdicts import PUBLISH, WRITE_PAGE
 
     due = [verdict for verdict in judged if not verdict.fresh]
     stages = [verdict for verdict in due if verdict.stage not in (PUBLISH, WRITE_PAGE)]
@@ -348,7 +350,7 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
 
 
 def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) -> Depfile:
-    from mobileprep.api.depfile import Depfile
+    from mobileprep.building.depfile import Depfile
 
     path, out = output_path(args.depfile), Path(args.out)
     return Depfile.of(path, recipes, state, out, locked=args.locked)
@@ -356,3 +358,26 @@ def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) 
 
 def _say(text: str) -> None:
     print(plain(text, keep="\n"), file=sys.stderr)
+
+
+def plain_request(args: argparse.Namespace) -> Request | None:
+    """What a command line asks for; None where it asks for anything but a mere build."""
+    asked = (args.dry_run, args.explain, args.force, args.json, args.locked, args.provenance)
+    if any(asked) or args.depfile is not None or args.recursive:
+        return None
+    return request_of(args.recipes, args.out, targets_of(args), settings_of(args))
+
+
+def unchanged(args: argparse.Namespace, request: Request) -> Unchanged | None:
+    """The note of a build that had nothing to do, where another now has nothing to do either."""
+    note = noted(request)
+    if note is None:
+        return None
+    files = note.files(checksum=args.checksum)
+    if not note.inputs_hold(files):
+        return None
+    with holding(args, map(Path, note.places.values())) as waited:
+        if waited or not note.outputs_hold(files):
+            return None
+    use(note, request)
+    return note

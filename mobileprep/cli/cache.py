@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli._shared.amounts import size_text
-from mobileprep.cli._shared.locks import tell
+from mobileprep.cli._shared.arguments import size_text
+from mobileprep.cli._shared.folders import tell
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
+    from mobileprep.building.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 
 _DAMAGED: Final = 4
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
-    from mobileprep.api.cache import cache_info
+    from mobileprep.building.cache import cache_info
 
     found = cache_info()
     _show(args, found, _info_text(found))
@@ -59,8 +59,8 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _gc(args: argparse.Namespace) -> int:
-    from mobileprep.api.cache import cache_gc
-    from mobileprep.pipeline.upkeep import bound_of, store_bound
+    from mobileprep.building.cache import cache_gc
+    from mobileprep.building.pipeline.eviction import bound_of, store_bound
 
     named = args.max_size
     limit = store_bound(os.environ) if named is None else bound_of(named, "--max-size")
@@ -70,7 +70,7 @@ def _gc(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from mobileprep.api.cache import cache_verify
+    from mobileprep.building.cache import cache_verify
 
     found = cache_verify()
     _show(args, found, _verify_text(found))
@@ -78,7 +78,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _clear(args: argparse.Namespace) -> int:
-    from mobileprep.api.cache import cache_clear
+    from mobileprep.building.cache import cache_clear
 
     done = cache_clear(wait=not args.no_wait, tell=tell)
     removed = f"{size_text(done.removed_bytes)} removed"

@@ -8,14 +8,18 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
-from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.arguments import (
+    add_limit_flags,
+    recipe_arguments,
+    target_argument,
+    targets_of,
+)
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import verb
 from mobileprep.errors import AccuracyError
 
 if TYPE_CHECKING:
-    from mobileprep.api.calibrating import Calibrated, Moved
+    from mobileprep.building.calibrating import Calibrated, Moved
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
     """
     from dataclasses import asdict
 
-    from mobileprep.api.calibrating import plan_calibrations, run_calibrations
-    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.building.calibrating import plan_calibrations, run_calibrations
+    from mobileprep.building.pipeline.runner import stale_stages
+    from mobileprep.cli._shared.folders import load_recipes
     from mobileprep.cli._shared.terminal.progress import Progress
-    from mobileprep.pipeline.runner import stale_stages
 
     plan = plan_calibrations(load_recipes(args), targets_of(args))
     with Progress(len(stale_stages(plan.state))) as progress:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, file_name, flag, verb
 
 if TYPE_CHECKING:
-    from mobileprep.api.target_check import TargetCheck
-    from mobileprep.packaging.target_check import TargetGap
+    from mobileprep.building.fit import TargetCheck
+    from mobileprep.targets.target_check import TargetGap
 
 _EXAMPLES: Final = 3
 """How many findings of one cause are printed without ``--verbose``."""
@@ -49,8 +49,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("check-target", "check whether a build of TensorFlow loads and runs a model", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the findings by cause; exit code 0 for none, 1 for some."""
-    from mobileprep.api.headers import release_of
-    from mobileprep.api.target_check import check_target
+    from mobileprep.building.fit import check_target
+    from mobileprep.targets.headers import release_of
 
     release = None if args.tensorflow is None else release_of(args.tensorflow)
     found = check_target(

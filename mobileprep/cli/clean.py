@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mobileprep.cli._shared.arguments import out_argument, recipe_arguments
-from mobileprep.cli._shared.locks import holding, no_wait_argument, tell
+from mobileprep.cli._shared.folders import holding, no_wait_argument, tell
 from mobileprep.cli.verb import verb
 
 
@@ -22,11 +22,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("clean", "remove the outputs of recipes", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
-    from mobileprep.api.pages import remove_page
-    from mobileprep.api.provenance import remove_provenance
-    from mobileprep.api.recipes import target_folders
-    from mobileprep.cli._shared.load import load_recipes
-    from mobileprep.pipeline.publish import unpublish
+    from mobileprep.building.pages import remove_page
+    from mobileprep.building.pipeline.publish import unpublish
+    from mobileprep.building.provenance import remove_provenance
+    from mobileprep.cli._shared.folders import load_recipes
+    from mobileprep.recipe.loading import target_folders
 
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.suppress(OSError):
             parent.rmdir()  # where the lock's file was
     if args.cache:
-        from mobileprep.api.cache import empty_store
+        from mobileprep.building.cache import empty_store
 
         empty_store(wait=not args.no_wait, tell=tell)
     print(f"{sum(removed.values()) + len(pages)} files removed", file=sys.stderr)

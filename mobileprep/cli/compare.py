@@ -14,7 +14,7 @@ from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import file_name, tolerance, verb
 
 if TYPE_CHECKING:
-    from mobileprep.ir.compare import GraphDifference
+    from mobileprep.graph.compare import GraphDifference
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +33,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("compare", "list what two graphs differ in", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 for none, 1 for some."""
-    from mobileprep.ir.compare import compare_graphs
-    from mobileprep.ir.files import read_graph
-    from mobileprep.ir.tflite import is_tflite_file, read_tflite
+    from mobileprep.graph.compare import compare_graphs
+    from mobileprep.graph.files import read_graph
+    from mobileprep.graph.tflite import is_tflite_file, read_tflite
 
     paths = Path(args.a), Path(args.b)
     a, b = (read_tflite(p).graph if is_tflite_file(p) else read_graph(p) for p in paths)

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.arguments import recipe_arguments
-from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.arguments import add_limit_flags, recipe_arguments
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.quantization_debugging import QuantizationDamage
-    from mobileprep.calibration.damage import TensorDamage
+    from mobileprep.building.quantization_debugging import QuantizationDamage
+    from mobileprep.data.calibration.damage import TensorDamage
 
 _SHOWN = 10
 
@@ -44,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     """
     from dataclasses import asdict
 
-    from mobileprep.api.quantization_debugging import debug_quantization
-    from mobileprep.cli._shared.load import load_recipes
-    from mobileprep.cli._shared.warn import warn
+    from mobileprep.building.quantization_debugging import debug_quantization
+    from mobileprep.cli._shared.folders import load_recipes
+    from mobileprep.cli._shared.telling import warn
 
     if (args.samples is not None and args.samples < 1) or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"

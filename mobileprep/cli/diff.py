@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, file_name, flag, tolerance, verb, whole_number
 from mobileprep.core.paths import is_stdout
 
 if TYPE_CHECKING:
-    from mobileprep.api.inspecting.differing import ModelDifference
+    from mobileprep.inspection.differing import ModelDifference
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _found(args: argparse.Namespace) -> ModelDifference:
-    from mobileprep.api.inspecting.differing import diff
+    from mobileprep.inspection.differing import diff
 
     return diff(args.a, args.b, **_options(args))
 
 
 def _page(args: argparse.Namespace) -> ModelDifference:
-    from mobileprep.api.inspecting.difference_page import diff_page
+    from mobileprep.building.report_files import diff_page
 
     page = Path(args.html)
     found = diff_page(Path(args.a), Path(args.b), page, **_options(args))

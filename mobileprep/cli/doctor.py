@@ -12,7 +12,7 @@ from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.doctor import Doctor
+    from mobileprep.building.doctor import Doctor
 
 _LOW_SPACE = 1 << 30
 _PROBLEMS = 9
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.graph is not None:
         message = "--graph goes with --library"
         raise UsageError(message, "name the library of the app that runs the model")
-    from mobileprep.api.doctor import doctor
+    from mobileprep.building.doctor import doctor
 
     found = doctor()
     if args.json:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _library(args: argparse.Namespace) -> int:
-    from mobileprep.api.library import library_facts
+    from mobileprep.building.doctor import library_facts
 
     found = library_facts(args.library, args.graph)
     if args.json:

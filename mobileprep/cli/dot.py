@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.warn import warn
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import bool_flag, file_name, flag, verb, whole_number
 from mobileprep.core.files import write_text
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.inspecting.drawing import Format
+    from mobileprep.inspection.drawing_files import Format
 
 _FORMATS = ("dot", "svg", "png", "model-explorer")
 
@@ -42,7 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("dot", "draw a graph, as graph_to_dot does: DOT, SVG, PNG, or for a viewer", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; tells what was written, on stdout unless that is the drawing's."""
-    from mobileprep.api.inspecting.drawing import (
+    from mobileprep.inspection.drawing_files import (
         DrawingOptions,
         dot_text,
         read_drawable,

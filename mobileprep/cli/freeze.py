@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from mobileprep.cli._shared.limit_flags import add_limit_flags
-from mobileprep.cli._shared.warn import warn
+from mobileprep.cli._shared.arguments import add_limit_flags
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import (
     bool_flag,
     comma_list,
@@ -19,7 +19,7 @@ from mobileprep.cli.verb import (
 )
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
-from mobileprep.options.freeze import Freeze
+from mobileprep.freezing.settings import Freeze
 
 if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
     from mobileprep.freezing.model import FreezeResult
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.freezing.freeze import freeze
     from mobileprep.freezing.model import FreezeOptions
     from mobileprep.freezing.source import load_source
-    from mobileprep.ir.files import write_graph
+    from mobileprep.graph.files import write_graph
 
     if args.checkpoint_version not in _CHECKPOINT_VERSIONS:
         message = f"checkpoint version {args.checkpoint_version} is neither 1 nor 2"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
-from mobileprep.cli._shared.warn import warn
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import comma_list, flag, verb
 from mobileprep.core.paths import STDOUT
 from mobileprep.errors import UsageError
@@ -41,10 +41,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("header", "print ops_to_register.h, as print_selective_registration_header does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the header of what the graphs need; warnings go to the standard error."""
-    from mobileprep.api.headers import default_pairs, graphs_header, pairs_header, release_of
     from mobileprep.core.files import write_text
-    from mobileprep.ir.files import read_shipped_graph
-    from mobileprep.packaging.op_lists import read_ops_list
+    from mobileprep.graph.files import read_shipped_graph
+    from mobileprep.targets.headers import default_pairs, graphs_header, pairs_header, release_of
+    from mobileprep.targets.op_lists import read_ops_list
 
     release, files = release_of(args.tensorflow), args.graphs
     if not files:

@@ -21,8 +21,8 @@ from mobileprep.errors import (
 )
 
 if TYPE_CHECKING:
-    from mobileprep.api.first_recipe import Wishes
-    from mobileprep.pipeline.state import State
+    from mobileprep.building.first_recipe import Wishes
+    from mobileprep.building.pipeline.state import State
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         InvalidGraphError: the model's graph is broken, or its values are not found.
         UnsupportedError: a file that is no model.
     """
-    from mobileprep.api.first_recipe import first_recipe
+    from mobileprep.building.first_recipe import first_recipe
     from mobileprep.freezing.find_models import find_model
 
     path = output_path(args.recipe)
@@ -111,8 +111,8 @@ def _check_absent(path: Path) -> None:
 
 
 def _wishes(args: argparse.Namespace) -> Wishes:
-    from mobileprep.api.first_recipe import Wishes
-    from mobileprep.api.headers import release_of
+    from mobileprep.building.first_recipe import Wishes
+    from mobileprep.targets.headers import release_of
 
     return Wishes(
         name=args.name or "",
@@ -139,11 +139,11 @@ def _run_stages(state: State) -> None:
     A trial that fails is no error: the recipe says why it was not kept. Warnings come again with
     the user's own build.
     """
+    from mobileprep.building.pipeline.eviction import store_bound
+    from mobileprep.building.pipeline.execute import Executor
+    from mobileprep.building.pipeline.runner import build, stale_stages
     from mobileprep.cli._shared.terminal import is_terminal
     from mobileprep.cli._shared.terminal.progress import Progress
-    from mobileprep.pipeline.execute import Executor
-    from mobileprep.pipeline.runner import build, stale_stages
-    from mobileprep.pipeline.upkeep import store_bound
 
     bound = store_bound(os.environ)
     try:

@@ -12,8 +12,8 @@ from mobileprep.cli.verb import verb
 @verb("lock", "pin what recipes are built with, in mobileprep.lock beside them", recipe_arguments)
 def run(args: argparse.Namespace) -> int:
     """Write every lock that is not up to date."""
-    from mobileprep.api.lock import write_locks
-    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.building.lock import write_locks
+    from mobileprep.cli._shared.folders import load_recipes
 
     for lock in write_locks(load_recipes(args)):
         print(f"{lock.path}: {'written' if lock.is_changed else 'up to date'}", file=sys.stderr)

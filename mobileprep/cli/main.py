@@ -7,13 +7,15 @@ import atexit
 import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
 import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from mobileprep import __version__
+from mobileprep.cli._shared.arguments import limits_of
 from mobileprep.cli._shared.failures import (
     NO_OUTPUT,
     error_of_limits,
@@ -24,14 +26,14 @@ from mobileprep.cli._shared.failures import (
     unwritable_output,
     whole_or_nothing,
 )
-from mobileprep.cli._shared.limit_flags import limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
-from mobileprep.cli._shared.standard_streams import let_messages_get_lost, open_closed_streams
-from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.core.loading import module_names
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _NOT_VERBS = frozenset({"main", "verb"})
 # Their stages take the time, and run at once.
@@ -304,3 +306,78 @@ def _overview() -> str:
         "'mobileprep help VERB' tells the arguments of a verb.",
     ]
     return "\n".join(lines)
+
+
+# Flags and arguments that name what is read, those first that the others only belong to.
+_SUBJECTS: Final = (
+    *("in_graph", "graph", "graphs", "input_saved_model_dir", "input_meta_graph", "input_graph"),
+    *("model", "a", "b", "recipes", "recipe", "outs"),
+)
+_MOST: Final = 3
+
+
+def subject_of(args: argparse.Namespace) -> str:
+    """The files that a command line names as what it is about; empty where it names none."""
+    named: list[Any] = []
+    for name in _SUBJECTS:
+        given = getattr(args, name, None)
+        named += given if isinstance(given, list | tuple) else [given]
+    files = [str(x) for x in named if x]
+    return ", ".join(files[:_MOST]) + (", ..." if len(files) > _MOST else "")
+
+
+class _Messages(io.FileIO):
+    """A standard error stream whose messages go nowhere once nothing takes them.
+
+    Nobody reads on, or a disk is full: no reason to end a build, let alone to end it with success
+    before it has written anything.
+    """
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return super().write(data)
+
+
+def open_closed_streams() -> None:
+    """Put something in place of closed streams, which Python has None for.
+
+    Otherwise the first files that are opened would take their descriptors, and what a library
+    prints would go into a model. An output that is closed stays one that cannot be written to,
+    which is told as of a full disk; messages go nowhere.
+    """
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        if not _is_open(descriptor):
+            os.open(os.devnull, flags)  # the lowest number that is free, which is this one
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - until the end
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def let_messages_get_lost() -> None:
+    """Go on where the standard error stream takes no more."""
+    stream = sys.stderr
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    stream.flush()
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(_Messages(stream.fileno(), "w", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=True,
+    )
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli._shared.warn import warn
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import bool_flag, file_name, flag, verb
 from mobileprep.core.paths import output_path
 
 if TYPE_CHECKING:
-    from mobileprep.packaging.memmapped import Conversion
+    from mobileprep.targets.memmapped import Conversion
 
 # MINIMUM_SIZE of packaging.memmapped, which imports numpy; a test holds the two together.
 _MINIMUM_SIZE: Final = 10_000
@@ -66,8 +66,8 @@ def _positive(text: str) -> int:
 )
 def run(args: argparse.Namespace) -> int:
     """Read, move constants to regions, write."""
-    from mobileprep.ir.files import read_graph
-    from mobileprep.packaging.memmapped import convert, write_memmapped
+    from mobileprep.graph.files import read_graph
+    from mobileprep.targets.memmapped import convert, write_memmapped
 
     minimum = args.min_conversion_size_in_bytes
     graph, target = read_graph(Path(args.in_graph)), output_path(args.out_graph)

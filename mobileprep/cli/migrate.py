@@ -7,10 +7,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from mobileprep.cli._shared.arguments import tensorflow_argument
-from mobileprep.cli._shared.ends_flags import add_ends
+from mobileprep.cli._shared.arguments import add_ends, tensorflow_argument
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, file_name, flag, verb
 
 
@@ -33,9 +32,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("migrate", "tell whether a graph runs on TensorFlow Mobile and on LiteRT", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print each route; exit code 0 where LiteRT runs the model, 1 where it does not."""
-    from mobileprep.api.headers import release_of
-    from mobileprep.api.migrating import migrate
-    from mobileprep.report.migration import ends_text, way_lines
+    from mobileprep.building.report.migration import ends_text, way_lines
+    from mobileprep.targets.headers import release_of
+    from mobileprep.targets.migration.survey import migrate
 
     found = migrate(
         Path(args.graph),

@@ -28,9 +28,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("plan", "print the stages of recipes, and why each would run", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
-    from mobileprep.api.targets import plan_state, shared_store
-    from mobileprep.api.verdicts import verdict_lines, verdicts
-    from mobileprep.cli._shared.load import load_recipes, warn_of_chains
+    from mobileprep.building.targets import plan_state, shared_store
+    from mobileprep.building.verdicts import verdict_lines, verdicts
+    from mobileprep.cli._shared.folders import load_recipes, warn_of_chains
 
     recipes = load_recipes(args)
     state = plan_state(recipes, targets_of(args), store=shared_store(recipes, Path(args.out)))

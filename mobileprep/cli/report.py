@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.arguments import (
     out_argument,
@@ -14,16 +16,16 @@ from mobileprep.cli._shared.arguments import (
     targets_of,
 )
 from mobileprep.cli._shared.folders import RECIPE
-from mobileprep.cli._shared.report_page import report_page
 from mobileprep.cli.verb import verb
-from mobileprep.errors import UsageError
+from mobileprep.core.paths import is_stdout
+from mobileprep.errors import CorruptFileError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.report_files import StoredReport
-    from mobileprep.pipeline.state import State
+    from mobileprep.building.pipeline.state import State
+    from mobileprep.building.report.collect import Report
+    from mobileprep.building.report.comparison.model import Comparison
+    from mobileprep.building.report_files import StoredReport
     from mobileprep.recipe.model import Recipe
-    from mobileprep.report.collect import Report
-    from mobileprep.report.comparison.model import Comparison
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
     A stale recipe is an error, for its report would be of something else.
     """
-    from mobileprep.api.targets import build_report
-    from mobileprep.pipeline.runner import collect
+    from mobileprep.building.pipeline.runner import collect
+    from mobileprep.building.targets import build_report
 
     if args.html is not None or args.open:
         return report_page(args, lambda: _fresh(args)[1])
@@ -89,7 +91,7 @@ def _stored(args: argparse.Namespace) -> list[StoredReport] | None:
     if len(are_reports) > 1:
         message = "some of the arguments are recipes, and others are reports"
         raise UsageError(message, "name recipes alone, or reports alone")
-    from mobileprep.api.report_files import only, stored_reports
+    from mobileprep.building.report_files import only, stored_reports
 
     found = [one for name in args.recipes for one in stored_reports(Path(name))]
     chosen = only(found, targets_of(args))
@@ -101,7 +103,7 @@ def _stored(args: argparse.Namespace) -> list[StoredReport] | None:
 
 
 def _is_report(path: Path) -> bool:
-    from mobileprep.pipeline.published import MANIFEST
+    from mobileprep.building.pipeline.publish import MANIFEST
 
     if not path.is_dir():
         return path.suffix == ".json"
@@ -110,9 +112,9 @@ def _is_report(path: Path) -> bool:
 
 def _fresh(args: argparse.Namespace) -> tuple[list[Recipe], State]:
     """The recipes with their plan, nothing of which has to run."""
-    from mobileprep.api.targets import plan_state
-    from mobileprep.cli._shared.load import load_recipes
-    from mobileprep.pipeline.runner import stale_stages
+    from mobileprep.building.pipeline.runner import stale_stages
+    from mobileprep.building.targets import plan_state
+    from mobileprep.cli._shared.folders import load_recipes
 
     recipes = load_recipes(args)
     state = plan_state(recipes, targets_of(args))
@@ -125,7 +127,7 @@ def _fresh(args: argparse.Namespace) -> tuple[list[Recipe], State]:
 
 
 def _compared(args: argparse.Namespace, stored: list[StoredReport] | None) -> list[Comparison]:
-    from mobileprep.api.comparing_reports import compare_built, compare_stored
+    from mobileprep.building.comparing_reports import compare_built, compare_stored
 
     earlier = Path(args.compare)
     if stored is not None:
@@ -134,10 +136,10 @@ def _compared(args: argparse.Namespace, stored: list[StoredReport] | None) -> li
 
 
 def _print_reports(args: argparse.Namespace, reports: list[Report]) -> None:
-    from mobileprep.cli._shared.reports import print_reports
+    from mobileprep.cli._shared.folders import print_reports
 
     if args.format == "markdown":
-        from mobileprep.report.markdown import reports_markdown
+        from mobileprep.building.report.markdown import reports_markdown
 
         print(reports_markdown(reports), end="")
     else:
@@ -146,14 +148,106 @@ def _print_reports(args: argparse.Namespace, reports: list[Report]) -> None:
 
 def _print_comparisons(args: argparse.Namespace, comparisons: list[Comparison]) -> None:
     if args.json:
-        from mobileprep.report.json import comparison_data
+        from mobileprep.building.report.collect import comparison_data
 
         print(json.dumps([comparison_data(c) for c in comparisons], sort_keys=True, indent=1))
     elif args.format == "markdown":
-        from mobileprep.report.comparison.markdown import comparisons_markdown
+        from mobileprep.building.report.comparison.model import comparisons_markdown
 
         print(comparisons_markdown(comparisons), end="")
     else:
-        from mobileprep.cli._shared.reports import print_comparisons
+        from mobileprep.cli._shared.folders import print_comparisons
 
         print_comparisons(comparisons)
+
+
+def report_page(args: argparse.Namespace, planned: Callable[[], State]) -> int:
+    """Write the page of what is built where ``--html`` says, and open it where ``--open`` does.
+
+    Args:
+        args: the arguments of the verb ``report``.
+        planned: gives the plan of the recipes that they name, nothing of which has to run.
+
+    Raises:
+        UsageError: they do not go together.
+        CorruptFileError: there is no page.
+    """
+    _check(args)
+    page = _there(args) if args.html is None else _written(args, planned)
+    if args.open:
+        open_page(page)
+    return 0
+
+
+def open_page(page: Path) -> None:
+    """Open a page in the browser; without one, tell where it is."""
+    import webbrowser
+
+    try:
+        is_open = webbrowser.open(page.absolute().as_uri())
+    except webbrowser.Error:
+        is_open = False
+    if not is_open:
+        print(f"There is no browser to open {page.absolute()} in.")
+
+
+def _check(args: argparse.Namespace) -> None:
+    if len(args.recipes) > 1 or args.recursive:
+        message = "a page is of one recipe, and several are named"
+        raise UsageError(message, "name one of them")
+    if args.open and args.html is None and (args.compare is not None or targets_of(args)):
+        message = "--open opens the page that the build left, which is of that build alone"
+        raise UsageError(message, "name a file for another one: --html page.html --open")
+    if args.open and (args.json or args.format != "text"):
+        message = "--open opens a page, and prints nothing"
+        raise UsageError(message, "leave --json and --format out")
+    if args.open and args.html is not None and is_stdout(Path(args.html)):
+        message = "--open takes a page in a file, and --html names the standard output"
+        raise UsageError(message, "name a file: --html page.html")
+
+
+def _written(args: argparse.Namespace, planned: Callable[[], State]) -> Path:
+    from mobileprep.building.report_files import find_page, read_page, write_page
+
+    data = _told(args, planned)
+    earlier = None
+    if args.compare is not None:
+        earlier = read_page(find_page(Path(args.compare), data["recipe"]))
+    path = Path(args.html)
+    write_page(path, data, targets_of(args), earlier)
+    print(f"Created {path}.", file=sys.stderr if is_stdout(path) else sys.stdout)
+    return path
+
+
+def _told(args: argparse.Namespace, planned: Callable[[], State]) -> dict[str, Any]:
+    from mobileprep.building.pages import built_pages
+    from mobileprep.building.report_files import find_page, read_page
+
+    path = Path(args.recipes[0])
+    if _is_recipe(path):
+        (data,) = built_pages(planned())
+        return data
+    return read_page(find_page(path))
+
+
+def _there(args: argparse.Namespace) -> Path:
+    from mobileprep.building.pages import page_of_recipe
+    from mobileprep.building.report_files import find_page
+    from mobileprep.cli._shared.folders import load_recipes
+
+    path = Path(args.recipes[0])
+    if not _is_recipe(path):
+        return find_page(path)
+    (recipe,) = load_recipes(args)
+    page = page_of_recipe(recipe.name, Path(args.out))
+    if not page.is_file():
+        message = "there is no page there"
+        hint = f"'mobileprep build {path}' makes it; --out names another folder for outputs"
+        raise CorruptFileError(message, hint, str(page))
+    return page
+
+
+def _is_recipe(path: Path) -> bool:
+    if path.is_dir():
+        return (path / RECIPE).is_file()
+    return path.suffix.lower() not in (".json", ".html", ".htm")

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mobileprep.cli._shared.limit_flags import add_limit_flags
-from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
+from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
 from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
@@ -17,11 +16,11 @@ from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.feeding.rounds import Round
-    from mobileprep.api.models import Model
     from mobileprep.cli._shared.results import RunOutputs
-    from mobileprep.ir.tensor import Array
+    from mobileprep.freezing.loading import Model
+    from mobileprep.graph.tensor import Array
     from mobileprep.runtime.engines.agreement import Engine
+    from mobileprep.runtime.feeding.rounds import Round
 
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"
@@ -133,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _model(args: argparse.Namespace) -> Model:
-    from mobileprep.api.models import load_model
+    from mobileprep.freezing.loading import load_model
 
     path = _named(args, args.graph, LABELLED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
@@ -141,7 +140,7 @@ def _model(args: argparse.Namespace) -> Model:
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
-    from mobileprep.api.feeding.rounds import named_feeds, rounds
+    from mobileprep.runtime.feeding.rounds import named_feeds, rounds
 
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
@@ -164,7 +163,7 @@ def _named(args: argparse.Namespace, file: str, default: str, option: str) -> Pa
 
 
 def _image_layer(args: argparse.Namespace, model: Model) -> str:
-    from mobileprep.ir.ends import placeholders
+    from mobileprep.graph.reachability import placeholders
 
     if args.input_layer:
         return model.tensor(args.input_layer)
@@ -172,7 +171,7 @@ def _image_layer(args: argparse.Namespace, model: Model) -> str:
 
 
 def _fetches(args: argparse.Namespace, model: Model) -> tuple[str, ...]:
-    from mobileprep.ir.ends import ends
+    from mobileprep.graph.reachability import ends
 
     named = comma_list(args.fetch) or comma_list(args.output_layer)
     if named or model.outputs:
@@ -220,9 +219,9 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
 def _computed(
     args: argparse.Namespace, model: Model, engine: Engine, turn: Round, fetches: tuple[str, ...]
 ) -> list[Array]:
-    from mobileprep.api.feeding.feeds import read_feed
-    from mobileprep.api.feeding.files import FeedOptions
-    from mobileprep.api.running import run_fed
+    from mobileprep.inspection.benchmark import run_fed
+    from mobileprep.runtime.feeding.feeds import read_feed
+    from mobileprep.runtime.feeding.files import FeedOptions
 
     options = FeedOptions(
         args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0

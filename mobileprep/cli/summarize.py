@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli._shared.arguments import tensorflow_argument
-from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
+from mobileprep.building.report.text import number_text
+from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of, tensorflow_argument
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb, whole_number
+from mobileprep.core.printable import plain, shortened
 from mobileprep.errors import InvalidGraphError, UsageError
-from mobileprep.inspection.visible import plain, shortened
-from mobileprep.report.budget import number_text
 
 if TYPE_CHECKING:
-    from mobileprep.api.inspecting.summarizing import LikelyTensor, Summary
     from mobileprep.inspection.costs import LoopCount, ModelCosts, Share
+    from mobileprep.inspection.summarizing import LikelyTensor, Summary
 
 _ROWS: Final = 10
 # Long names are cut in their middle; the numbers beside them take 60 columns.
@@ -60,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         InvalidGraphError: an input names no node; what could be counted is printed before.
     """
-    from mobileprep.api.headers import release_of
-    from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
-    from mobileprep.api.inspecting.summarizing import SummaryOptions, named_device, summary_of
-    from mobileprep.api.models import find_source
+    from mobileprep.freezing.loading import find_source
+    from mobileprep.inspection.original_lines import structure_lines, summary_lines
+    from mobileprep.inspection.summarizing import SummaryOptions, named_device, summary_of
+    from mobileprep.targets.headers import release_of
 
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
     tags, model = comma_list(args.saved_model_tags), _model(args)

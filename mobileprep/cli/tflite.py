@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
-from mobileprep.cli._shared.ends_flags import add_ends, add_shapes, shapes_of
+from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import DetectionPostprocess
 
 if TYPE_CHECKING:
-    from mobileprep.ir.attrs import TensorShape
+    from mobileprep.graph.attrs import TensorShape
 
 # MODES and END_TYPES of litert, which imports numpy; a test holds them together.
 _MODES: Final = ("float", "float16", "weights", "int4", "int8", "int16x8")
@@ -76,7 +76,7 @@ def _release(text: str) -> str:
 @verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Convert, write, tell what was written."""
-    from mobileprep.api.litert import convert_to_tflite
+    from mobileprep.building.litert_files import convert_to_tflite
 
     inputs = comma_list(args.inputs)
     done = convert_to_tflite(

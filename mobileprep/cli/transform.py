@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.arguments import add_limit_flags
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.chains.chain import StepRecord
-    from mobileprep.numerics.differences import Difference
+    from mobileprep.ops.numerics.differences import Difference
+    from mobileprep.transforms.chains.chain import StepRecord
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,14 +42,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("transform", "run a chain of graph transforms, as transform_graph does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Read, transform, write."""
-    from mobileprep.api.chains import (
+    from mobileprep.building.transforming import (
         comparison,
         plugin_schemas,
         run_steps,
         runnable,
         tell_beforehand,
     )
-    from mobileprep.ir.files import read_graph, write_graph
+    from mobileprep.graph.files import read_graph, write_graph
     from mobileprep.recipe.steps import parse_transforms_flag
     from mobileprep.transforms.base import Context
 

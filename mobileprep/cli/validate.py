@@ -20,16 +20,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
-    from mobileprep.cli._shared.load import load_recipes, warn_of_chains
-    from mobileprep.cli._shared.warn import warn_all
+    from mobileprep.cli._shared.folders import load_recipes, warn_of_chains
+    from mobileprep.cli._shared.telling import warn_all
     from mobileprep.recipe.presence import check_files
 
     recipes = load_recipes(args)
     foreseen: tuple[str, ...] = ()
     if not args.no_files:
         # Costs start-up time, as models bring numpy with them.
-        from mobileprep.api.fit import check_models
-        from mobileprep.plan.installed import check_installed
+        from mobileprep.building.fit import check_models
+        from mobileprep.building.plan.installed import check_installed
 
         for recipe in recipes:
             check_files(recipe)

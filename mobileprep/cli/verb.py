@@ -9,10 +9,10 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from mobileprep.cli._shared.originals.scripts import plain_arguments
+from mobileprep.core.declare import Declared, declared
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.loading import Registry
 from mobileprep.errors import UsageError, did_you_mean
-from mobileprep.frozen import dataclass
-from mobileprep.options.declare import Declared, declared
 
 # As gflags, absl and TensorFlow's own parser read them.
 _TRUE = frozenset({"true", "t", "1", "yes", "y"})

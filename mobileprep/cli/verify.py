@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
-from mobileprep.cli._shared.warn import warn
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import file_name, verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.verify import CheckedFile, CheckedFolder
-    from mobileprep.pipeline.manifest import Manifest
+    from mobileprep.building.pipeline.publish import Manifest
+    from mobileprep.building.verify import CheckedFile, CheckedFolder
     from mobileprep.recipe.model import Recipe
 
 
@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("verify", "build again what output folders hold, and compare every byte", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
-    from mobileprep.api.verify import manifests, verify_folders
+    from mobileprep.building.verify import manifests, verify_folders
 
     jobs, out = jobs_of(args), Path(args.out)
     found = manifests(out)
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _recipes(args: argparse.Namespace, found: Mapping[Path, Manifest]) -> list[Recipe]:
     """The recipes that a command line names; or those below the current folder that are needed."""
-    from mobileprep.api.recipes import check_names
-    from mobileprep.api.verifying.bare_folders import recipe_folders
+    from mobileprep.building.verify import recipe_folders
     from mobileprep.cli._shared.arguments import settings_of
     from mobileprep.recipe.load import load_recipe
+    from mobileprep.recipe.loading import check_names
 
     built = {manifest.recipe for manifest in found.values()}
     names = {*built, *recipe_folders(Path(args.out), found).values()}

@@ -15,7 +15,7 @@ from mobileprep.cli.verb import verb
 from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.watching import SameReads, Watched
+    from mobileprep.building.watching import SameReads, Watched
 
 # Flags of build that are of no use to a build that never ends.
 _NOT_HERE = ("dry_run", "exit_code", "json")
@@ -24,7 +24,7 @@ _NOT_HERE = ("dry_run", "exit_code", "json")
 @verb("watch", "build recipes again whenever what they read changes", build.build_arguments)
 def run(args: argparse.Namespace) -> int:
     """Build and wait in turn until Ctrl-C, which ends with 130 as it does any verb."""
-    from mobileprep.api.watching import SameReads, wait_for_change, watcher
+    from mobileprep.building.watching import SameReads, wait_for_change, watcher
 
     for name in _NOT_HERE:
         if getattr(args, name):
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _watched(args: argparse.Namespace, files: list[Path], before: Watched | None) -> Watched:
     """What the next build reads; where that is not known, what it may be."""
-    from mobileprep.api.watching import watch_folders
+    from mobileprep.building.watching import watch_folders
 
     try:
         return _inputs(args)
@@ -64,8 +64,8 @@ def _is_same(args: argparse.Namespace, files: list[Path], same_reads: SameReads)
 
 
 def _inputs(args: argparse.Namespace) -> Watched:
-    from mobileprep.api.watching import watch_inputs
-    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.building.watching import watch_inputs
+    from mobileprep.cli._shared.folders import load_recipes
 
     return watch_inputs(load_recipes(args), targets_of(args), locked=args.locked)
 

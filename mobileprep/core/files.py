@@ -38,6 +38,11 @@ _NAME_KEPT = 80
 """So many bytes of it are kept."""
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 _FICLONE = 0x40049409  # linux/fs.h
+NONSENSE: Final = (
+    *(ValueError, TypeError, LookupError, AttributeError),
+    *(OverflowError, RecursionError),
+)
+"""What reading JSON of another form than is meant raises."""
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:

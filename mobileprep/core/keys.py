@@ -14,8 +14,8 @@ import re
 from dataclasses import field
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import RecipeError
-from mobileprep.frozen import dataclass
 
 KEY_BYTES: Final = 32
 _ID_BYTES: Final = 16

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, Generic, NoReturn, TypeVar
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InternalError, MobileprepError, UsageError
-from mobileprep.frozen import dataclass
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UnsupportedError
-from mobileprep.frozen import dataclass
 
 STDOUT: Final = Path("-")
 _MOST_LINKS: Final = 40

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.core.files import view_file
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.checkpoint_files import find_checkpoint, index_path, shard_paths
 from mobileprep.formats.checkpoint_reader import (
@@ -33,7 +34,6 @@ from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.protos import graph_pb2 as graph
 from mobileprep.formats.sstable import SortedTable
 from mobileprep.formats.wire import Cursor, Layout, Payload, payload_at, split_payloads
-from mobileprep.frozen import dataclass
 
 __all__ = ["Checkpoint", "TensorEntry", "open_checkpoint"]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.core.files import read_bytes, unreadable
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.formats.checkpoint_reader import parse
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.sstable import MAGIC
 from mobileprep.formats.text_proto import text_to_wire
-from mobileprep.frozen import dataclass
 
 _STATE: Final = "checkpoint"
 _MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)

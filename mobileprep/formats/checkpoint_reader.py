@@ -14,6 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import (
     CorruptFileError,
     InternalError,
@@ -24,7 +25,6 @@ from mobileprep.errors import (
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.protos import graph_pb2 as graph
-from mobileprep.frozen import dataclass
 
 _HINT: Final = "the file is damaged; copy or save it again"
 _NEAR: Final = 3

@@ -14,10 +14,10 @@ from typing import ClassVar, Final
 
 from google.protobuf.message import DecodeError
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.protos import memmapped_pb2 as pb
 from mobileprep.formats.wire import BYTES, Buffer, Cursor
-from mobileprep.frozen import dataclass
 
 PREFIX: Final = "memmapped_package://"
 """What the names of all regions begin with."""

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.wire import Buffer, Cursor, encode_varint
-from mobileprep.frozen import dataclass
 
 GRAPH: Final = b"mobileprep graph 1\n"
 FILE: Final = b"mobileprep file  1\n"

@@ -14,9 +14,9 @@ import numpy as np
 import yaml
 
 from mobileprep.core.files import unreadable
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError
-from mobileprep.frozen import dataclass
 
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"

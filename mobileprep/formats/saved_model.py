@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from mobileprep.core.files import view_file
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import file_error, refuse_foreign
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
@@ -21,7 +22,6 @@ from mobileprep.formats.wire import (
     Payload,
     split_payloads,
 )
-from mobileprep.frozen import dataclass
 
 SERVE: Final = "serve"
 VARIABLES_PREFIX: Final = Path("variables") / "variables"

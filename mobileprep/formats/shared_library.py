@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.core.files import map_file
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.wire import Buffer
-from mobileprep.frozen import dataclass
 
 _MAGIC: Final = b"\x7fELF"
 # What pyelftools raises besides its own, for sizes and offsets that no file has.

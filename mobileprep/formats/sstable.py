@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.wire import Cursor
-from mobileprep.frozen import dataclass
 
 MAGIC: Final = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER: Final = 48

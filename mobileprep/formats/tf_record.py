@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.core.files import map_file, unreadable
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import BYTES, FIXED32, VARINT, Cursor, skip_field
-from mobileprep.frozen import dataclass
 
 _HEAD: Final = struct.Struct("<QI")
 _LENGTH: Final = 8

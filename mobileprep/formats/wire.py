@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
-from mobileprep.frozen import dataclass
 
 # Nearly all lengths and tags are that small, and a graph has ten for each node.
 _SHORT: Final = tuple(bytes([value]) for value in range(1 << 7))

@@ -11,15 +11,14 @@ import numpy as np
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.trace import HAND_ON, REF_FORMS, Trace, is_inside, trace
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.bodies import Body, body_of, function_of
-from mobileprep.runtime.functions.inline import inline_calls
-from mobileprep.runtime.functions.splice import FUNCTIONAL, LOOPS, Functional
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.bodies import Body, body_of, function_of
+from mobileprep.graph.refs import Ref, control
+from mobileprep.graph.tensor import Tensor
+from mobileprep.runtime.functions.inline import FUNCTIONAL, LOOPS, Functional, inline_calls
 
 _ARGUMENT: Final = "_Arg"
 _DEEPEST: Final = 64

@@ -9,15 +9,14 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.freezing.trace import Flows
 from mobileprep.freezing.training import has_default_name
-from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import SWITCHES
-from mobileprep.ir.ends import leaves_lowered_loop
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import constant_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import (
+from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.control_flow import SWITCHES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import (
     DIVISIONS,
     ENTERS,
     EXITS,
@@ -26,11 +25,11 @@ from mobileprep.ir.op_sets import (
     NEXT_ITERATIONS,
     SUMS,
 )
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ir.verify import execution_order
-from mobileprep.runtime.functions.splice import LOOPS
+from mobileprep.graph.reachability import closure, leaves_lowered_loop
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
+from mobileprep.graph.verify import execution_order
+from mobileprep.runtime.functions.inline import LOOPS
 
 _LOOP_CONDITION: Final = "LoopCond"
 _LOOP_EDGES: Final = ENTERS | NEXT_ITERATIONS

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import Foreign
 from mobileprep.errors import (
     CorruptFileError,
@@ -22,7 +23,6 @@ from mobileprep.formats.kinds import file_kind
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX
 from mobileprep.freezing.fit import Candidate, examined, with_checkpoint
 from mobileprep.freezing.source import LoadedSource, load_source
-from mobileprep.frozen import dataclass
 
 ModelKind = Literal["frozen", "graph", "meta_graph", "saved_model"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from mobileprep.core.files import map_file
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import (
     CorruptFileError,
     InvalidGraphError,
@@ -25,15 +26,14 @@ from mobileprep.freezing.source import load_source
 from mobileprep.freezing.trace import extract, variables_of
 from mobileprep.freezing.training import is_of_training
 from mobileprep.freezing.values import without_value
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.verify import check_inputs, check_names
-from mobileprep.opdefs.signatures import tensor_dtype
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import PLACEHOLDERS
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.reachability import closure
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.verify import check_inputs, check_names
 from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.runtime.sampling.inputs import known_shapes
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fetchable import (
@@ -31,15 +32,14 @@ from mobileprep.freezing.training import (
     of_chance_or_batch,
     scores_of,
 )
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS, FEEDABLE, MERGES, NEXT_ITERATIONS
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.verify import check_inputs, execution_order
-from mobileprep.opdefs.signatures import tensor_dtype
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, EXITS, FEEDABLE, MERGES, NEXT_ITERATIONS
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.verify import check_inputs, execution_order
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.runtime.functions.splice import FUNCTIONAL
+from mobileprep.runtime.functions.inline import FUNCTIONAL
 
 _QUEUES: Final = re.compile(
     r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"

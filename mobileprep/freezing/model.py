@@ -7,16 +7,16 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.checkpoint import Checkpoint
 from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.settings import Freeze
 from mobileprep.freezing.trace import extract, upstream
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import AttrValue, TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ASSIGNMENTS
-from mobileprep.ir.refs import Ref
-from mobileprep.options.freeze import Freeze
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ASSIGNMENTS
+from mobileprep.graph.refs import Ref
 from mobileprep.runtime.functions.inline import inline_calls
 
 # Op to the index of the input that holds the tensor names.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fetchable import DecodedImage
@@ -20,9 +21,8 @@ from mobileprep.freezing.guess import (
 )
 from mobileprep.freezing.model import LoadedSource, TensorSpec
 from mobileprep.freezing.training import is_of_training
-from mobileprep.frozen import dataclass
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import parse_ref
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, known_sizes, setting

@@ -29,12 +29,12 @@ from mobileprep.formats.saved_model import (
 from mobileprep.formats.wire import BYTES, Buffer, Cursor
 from mobileprep.freezing.model import Asset, LoadedSource, SavedValue, Signature, TensorSpec
 from mobileprep.freezing.trace import variables_of
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.serde import graph_from_proto
-from mobileprep.ir.serde_attrs import shape_from_proto
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node_serde import shape_from_proto
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import graph_from_proto
 
 __all__ = ["LoadedSource", "load_source"]
 

@@ -9,17 +9,17 @@ from typing import Final
 import numpy as np
 
 from mobileprep.core.files import read_bytes
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.freezing.model import Asset, LoadedSource, SavedValue, TableSource, imported_from
 from mobileprep.freezing.trace import upstream
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.table_ops import FILLERS, READERS, TABLES
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.definitions import FILLERS, READERS, TABLES
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.lookup.tables import Table, fill_from_file
 
 _INITIALIZERS: Final = READERS | {"InitializeTable", "InitializeTableV2"}

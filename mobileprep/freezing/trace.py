@@ -6,17 +6,16 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.functions import drop_unused_functions
-from mobileprep.ir.graph import Graph, Library
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, MERGES, SWITCHES
-from mobileprep.ir.reachability import closure, reachable
-from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.signatures import input_types, output_count, signature_of
-from mobileprep.runtime.functions.splice import FUNCTIONAL, LOOPS
+from mobileprep.graph.functions import drop_unused_functions
+from mobileprep.graph.graph import Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, MERGES, SWITCHES
+from mobileprep.graph.opdefs.definitions import input_types, output_count, signature_of
+from mobileprep.graph.reachability import closure, reachable, without_dangling
+from mobileprep.graph.refs import Ref
+from mobileprep.runtime.functions.inline import FUNCTIONAL, LOOPS
 
 # Ops that hand a variable on as it is; a converted variable makes them carry its value.
 HAND_ON: Final = frozenset(

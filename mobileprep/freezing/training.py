@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.freezing.trace import (
     VARIABLE_OPS,
@@ -18,15 +19,14 @@ from mobileprep.freezing.trace import (
     upstream,
     variable_behind,
 )
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.dropout import masked, unscaled
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, LOSSES
-from mobileprep.ir.reachability import dependents, reachable
-from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.dropout import masked, unscaled
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, LOSSES
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.reachability import dependents, reachable
+from mobileprep.graph.refs import Ref
 from mobileprep.ops.shape_inference import infer_shapes
 
 # What watches, measures or changes a model without being a result of it.

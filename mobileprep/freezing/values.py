@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, InternalError, InvalidGraphError, did_you_mean
 from mobileprep.formats.checkpoint_reader import region_of, shape_of_box
 from mobileprep.freezing.convert import convert
@@ -20,12 +21,11 @@ from mobileprep.freezing.model import (
 )
 from mobileprep.freezing.tables import with_plain_paths
 from mobileprep.freezing.trace import extract, trace, upstream, variable_behind, variables_of
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ASSIGNMENTS
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ASSIGNMENTS
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.functions.inline import inline_calls
 
 _PROTOBUF_LIMIT: Final = (1 << 31) - 1

@@ -10,19 +10,19 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.frames import Frame, Frames
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import node_behind, source_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS, SUMS, SWITCHES
-from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import is_tflite_graph
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.bypass import node_behind, source_behind
+from mobileprep.graph.frames import Frame, Frames
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, MERGES, NEXT_ITERATIONS, SUMS, SWITCHES
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes, shape_of

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Edge, edge, parse_ref
-from mobileprep.ir.tflite import PREFIX, SHAPES
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Edge, edge, parse_ref
+from mobileprep.graph.tflite import PREFIX, SHAPES
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.runtime.accounting.costs import (
     Executed,

@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError
-from mobileprep.frozen import dataclass
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.compare import compare_graphs
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.inspection.costs import node_flops
-from mobileprep.inspection.drawing import attribute_text, shape_text
-from mobileprep.inspection.matching import renamed
-from mobileprep.ir.attrs import AttrValue, TensorShape
-from mobileprep.ir.compare import compare_graphs
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.inspection.differing import renamed
+from mobileprep.inspection.drawing_files import attribute_text, shape_text
 from mobileprep.ops.shape_inference import infer_shapes
 
 # Elements of a constant that is shown whole, and letters of that.

@@ -9,14 +9,14 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.trace import variables_of
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
-from mobileprep.tf115.unstable_order import std_sorted
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
+from mobileprep.transforms.tf115.node_hashes import std_sorted
 
 _VARIABLES: Final = frozenset({"Variable", "VariableV2"})
 _NO_OUTPUTS: Final = frozenset({"Const", "Assign", "NoOp", "Placeholder"})

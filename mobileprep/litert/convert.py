@@ -2,28 +2,197 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge, edge, parse_ref
-from mobileprep.ir.verify import check_names
+from mobileprep.formats.tflite.records import ModelRecord, Options
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Edge, edge, parse_ref
+from mobileprep.graph.verify import check_names
 from mobileprep.litert.assemble import assembled
-from mobileprep.litert.fusing import fused
 from mobileprep.litert.lower import lowered
+from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
-from mobileprep.litert.program import Program
+from mobileprep.litert.program import Op, Port, Program, Readers, Value
 from mobileprep.litert.quantizing.choice import tensors_with_ranges
+from mobileprep.litert.quantizing.kernels import Integers, Range
 from mobileprep.litert.quantizing.quantize import GIVE_RANGES, quantized
-from mobileprep.litert.quantizing.settings import Integers
-from mobileprep.litert.quantizing.trained import without_fake_quants
 from mobileprep.litert.refusals import Refusal, refused
+from mobileprep.litert.scope import ACTIVATION
+from mobileprep.litert.shapes import permuted
 from mobileprep.litert.weights import in_float16, in_int4, in_int8
+
+_ONE: Final = (
+    *("RELU", "RELU6", "ELU", "LOGISTIC", "TANH", "LEAKY_RELU", "HARD_SWISH", "ABS", "NEG"),
+    *("EXP", "LOG", "SQRT", "RSQRT", "SQUARE", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "CAST"),
+)
+_TWO: Final = ("ADD", "SUB", "MUL", "DIV", "MINIMUM", "MAXIMUM")
+# How many of their inputs are tensors of the shape that is transposed; None for all.
+_MOVABLE: Final[Mapping[str, int | None]] = {
+    **dict.fromkeys(_ONE, 1),
+    **dict.fromkeys(_TWO, 2),
+    "CONCATENATION": None,
+    "PAD": 1,
+}
+# Each round moves every transposition behind one operator.
+_MOST_ROUNDS: Final = 10_000
+
+
+def without_inverse_transposes(program: Program) -> Program:
+    """Move transpositions down, and drop those that undo each other."""
+    for _ in range(_MOST_ROUNDS):
+        after = _cancelled(_moved(program))
+        if after is program:
+            return program
+        program = after
+    return program
+
+
+def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> Program:
+    """A program with other operators, in which some values stand for others.
+
+    Args:
+        program: the program before.
+        ops: its operators now.
+        same: for each value that is gone the one in its place.
+    """
+
+    def final(value: Value) -> Value:
+        while value in same:
+            value = same[value]
+        return value
+
+    if not same:
+        return program.with_ops(ops)
+    changed = [
+        replace(op, inputs=tuple(None if v is None else final(v) for v in op.inputs))
+        if any(v in same for v in op.inputs if v is not None)
+        else op
+        for op in ops
+    ]
+    outputs = tuple(Port(p.name, final(p.value)) for p in program.outputs)
+    return Program(program.inputs, outputs, tuple(changed), program.name)
+
+
+def _order(op: Op | None) -> tuple[int, ...] | None:
+    """The permutation of a transposition; None of anything else."""
+    if op is None or op.code != "TRANSPOSE" or op.inputs[1] is None or op.inputs[1].data is None:
+        return None
+    return tuple(int(i) for i in op.inputs[1].data)
+
+
+def _cancelled(program: Program) -> Program:
+    """Without pairs of transpositions whose result is what went in."""
+    readers = Readers(program)
+    same: dict[Value, Value] = {}
+    for op in program.ops:
+        order = _order(op)
+        before = None if order is None else readers.maker(op.inputs[0])
+        first = _order(before)
+        if order is None or first is None or before is None or before.inputs[0] is None:
+            continue
+        if len(first) == len(order) and [first[i] for i in order] == list(range(len(order))):
+            same[op.outputs[0]] = before.inputs[0]
+    if not same:
+        return program
+    ops = [op for op in program.ops if op.outputs[0] not in same]
+    return rewritten(program, ops, same)
+
+
+def _moved(program: Program) -> Program:
+    """Each transposition that one operator alone reads, behind that operator."""
+    readers = Readers(program)
+    ops: list[Op] = []
+    changed = False
+    for op in program.ops:
+        order = _common_order(op, readers)
+        if order is None:
+            ops.append(op)
+            continue
+        changed = True
+        ops += _behind(op, order, readers)
+    return program.with_ops(_read(ops, program)) if changed else program
+
+
+def _common_order(op: Op, readers: Readers) -> tuple[int, ...] | None:
+    """The order in which all inputs of an operator are transposed, where it may come later."""
+    if op.code not in _MOVABLE:
+        return None
+    rank, orders = op.outputs[0].rank, set()
+    for value in op.inputs[: _MOVABLE[op.code]]:
+        order = None if value is None else _order(readers.maker(value))
+        own = value is not None and readers.counts[value] == op.inputs.count(value)
+        if order is not None and own:
+            orders.add(order)
+        elif value is None or value.data is None or rank is None or value.data.ndim > rank:
+            return None
+    found = orders.pop() if len(orders) == 1 else None
+    if op.code == "PAD" and (op.inputs[1] is None or op.inputs[1].data is None):
+        return None
+    return found if found is not None and len(found) == rank else None
+
+
+def _behind(op: Op, order: tuple[int, ...], readers: Readers) -> list[Op]:
+    """An operator on what was transposed, and the transposition of its result."""
+    inverse = tuple(int(i) for i in np.argsort(order))
+    inputs: list[Value | None] = []
+    turning: Op | None = None
+    for value in op.inputs[: _MOVABLE[op.code]]:
+        maker = readers.maker(value)
+        if maker is not None and _order(maker) == order:
+            inputs.append(maker.inputs[0])
+            turning = maker
+        else:
+            inputs.append(_turned(value, inverse))
+    assert turning is not None
+    (output,) = op.outputs
+    shape = permuted(output.shape, inverse)
+    name, alike = f"{output.name}_untransposed", output.alike or output.name
+    inner = replace(output, name=name, shape=shape, alike=alike)
+    done = replace(_along(op, order), inputs=(*inputs, *_amounts(op, inverse)))
+    back = replace(turning, inputs=(inner, turning.inputs[1]), outputs=(output,))
+    return [replace(done, outputs=(inner,)), back]
+
+
+def _along(op: Op, order: tuple[int, ...]) -> Op:
+    """A concatenation along the dimension that was its own before the transposition."""
+    if op.code != "CONCATENATION" or op.options is None:
+        return op
+    axis = op.options.values.get("axis", 0)
+    assert isinstance(axis, int)
+    values = {**op.options.values, "axis": order[axis % len(order)]}
+    return replace(op, options=replace(op.options, values=values))
+
+
+def _amounts(op: Op, inverse: tuple[int, ...]) -> tuple[Value, ...]:
+    """The paddings of each dimension, in the order before the transposition."""
+    amounts = op.inputs[1] if op.code == "PAD" else None
+    if amounts is None or amounts.data is None:
+        return ()
+    return (replace(amounts, data=np.ascontiguousarray(amounts.data[list(inverse)])),)
+
+
+def _turned(value: Value | None, order: tuple[int, ...]) -> Value | None:
+    """A constant with its dimensions in another order, where it has more than one number."""
+    if value is None or value.data is None or value.data.size == 1:
+        return value
+    full = value.data.reshape((1,) * (len(order) - value.data.ndim) + value.data.shape)
+    data = np.ascontiguousarray(np.transpose(full, order))
+    return replace(value, shape=data.shape, data=data)
+
+
+def _read(ops: list[Op], program: Program) -> list[Op]:
+    """Without transpositions that nobody reads any more."""
+    counts = Readers(program.with_ops(ops)).counts
+    return [op for op in ops if op.code != "TRANSPOSE" or counts.get(op.outputs[0])]
+
 
 Mode = Literal["float", "float16", "weights", "int4", "int8", "int16x8"]
 
@@ -154,3 +323,222 @@ def _lowered(
     source = prepared(graph, inputs, outputs)
     names = [spec.name for spec in inputs]
     return source, lowered(source, names, outputs, where, flex=flex)
+
+
+def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:
+    """A program without FAKE_QUANT, and the range of each tensor that one rounded, by name."""
+    ranges: dict[str, Range] = {}
+    same: dict[Value, Value] = {}
+    kept = []
+    for op in program.ops:
+        value = op.inputs[0] if op.inputs else None
+        if op.code != "FAKE_QUANT" or op.options is None or value is None:
+            kept.append(op)
+            continue
+        same[op.outputs[0]] = value
+        while value in same:
+            value = same[value]
+        ranges[value.name] = (_number(op.options, "min"), _number(op.options, "max"))
+    return rewritten(program, kept, same), ranges
+
+
+def _number(options: Options, name: str) -> float:
+    value = options.values[name]
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+# Source: the rational approximation of float32's erf in Eigen 3.3, on [-4, 4]: x * p(x * x) over
+# q(x * x), within 4e-7 of erf. Here x is 4 * t, and powers of 16 scale the coefficients exactly.
+_EDGE: Final = 4.0
+_ABOVE: Final = (
+    *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06),
+    *(-5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03),
+    -1.60960333262415e-02,
+)
+_BELOW: Final = (
+    *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03),
+    *(-7.37332916720468e-03, -1.42647390514189e-02),
+)
+
+
+def expanded(program: Program) -> Program:
+    """The program with each ERF as products, sums and a quotient."""
+    ops: list[Op] = []
+    for op in program.ops:
+        ops += _Erf(op).ops() if op.code == "ERF" else [op]
+    return program.with_ops(ops)
+
+
+class _Erf:
+    """One error function in the making."""
+
+    def __init__(self, op: Op) -> None:
+        self._op = op
+        self._ops: list[Op] = []
+
+    def ops(self) -> list[Op]:
+        (x,) = self._op.inputs
+        assert x is not None
+        # LiteRT divides in float alone: in integers, the bound would be rounded to the scale of x.
+        scaled = Value(f"{self._op.outputs[0].name}_scaled", DType.FLOAT, self._op.outputs[0].shape)
+        clip = Options("DivOptions", {ACTIVATION: "RELU_N1_TO_1"})
+        self._ops.append(Op("DIV", (x, self._number(_EDGE)), (scaled,), clip))
+        square = self._two("MUL", "MulOptions", scaled, scaled)
+        above = self._two("MUL", "MulOptions", scaled, self._polynomial(square, _ABOVE, _EDGE))
+        below = self._polynomial(square, _BELOW, 1.0)
+        quotient = Op("DIV", (above, below), self._op.outputs, Options("DivOptions"))
+        return [*self._ops, quotient]
+
+    def _polynomial(self, x: Value, coefficients: Sequence[float], factor: float) -> Value:
+        """By Horner's rule, the coefficient of the highest power first, all times a factor."""
+        powers = range(len(coefficients) - 1, -1, -1)
+        first, *rest = (
+            c * factor * _EDGE ** (2 * power) for c, power in zip(coefficients, powers, strict=True)
+        )
+        total = self._number(first)
+        for coefficient in rest:
+            total = self._two("MUL", "MulOptions", total, x)
+            total = self._two("ADD", "AddOptions", total, self._number(coefficient))
+        return total
+
+    def _number(self, number: float) -> Value:
+        data = np.array(number, np.float32)
+        return Value(f"{self._op.outputs[0].name}_number", DType.FLOAT, (), data)
+
+    def _two(self, code: str, table: str, left: Value, right: Value) -> Value:
+        output = self._op.outputs[0]
+        made = Value(f"{output.name}_{len(self._ops)}", DType.FLOAT, output.shape)
+        self._ops.append(Op(code, (left, right), (made,), Options(table)))
+        return made
+
+
+ACTIVATIONS: Final[Mapping[str, str]] = {
+    "RELU": "RELU",
+    "RELU6": "RELU6",
+    "RELU_N1_TO_1": "RELU_N1_TO_1",
+}
+"""Operators that others can do at once, and what the option is called then."""
+
+# Operators with a bias: the place of weights and of the bias, and the axis of output channels.
+_BIASED: Final[Mapping[str, int]] = {
+    "CONV_2D": 0,
+    "DEPTHWISE_CONV_2D": 3,
+    "FULLY_CONNECTED": 0,
+}
+_ACTIVE: Final = frozenset(
+    {
+        *_BIASED,
+        *("ADD", "SUB", "MUL", "DIV", "MAX_POOL_2D", "AVERAGE_POOL_2D"),
+        *("CONV_3D",),
+    }
+)
+_OPTION: Final = "fused_activation_function"
+
+
+def fused(program: Program) -> Program:
+    """The program with every fusion done, and without operators that nobody reads."""
+    for step in _STEPS:
+        program = step(program)
+    return program
+
+
+def _with_biases(program: Program) -> Program:
+    """Additions of one constant a channel, as the bias of the layer before them."""
+    uses = Readers(program)
+    replaced: dict[Op, Op | None] = {}
+    for op in program.ops:
+        if op.code == "ADD" and _plain(op):
+            _merge_bias(op, uses, replaced)
+    return _replaced(program, replaced)
+
+
+def _merge_bias(total: Op, uses: Readers, replaced: dict[Op, Op | None]) -> None:
+    for value, other in (total.inputs, total.inputs[::-1]):
+        layer = uses.maker(value)
+        if layer is None or value is None or other is None or other.data is None:
+            continue
+        if layer.code not in _BIASED or not uses.once(value) or layer in replaced:
+            continue
+        bias = _sum_of_biases(layer, other)
+        if bias is not None and _plain(layer):
+            inputs = (*layer.inputs[:2], bias)
+            # It stays where the layer was: nothing of the sum is computed later.
+            replaced[layer] = replace(layer, inputs=inputs, outputs=total.outputs)
+            replaced[total] = None
+            return
+
+
+def _sum_of_biases(layer: Op, added: Value) -> Value | None:
+    """The layer's bias with a constant added; None where it is not one value a channel."""
+    weights, before = layer.inputs[1], layer.inputs[2] if len(layer.inputs) > 2 else None
+    if weights is None or weights.shape is None or added.data is None:
+        return None
+    channels = weights.shape[_BIASED[layer.code]]
+    rank = layer.outputs[0].rank
+    if rank is None or added.data.ndim > rank or added.data.dtype != np.float32:
+        return None
+    if added.data.size != 1 and added.data.shape[-1] != added.data.size:
+        return None
+    if added.data.size not in (1, channels):
+        return None
+    values = np.broadcast_to(added.data.reshape(-1), (channels,))
+    if before is not None and before.data is not None and before.data.any():
+        values = (values + before.data).astype(np.float32)
+    elif before is not None and before.data is None:
+        return None
+    data = np.ascontiguousarray(values)
+    return replace(added, shape=data.shape, data=data)
+
+
+def _with_activations(program: Program) -> Program:
+    uses = Readers(program)
+    replaced: dict[Op, Op | None] = {}
+    for op in program.ops:
+        if op.code not in ACTIVATIONS or op.inputs[0] is None:
+            continue
+        layer = uses.maker(op.inputs[0])
+        if layer is None or layer.code not in _ACTIVE or layer in replaced:
+            continue
+        if uses.once(op.inputs[0]) and _plain(layer) and _is_float(op):
+            options = layer.options or Options("")
+            values = {**options.values, _OPTION: ACTIVATIONS[op.code]}
+            done = replace(layer, outputs=op.outputs, options=replace(options, values=values))
+            replaced[layer], replaced[op] = done, None
+    return _replaced(program, replaced)
+
+
+def _is_float(op: Op) -> bool:
+    return op.outputs[0].dtype.is_floating
+
+
+def _plain(op: Op) -> bool:
+    """Whether an operator has no activation yet."""
+    return op.options is None or op.options.values.get(_OPTION, "NONE") == "NONE"
+
+
+def _replaced(program: Program, replaced: Mapping[Op, Op | None]) -> Program:
+    ops = (replaced.get(op, op) for op in program.ops)
+    return program.with_ops([op for op in ops if op is not None])
+
+
+def _without_unread(program: Program) -> Program:
+    """Operators whose outputs somebody reads."""
+    read = {port.value for port in program.outputs}
+    kept = []
+    for op in reversed(program.ops):
+        if any(value in read for value in op.outputs):
+            read.update(value for value in op.inputs if value is not None)
+            kept.append(op)
+    return program.with_ops(kept[::-1])
+
+
+_STEPS: Final[tuple[Callable[[Program], Program], ...]] = (
+    with_builtins,
+    expanded,
+    without_inverse_transposes,
+    _without_unread,
+    _with_biases,
+    _with_activations,
+    _without_unread,
+)

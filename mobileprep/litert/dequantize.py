@@ -9,33 +9,26 @@ Source: the kernels of the quantized ops of TensorFlow 1.15 and 2.21.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import constant_behind, node_behind, source_behind
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.litert.quantized_ops import (
-    ACTIVATIONS,
-    FLOAT_OPS,
-    KEEPING_RANGES,
-    ROUNDING,
-    FloatOp,
-)
-from mobileprep.numerics.quantization import Limits, offset_of_zero, steps_of
-from mobileprep.opdefs.signatures import tensor_dtype
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.bypass import constant_behind, node_behind, source_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.ops.numerics.quantization import Limits, offset_of_zero, steps_of
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
 _FLOAT: Final = attr.dtype(DType.FLOAT)
@@ -288,3 +281,56 @@ def _affine(limits: Limits, plain: DType) -> tuple[int, np.float32]:
 def _node(node: Node, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Node:
     """A node in place of another."""
     return Node(node.name, op, (*inputs, *node.control_inputs), node.device, attrs)
+
+
+@dataclass(frozen=True)
+class FloatOp:
+    """The float op that a quantized op stands for.
+
+    Args:
+        op: its name.
+        count: the number of quantized tensors that the quantized op takes.
+        attrs: the attributes that both have.
+        plain: the position of the input that is not quantized, such as a shape.
+        is_paired: whether each minimum is followed by its maximum.
+    """
+
+    op: str
+    count: int = 1
+    attrs: tuple[str, ...] = ()
+    plain: int | None = None
+    is_paired: bool = True
+
+
+_POOL: Final = ("ksize", "strides", "padding")
+_WINDOW: Final = ("strides", "padding", "dilations")
+FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
+    "QuantizeDownAndShrinkRange": FloatOp("Identity"),
+    "QuantizedAdd": FloatOp("AddV2", 2),
+    "QuantizedAvgPool": FloatOp("AvgPool", attrs=_POOL),
+    "QuantizedBiasAdd": FloatOp("BiasAdd", 2),
+    "QuantizedConcat": FloatOp("Concat", 0, ("N",), plain=0, is_paired=False),
+    "QuantizedConcatV2": FloatOp("ConcatV2", 0, ("N", "Tidx"), plain=-1, is_paired=False),
+    "QuantizedConv2D": FloatOp("Conv2D", 2, _WINDOW),
+    "QuantizedDepthwiseConv2D": FloatOp("DepthwiseConv2dNative", 2, _WINDOW),
+    "QuantizedMatMul": FloatOp("MatMul", 2, ("transpose_a", "transpose_b")),
+    "QuantizedMaxPool": FloatOp("MaxPool", attrs=_POOL),
+    "QuantizedMul": FloatOp("Mul", 2),
+    "QuantizedRelu": FloatOp("Relu"),
+    "QuantizedRelu6": FloatOp("Relu6"),
+    "QuantizedReshape": FloatOp("Reshape", attrs=("Tshape",), plain=1),
+    "QuantizedResizeBilinear": FloatOp(
+        "ResizeBilinear", attrs=("align_corners", "half_pixel_centers"), plain=1
+    ),
+}
+"""The float ops by their quantized ones."""
+
+ROUNDING: Final = frozenset({"QuantizeV2", "Requantize"})
+"""Ops that round to the integers of a range, which are their last two inputs."""
+ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
+"""Float ops whose quantized ones keep a range that their results do not take up."""
+KEEPING_RANGES: Final = (
+    *("QuantizedAvgPool", "QuantizedMaxPool", "QuantizedRelu", "QuantizedRelu6"),
+    *("QuantizedReshape", "QuantizedResizeBilinear"),
+)
+"""Ops that pass on the range of their input, which is their last two inputs."""

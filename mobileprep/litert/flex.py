@@ -10,13 +10,13 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.tflite.flex_options import string_pair
 from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from mobileprep.ir.serde import node_to_proto
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.serde import node_to_proto
 from mobileprep.litert.program import Op, Value
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
-from mobileprep.opdefs.signatures import output_types, signature_of
 
 PREFIX: Final = "Flex"
 """What the names of such custom operators begin with."""

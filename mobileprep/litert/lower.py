@@ -8,17 +8,16 @@ from typing import Final
 
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import (
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import (
     ENTERS,
     EXITS,
     MERGES,
     NEXT_ITERATIONS,
     SWITCHES,
 )
-from mobileprep.ir.refs import Edge, Ref, edge
-from mobileprep.ir.verify import execution_order
+from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
+from mobileprep.graph.verify import execution_order
 from mobileprep.litert.flex import as_flex
 from mobileprep.litert.prepare import Prepared, prepared_function
 from mobileprep.litert.program import Op, Port, Program, Value
@@ -28,12 +27,13 @@ from mobileprep.litert.refusals import (
     Refusal,
     builtin_named,
     check_node,
+    check_tables,
+    check_texts,
+    is_looked_up,
     malformed,
     refused,
 )
-from mobileprep.litert.registry import find_lowering
-from mobileprep.litert.scope import Scope
-from mobileprep.litert.texts import check_tables, check_texts, is_looked_up
+from mobileprep.litert.scope import Scope, find_lowering
 from mobileprep.litert.types import NAMES
 from mobileprep.ops.shape_inference import infer_shapes
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from mobileprep.errors import InvalidGraphError, TransformError, UsageError
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.control_flow import GATES
-from mobileprep.ir.ends import name_hint
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.control_flow import GATES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import PLACEHOLDERS
+from mobileprep.graph.opdefs.bodies import body_of
+from mobileprep.graph.opdefs.definitions import output_types, signature_of, tensor_dtype
+from mobileprep.graph.reachability import name_hint, reachable
+from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import dequantized
-from mobileprep.litert.float_types import float_types, in_float32
 from mobileprep.litert.recurrent import without_cells
-from mobileprep.litert.tables import Tables, no_tables, tables_of
-from mobileprep.litert.unfuse import unfused
-from mobileprep.opdefs.bodies import body_of
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.litert.weights import Tables, no_tables, tables_of
 from mobileprep.transforms.base import Context, make_transform
 
 # Larger than any weights: what follows from constants is constant in the file, too.
@@ -266,3 +266,234 @@ def _type(node: Node, index: int) -> DType:
         message = f"the type of the input {node.name}:{index} is not known"
         raise UsageError(message, "cut the graph at another tensor")
     return types[index]
+
+
+_OTHER: Final = frozenset({DType.HALF, DType.BFLOAT16, DType.DOUBLE})
+
+
+def float_types(graph: Graph) -> dict[DType, int]:
+    """The number of nodes that compute in each floating type other than float32."""
+    return dict(
+        Counter(
+            kind
+            for node in graph
+            if node.op not in ("Placeholder", "Const")
+            for kind in {value.value for value in node.attrs.values() if value.kind == "type"}
+            if kind in _OTHER
+        )
+    )
+
+
+def in_float32(
+    graph: Graph, outputs: Sequence[Ref], *, cast_outputs: bool
+) -> tuple[Graph, tuple[Ref, ...]]:
+    """A graph that computes in float32, and its outputs.
+
+    Placeholders keep their types, and a Cast follows each.
+
+    Args:
+        graph: the graph.
+        outputs: the tensors that are fetched.
+        cast_outputs: whether outputs get their former types.
+
+    Raises:
+        UnsupportedError: a constant is too large for float32.
+    """
+    fresh = FreshNames(node.name for node in graph)
+    fed = {
+        (node.name, 0): fresh.name(f"{node.name}/float32")
+        for node in graph
+        if node.op == "Placeholder" and node.attr_dtype("dtype") in _OTHER
+    }
+    nodes: list[Node] = []
+    for node in graph:
+        if (node.name, 0) in fed:
+            kind = node.attr_dtype("dtype")
+            nodes += [node, _cast(fed[node.name, 0], Ref(node.name), kind, DType.FLOAT)]
+            continue
+        inputs = tuple(Ref(fed[edge(r)]) if edge(r) in fed else r for r in node.inputs)
+        plain = node if inputs == node.inputs else node.with_inputs(inputs)
+        nodes.append(_in_float32(plain))
+    ends = []
+    for ref in outputs:
+        before = tensor_dtype(graph, ref)
+        if before in _OTHER and before is not None and cast_outputs and edge(ref) not in fed:
+            ends.append(Ref(fresh.name(f"{ref.node}/{before.short}")))
+            nodes.append(_cast(ends[-1].node, ref, DType.FLOAT, before))
+        else:
+            ends.append(ref)
+    return graph.with_nodes(nodes), tuple(ends)
+
+
+def _in_float32(node: Node) -> Node:
+    if node.op == "Const":
+        tensor = node.attr_tensor("value")
+        return node if tensor.dtype not in _OTHER else _constant(node, tensor)
+    changes = {key: _changed(value) for key, value in node.attrs.items() if _is_other(value)}
+    return node.with_attrs(**changes) if changes else node
+
+
+def _constant(node: Node, tensor: Tensor) -> Node:
+    wide = tensor.array().astype(np.float64)
+    with np.errstate(over="ignore"):
+        values = wide.astype(np.float32)
+    if not np.array_equal(np.isfinite(values), np.isfinite(wide)):
+        message = f"the constant {node.name!r} has numbers beyond the range of float32"
+        raise UnsupportedError(message, "scale it down, or cut the graph behind it")
+    return constant(node.name, Tensor.of(values), node.device, node.inputs)
+
+
+def _is_other(value: AttrValue) -> bool:
+    if value.kind == "type":
+        return value.value in _OTHER
+    return value.kind == "list(type)" and any(kind in _OTHER for kind in value.value)
+
+
+def _changed(value: AttrValue) -> AttrValue:
+    if value.kind == "type":
+        return attr.dtype(DType.FLOAT)
+    kinds = tuple(DType.FLOAT if kind in _OTHER else kind for kind in value.value)
+    return AttrValue(value.kind, kinds)
+
+
+def _cast(name: str, ref: Ref, before: DType, after: DType) -> Node:
+    attrs = {"SrcT": attr.dtype(before), "DstT": attr.dtype(after)}
+    return Node(name, "Cast", (ref,), "", attrs)
+
+
+_CONVOLUTION: Final = ("strides", "padding", "explicit_paddings", "data_format", "dilations")
+_PRODUCTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "_FusedConv2D": ("Conv2D", _CONVOLUTION),
+    "_FusedDepthwiseConv2dNative": ("DepthwiseConv2dNative", _CONVOLUTION),
+    "_FusedMatMul": ("MatMul", ("transpose_a", "transpose_b")),
+}
+_ACTIVATIONS: Final = frozenset({"Elu", "LeakyRelu", "Relu", "Relu6", "Sigmoid", "Tanh"})
+_OPERANDS: Final = {"BiasAdd": 1, "Add": 1, "FusedBatchNorm": 4}
+_FILTERS: Final = "HWIO"
+
+
+def unfused(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes with every fused op as plain ones, of which the last keeps the name.
+
+    An op with an unknown activation, or with too few inputs, stays as it is.
+    """
+    fresh = FreshNames(node.name for node in nodes)
+    result: list[Node] = []
+    for node in nodes:
+        split = _SPLIT.get(node.op)
+        work = _Split(node, fresh)
+        result += work.nodes if split is not None and split(work) else [node]
+    return result
+
+
+class _Split:
+    """The plain ops of one fused node, in order."""
+
+    def __init__(self, node: Node, fresh: FreshNames) -> None:
+        self.node = node
+        self.inputs = node.data_inputs
+        self._fresh = fresh
+        self._made: list[Node] = []
+
+    def add(self, op: str, *inputs: Ref, kept: Sequence[str] = (), **attrs: AttrValue) -> Ref:
+        """Add an op.
+
+        Args:
+            op: its name.
+            inputs: its inputs.
+            kept: the attributes that it takes from the fused node, besides the type.
+            attrs: its other attributes.
+        """
+        own = {key: self.node.attrs[key] for key in ("T", *kept) if key in self.node.attrs}
+        name = self._fresh.name(f"{self.node.name}/{op}")
+        self._made.append(Node(name, op, inputs, self.node.device, {**own, **attrs}))
+        return Ref(name)
+
+    def activate(self, name: str, value: Ref) -> Ref:
+        if name != "LeakyRelu":
+            return self.add(name, value)
+        alpha = attr.floating(self.node.attr_float("leakyrelu_alpha", 0.2))
+        return self.add(name, value, alpha=alpha)
+
+    def normalize(self, value: Ref, *statistics: Ref) -> Ref:
+        parameters = {"U": attr.dtype(DType.FLOAT), "is_training": attr.boolean(value=False)}
+        kept = ("epsilon", "data_format")
+        return self.add("FusedBatchNormV3", value, *statistics, kept=kept, **parameters)
+
+    def in_order(self, filters: Ref) -> Ref | None:
+        """The filters in the order that Conv2D takes; None for an order that is not known."""
+        order = self.node.attr_str("filter_format", _FILTERS)
+        if order == _FILTERS:
+            return filters
+        if sorted(order) != sorted(_FILTERS):
+            return None
+        name = self._fresh.name(f"{self.node.name}/permutation")
+        axes = np.array([order.index(axis) for axis in _FILTERS], np.int32)
+        self._made.append(constant(name, Tensor.of(axes)))
+        return self.add("Transpose", filters, Ref(name), Tperm=attr.dtype(DType.INT32))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The ops; the last has the fused node's name and control inputs."""
+        *before, last = self._made
+        inputs = (*last.inputs, *self.node.control_inputs)
+        return [*before, Node(self.node.name, last.op, inputs, last.device, last.attrs)]
+
+
+def _product(work: _Split) -> bool:
+    op, kept = _PRODUCTS[work.node.op]
+    if len(work.inputs) < 2:
+        return False
+    image, filters, *rest = work.inputs
+    ordered = work.in_order(filters)
+    if ordered is None:
+        return False
+    value = work.add(op, image, ordered, kept=kept)
+    for name in (fused.decode() for fused in work.node.attr_strings("fused_ops")):
+        count = _OPERANDS.get(name, 0)
+        if count > len(rest) or not (count or name in _ACTIVATIONS):
+            return False
+        operands, rest = rest[:count], rest[count:]
+        if name == "FusedBatchNorm":
+            value = work.normalize(value, *operands)
+        elif name == "BiasAdd":
+            value = work.add("BiasAdd", value, *operands, kept=("data_format",))
+        else:
+            value = work.add("AddV2", value, *operands) if count else work.activate(name, value)
+    return True
+
+
+def _norm(work: _Split) -> bool:
+    activation = work.node.attr_str("activation_mode", "Identity")
+    is_known = activation in (*_ACTIVATIONS, "Identity")
+    if not is_known or len(work.inputs) < 5 or work.node.attr_bool("is_training", False):
+        return False
+    image, *statistics = work.inputs[:5]
+    value = work.normalize(image, *statistics)
+    for side in work.inputs[5:]:
+        value = work.add("AddV2", value, side)
+    if activation != "Identity":
+        work.activate(activation, value)
+    return True
+
+
+def _padded(work: _Split) -> bool:
+    is_resized = work.node.op == "FusedResizeAndPadConv2D"
+    if len(work.inputs) != (4 if is_resized else 3):
+        return False
+    image, *sizes, paddings, filters = work.inputs
+    if is_resized:
+        aligned = attr.boolean(work.node.attr_bool("resize_align_corners", False))
+        image = work.add("ResizeBilinear", image, *sizes, align_corners=aligned)
+    padded = work.add(
+        "MirrorPad", image, paddings, kept=("mode",), Tpaddings=attr.dtype(DType.INT32)
+    )
+    work.add("Conv2D", padded, filters, kept=("strides", "padding"))
+    return True
+
+
+_SPLIT: Final[Mapping[str, Callable[[_Split], bool]]] = {
+    **dict.fromkeys(_PRODUCTS, _product),
+    "_FusedBatchNormEx": _norm,
+    **dict.fromkeys(("FusedPadConv2D", "FusedResizeAndPadConv2D"), _padded),
+}

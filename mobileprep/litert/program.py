@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 
 
 @dataclass(frozen=True, eq=False)

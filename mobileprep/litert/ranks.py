@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, OptionValue
-from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.types import NAMES
 

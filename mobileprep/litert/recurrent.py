@@ -11,16 +11,15 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.identities import constant_behind
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import Edge, Ref, edge
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.bodies import Body, function_of
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.opdefs.bodies import Body, function_of
+from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 

@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.layout import layout
-from mobileprep.frozen import dataclass
-from mobileprep.ir.node import Node
-from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.opdefs.signatures import check_input_count
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import any_op_def, check_input_count
+from mobileprep.graph.reachability import closure
+from mobileprep.litert.program import Value
 
 _NODES_SHOWN: Final = 4
 _PADDINGS: Final = frozenset({b"SAME", b"VALID", b"EXPLICIT"})
@@ -141,3 +144,42 @@ def _listed(nodes: Sequence[str]) -> str:
     shown = ", ".join(repr(node) for node in nodes[:_NODES_SHOWN])
     more = len(nodes) - _NODES_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+FINDS: Final = ("LookupTableFind", "LookupTableFindV2")
+SIZES: Final = ("LookupTableSize", "LookupTableSizeV2")
+_PASSING: Final = frozenset({"Identity", "StopGradient", "Snapshot", "Reshape"})
+
+
+def is_looked_up(graph: Graph, node: Node) -> bool:
+    """Whether a node's texts go to a look-up, as keys or as what missing keys have."""
+
+    def readers(name: str) -> list[str]:
+        passed = graph[name].op in _PASSING or name == node.name
+        return [reader.name for reader in graph.consumers.get(name, ())] if passed else []
+
+    return any(graph[name].op in FINDS for name in closure([node.name], readers))
+
+
+def check_texts(node: Node, inputs: Sequence[Value]) -> None:
+    """Refuse a node that does with texts what LiteRT does not.
+
+    Raises:
+        CannotExpressError: it does.
+    """
+    kinds = {value.dtype for value in inputs}
+    if DType.STRING in kinds and node.op not in (*FINDS, *_PASSING):
+        reason = "mobileprep converts no operators on strings except lookups in tables"
+        raise CannotExpressError(reason, "do this in the app, and cut the graph there")
+
+
+def check_tables(node: Node, inputs: Sequence[Value]) -> None:
+    """Refuse a node that does with tables what LiteRT does not.
+
+    Raises:
+        CannotExpressError: it does.
+    """
+    kinds = {value.dtype for value in inputs}
+    if DType.RESOURCE in kinds and node.op not in (*FINDS, *SIZES, *_PASSING):
+        reason = "a table goes where LiteRT takes none"
+        raise CannotExpressError(reason, "look up outside of loops and branches")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
+from mobileprep.core.loading import Registry, import_on_demand, module_names
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.formats.tflite.layout import layout
 from mobileprep.formats.tflite.records import Options, OptionValue
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.litert.tables import Tables
 from mobileprep.litert.types import NAMES, check_moved
+from mobileprep.litert.weights import Tables
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import Shapes, shape_of
 
@@ -246,3 +249,39 @@ def _check_options(table: str, options: Mapping[str, OptionValue]) -> None:
 _BITS = np.iinfo(np.int32)
 _SMALL = 1 << 12
 _WEIGHTS = (np.float16, np.float32)
+
+
+_PACKAGE: Final = "mobileprep.litert.ops"
+
+Lowered = Value | tuple[Value, ...]
+Lowering = Callable[["Scope", Node, Sequence[Value]], Lowered]
+"""``lowering(scope, node, inputs) -> output or tuple of outputs``.
+
+Raises:
+    CannotExpressError: LiteRT has nothing that computes the same.
+"""
+
+registry: Registry[Lowering] = Registry("lowering")
+
+
+def lowering(*names: str) -> Callable[[Lowering], Lowering]:
+    """A decorator that makes a function the lowering of the named ops."""
+    return registry.register(*names)
+
+
+def find_lowering(op: str) -> Lowering | None:
+    """The lowering of an op, or None."""
+    _import_all()
+    return registry.get(op)
+
+
+def lowered_ops() -> list[str]:
+    """The ops that can be lowered, sorted."""
+    _import_all()
+    return list(registry)
+
+
+@lru_cache(maxsize=1)
+def _import_all() -> None:
+    for module in module_names(_PACKAGE):
+        import_on_demand(f"{_PACKAGE}.{module}")

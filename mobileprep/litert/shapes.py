@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.node import Node
-from mobileprep.litert.program import Value
+from mobileprep.formats.tflite.records import Options
+from mobileprep.graph.node import Node
+from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 
 NAMES: Final = {
@@ -92,3 +94,28 @@ def _need(kinds: Iterable[DType], known: frozenset[DType]) -> None:
 def need_float(node: Node, values: Sequence[Value]) -> None:
     """Refuse inputs that are no float32; see ``need``."""
     need(node, values, FLOATS)
+
+
+TABLE: Final = "HASHTABLE"
+"""The operator that makes a table. In a program it takes keys and values, in a file nothing."""
+
+
+def initialized(main: Program) -> Program:
+    """A program that calls, before all else, what fills its tables.
+
+    Args:
+        main: its tables take their keys and values.
+    """
+    ops = [replace(op, inputs=()) if op.code == TABLE else op for op in main.ops]
+    return main.with_ops([*_calls(main), *ops])
+
+
+def _calls(main: Program) -> Iterator[Op]:
+    for op in main.ops:
+        if op.code == TABLE:
+            handle = replace(op.outputs[0], name=f"{op.outputs[0].name}_to_fill")
+            made = replace(op, inputs=(), outputs=(handle,))
+            taken = (handle, *op.inputs)
+            filled = Op("HASHTABLE_IMPORT", taken, (), Options("HashtableImportOptions"))
+            program = Program((), (), (made, filled), f"fill_{op.outputs[0].name}")
+            yield Op("CALL_ONCE", (), (), Options("CallOnceOptions"), subgraphs=(program,))

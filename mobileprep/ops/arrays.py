@@ -10,9 +10,9 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import MAX_OUTPUT_BYTES, check_allocation
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.allocation import MAX_OUTPUT_BYTES, check_allocation
 
 __all__ = [
     "MAX_OUTPUT_BYTES",

@@ -10,16 +10,15 @@ import numpy as np
 from mobileprep.core.limits import MEMORY_VARIABLE, OverWorkError, working
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError, WorkLimitError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.numerics.allocation import OverBudgetError
-from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.opdefs.signatures import output_types
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import any_op_def, output_types
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.effort import charge
 from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
 from mobileprep.ops.list_constants import constant_array, list_constant
+from mobileprep.ops.numerics.allocation import OverBudgetError
 from mobileprep.ops.shape_function import MAX_RANK, UNKNOWN, element_count, is_full
 
 # What numpy raises where sizes, indices or numbers do not go together.

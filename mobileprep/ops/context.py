@@ -8,13 +8,13 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import ITERATIONS_VARIABLE, iteration_limit
 from mobileprep.core.loading import Registry
 from mobileprep.errors import LoopLimitError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Edge
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Edge
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.kernel import Outputs
 from mobileprep.ops.modules import import_op, import_ops
 

@@ -8,18 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.loading import Registry
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.opdefs.signatures import output_types
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.definitions import any_op_def, output_types
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.ops.shape_inference import infer_shapes
 

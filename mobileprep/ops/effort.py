@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.core.limits import spend
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.tensor import Array
 
 # Operations that take as long as reading a byte, or making one by some function.
 _READ: Final = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mobileprep.core.loading import Registry
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.modules import import_op, import_ops
 
 Outputs = Array | tuple[Array, ...]

@@ -14,9 +14,9 @@ from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import Cursor, encode_varint
-from mobileprep.ir.node import Node
-from mobileprep.ir.serde_attrs import shape_from_proto, shape_to_proto
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.graph.node import Node
+from mobileprep.graph.node_serde import shape_from_proto, shape_to_proto
+from mobileprep.graph.tensor import Array, Tensor
 
 _NAME: Final = "tensorflow::TensorList"
 _ALL_BITS: Final = (1 << 64) - 1

@@ -1,18 +1,20 @@
 """Imports the module that an op is in, and no other: they are many, a graph needs few."""
 
 from __future__ import annotations
-
-import json
-import pkgutil
 from collections.abc import Iterator
 from functools import lru_cache
+from mobileprep.core.loading import import_on_demand
 from pathlib import Path
 from typing import Final
+import json
+import pkgutil
 
-from mobileprep.core.loading import import_on_demand
+
 
 _PACKAGE: Final = "mobileprep.ops"
 INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"
+_ARITHMETIC: Final = "numerics"
+"""The package of arithmetic that ops share, which is not a family of ops."""
 
 
 def import_op(op: str) -> None:
@@ -37,7 +39,8 @@ def import_ops() -> None:
 def family_modules() -> Iterator[str]:
     """The modules of all families, by file name, none of them imported."""
     root = Path(__file__).parent
-    for family in sorted(p.name for p in root.iterdir() if (p / "__init__.py").is_file()):
+    packages = (p.name for p in root.iterdir() if (p / "__init__.py").is_file())
+    for family in sorted(name for name in packages if name != _ARITHMETIC):
         for module in pkgutil.iter_modules([str(root / family)]):
             yield f"{_PACKAGE}.{family}.{module.name}"
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from mobileprep.core.loading import Registry
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.modules import import_op, import_ops
 
 UNKNOWN: Final = -1

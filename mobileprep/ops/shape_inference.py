@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import FuncRef, TensorShape
-from mobileprep.ir.graph import Function, Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ir.verify import execution_order
-from mobileprep.opdefs.bodies import body_of
-from mobileprep.opdefs.signatures import MOST_TENSORS, output_count
+from mobileprep.graph.attrs import FuncRef, TensorShape
+from mobileprep.graph.graph import Function, Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.bodies import body_of
+from mobileprep.graph.opdefs.definitions import MOST_TENSORS, output_count
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.graph.verify import execution_order
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_function import ShapeConflictError, find_shape_fn, merge
 

@@ -6,19 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
-from mobileprep.recipe.app import integration_problems, protection_problems
-from mobileprep.recipe.budgets import budget_problems
-from mobileprep.recipe.data import data_problems
-from mobileprep.recipe.devices import device_problems
-from mobileprep.recipe.litert import litert_problems
-from mobileprep.recipe.problems import Problem
-from mobileprep.recipe.quantize_settings import INTEGER_MODES, QUANTIZERS, Calibration
+from mobileprep.recipe.data import data_problems, device_problems
+from mobileprep.recipe.metrics import budget_problems, litert_problems
+from mobileprep.recipe.model import integration_problems, protection_problems
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import ABIS, SIGN_IN
 from mobileprep.recipe.tree import (
     Entry,
     MappingNode,
     Place,
+    Problem,
     Scalar,
     Sequence,
     SourceText,
@@ -26,6 +23,7 @@ from mobileprep.recipe.tree import (
     show,
 )
 from mobileprep.recipe.validation import validation_problems
+from mobileprep.recipe.validation_settings import INTEGER_MODES, QUANTIZERS, Calibration
 
 # Whatever the letter case, which some systems do not tell apart.
 _BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)

@@ -9,10 +9,17 @@ from pathlib import Path
 
 from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError
-from mobileprep.recipe.merge import merge_sections
-from mobileprep.recipe.problems import Problem, recipe_error
-from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, SourceText
-from mobileprep.recipe.variables import Variables
+from mobileprep.recipe.sections import merge_sections
+from mobileprep.recipe.tree import (
+    MappingNode,
+    Node,
+    Place,
+    Problem,
+    Scalar,
+    SourceText,
+    recipe_error,
+)
+from mobileprep.recipe.units import Variables
 from mobileprep.recipe.yaml_tree import parse_yaml, place_at
 
 MAX_BYTES = 1 << 20

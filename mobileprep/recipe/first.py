@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from mobileprep.frozen import dataclass
+from mobileprep.core.frozen import dataclass
 
 DEFAULT_CHAIN: Final = """\
 transforms:

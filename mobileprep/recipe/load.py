@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mobileprep.recipe.budgets import memory_of, memory_problems
 from mobileprep.recipe.checks import cache_problems, meaning_problems
 from mobileprep.recipe.files import load_tree
+from mobileprep.recipe.metrics import memory_of, memory_problems
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.resolve import (
     Chains,
     cache_of,
@@ -21,9 +20,9 @@ from mobileprep.recipe.resolve import (
 )
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import ModelSections, model_sections
-from mobileprep.recipe.tree import plain
+from mobileprep.recipe.tree import Problem, plain, recipe_error
+from mobileprep.recipe.units import Variables
 from mobileprep.recipe.validate import schema_problems
-from mobileprep.recipe.variables import Variables
 
 
 def load_recipe(

@@ -13,10 +13,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.frozen import dataclass
+from mobileprep.core.frozen import dataclass
 from mobileprep.recipe.files import read_source
-from mobileprep.recipe.problems import recipe_error
-from mobileprep.recipe.tree import MappingNode, SourceText, place_of, plain
+from mobileprep.recipe.tree import MappingNode, SourceText, place_of, plain, recipe_error
 from mobileprep.recipe.validate import schema_problems
 from mobileprep.recipe.yaml_tree import parse_yaml
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mobileprep.recipe.model import StepFile, StepFileKind
-from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.schemas import Schema
 from mobileprep.recipe.settings import InputFile
-from mobileprep.recipe.tree import MappingNode, Node, Scalar, Sequence
+from mobileprep.recipe.tree import MappingNode, Node, Problem, Scalar, Sequence
 
 _FORMATS: Final[dict[str, StepFileKind]] = {"path": "path", "checkpoint": "checkpoint"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")

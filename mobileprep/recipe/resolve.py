@@ -6,24 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from mobileprep.options.data import Reading
-from mobileprep.options.freeze import Freeze
-from mobileprep.recipe.app import integration_of, protection_of
-from mobileprep.recipe.budgets import resolve_budget
+from mobileprep.data.options import Reading
+from mobileprep.freezing.settings import Freeze
 from mobileprep.recipe.checks import SOURCE_KINDS
-from mobileprep.recipe.data import resolve_data
-from mobileprep.recipe.devices import resolve_device
-from mobileprep.recipe.model import ParameterValue, Plugin, Step, StepFile, Target
+from mobileprep.recipe.data import resolve_data, resolve_device
+from mobileprep.recipe.metrics import resolve_budget
+from mobileprep.recipe.model import (
+    ParameterValue,
+    Plugin,
+    Step,
+    StepFile,
+    Target,
+    integration_of,
+    protection_of,
+)
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
-from mobileprep.recipe.problems import Problem
-from mobileprep.recipe.quantize_settings import (
-    LITERT_MODES,
-    QUANTIZERS,
-    Calibration,
-    Quantize,
-    QuantizeRule,
-)
 from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import (
@@ -38,8 +36,24 @@ from mobileprep.recipe.settings import (
     SourceKind,
 )
 from mobileprep.recipe.steps import ReadSteps, read_steps
-from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
+from mobileprep.recipe.tree import (
+    MappingNode,
+    Node,
+    Plain,
+    Problem,
+    Scalar,
+    Sequence,
+    place_of,
+    plain,
+)
 from mobileprep.recipe.validation import resolve_validation
+from mobileprep.recipe.validation_settings import (
+    LITERT_MODES,
+    QUANTIZERS,
+    Calibration,
+    Quantize,
+    QuantizeRule,
+)
 
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 # The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.

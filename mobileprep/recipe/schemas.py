@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mobileprep.recipe.model import Plugin
-from mobileprep.recipe.plugin_schemas import check_parameters_schema, no_schema
-from mobileprep.recipe.plugins import installed_plugins
+from mobileprep.recipe.plugins import check_parameters_schema, installed_plugins, no_schema
 
 Schema: TypeAlias = dict[str, Any]
 

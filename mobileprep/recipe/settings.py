@@ -8,9 +8,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
-from mobileprep.frozen import dataclass
-from mobileprep.options.data import DataKind, Reading
-from mobileprep.options.declare import Option
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.data.options import DataKind, Reading
 
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64", "arm64", "armhf", "aarch64"]

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from mobileprep.errors import UsageError, nearest_hint
-from mobileprep.recipe.chain import parse_chain
-from mobileprep.recipe.model import Step
+from mobileprep.recipe.model import ParameterValue, Step
 from mobileprep.recipe.named_files import named_files, path_problems
-from mobileprep.recipe.offsets import TextPlaces
-from mobileprep.recipe.parameters import from_chain, from_yaml, typed_values
-from mobileprep.recipe.problems import Problem, in_order, render
 from mobileprep.recipe.schemas import Schema, TransformSchemas
-from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, Sequence, SourceText, show
+from mobileprep.recipe.tree import (
+    Entry,
+    KeyPath,
+    MappingNode,
+    Node,
+    Place,
+    Problem,
+    Scalar,
+    ScalarValue,
+    Sequence,
+    SourceText,
+    in_order,
+    plain,
+    render,
+    show,
+)
 from mobileprep.recipe.validate import schema_problems
 
 # What the original registered and has no use any more: why that is.
@@ -184,3 +198,376 @@ def _no_such(name: str, place: Place, schemas: TransformSchemas) -> Problem:
     else:
         hint = nearest_hint(name, schemas.names)
     return Problem(place, f"there is no transform {show(name)}", hint)
+
+
+IGNORE_ERRORS = "ignore_errors"
+
+# What the original's number parsers take, white space around it apart.
+_INTEGER = re.compile(r"-?[0-9]{1,30}\Z")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,30}\Z")
+_SPACE = " \t\n\v\f\r"
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def from_yaml(node: Node, nothing: MappingNode, schema: Schema) -> MappingNode:
+    """Parameters of the YAML form; a single value for a list becomes a list of one.
+
+    Args:
+        node: a mapping, a list of mappings whose values follow one another, or null.
+        nothing: what stands for null.
+        schema: the transform's.
+    """
+    if isinstance(node, Sequence):
+        node = _joined(node)
+    given = node if isinstance(node, MappingNode) else nothing
+    entries = {
+        key: Entry(entry.key_place, _listed(entry.value) if _is_list(schema, key) else entry.value)
+        for key, entry in given.items()
+    }
+    return MappingNode(entries, given.place)
+
+
+def from_chain(call: Call, places: TextPlaces, schema: Schema) -> tuple[MappingNode, list[Problem]]:
+    """Parameters of the text form, and a problem for each that may not be repeated but is."""
+    repeated: dict[str, list[Argument]] = {}
+    for argument in call.arguments:
+        repeated.setdefault(argument.name, []).append(argument)
+    entries: dict[str, Entry] = {}
+    problems: list[Problem] = []
+    for name, arguments in repeated.items():
+        key_place = places.at(arguments[0].offset, (call.name, name))
+        scalars = tuple(_scalar(call, argument, places, schema) for argument in arguments)
+        if _is_list(schema, name):
+            entries[name] = Entry(key_place, Sequence(scalars, key_place))
+            continue
+        entries[name] = Entry(key_place, scalars[0])
+        # The original reads the first ignore_errors and leaves the others.
+        if len(scalars) > 1 and name != IGNORE_ERRORS and name in schema.get("properties", {}):
+            message = f"expected a single {name!r}, found {len(scalars)}"
+            problems.append(Problem(scalars[1].place, message, "keep one of them"))
+    place = places.at(call.offset, (call.name,))
+    return MappingNode(entries, place), problems
+
+
+def typed_values(parameters: MappingNode, schema: Schema) -> tuple[tuple[str, ParameterValue], ...]:
+    """Checked parameters as Python values; lists as tuples, numbers of the schema's type."""
+    return tuple(
+        (key, _of_kind(plain(entry.value), _item_kind(schema, key)))
+        for key, entry in parameters.items()
+    )
+
+
+def _scalar(call: Call, argument: Argument, places: TextPlaces, schema: Schema) -> Scalar:
+    place = places.at(argument.value_offset, (call.name, argument.name))
+    value = _from_text(argument.value, _item_kind(schema, argument.name))
+    if argument.name == IGNORE_ERRORS:
+        value = {"true": True, "false": False}.get(argument.value.lower(), argument.value)
+    return Scalar(value, place, argument.value)
+
+
+def _from_text(text: str, kind: str) -> ScalarValue:
+    """The value that the original reads from a text; the text itself where it reads none."""
+    bare = text.strip(_SPACE)
+    if kind == "boolean":
+        return _BOOLEANS.get(text, text)
+    if kind == "integer" and _INTEGER.match(bare):
+        return int(bare)
+    if kind == "number" and _FLOAT.match(bare):
+        number = float(bare)
+        return number if math.isfinite(number) else text
+    if kind == "number" and _HEX.match(bare):
+        return float(int(bare, 16))
+    return text
+
+
+def _joined(mappings: Sequence) -> MappingNode:
+    entries: dict[str, Entry] = {}
+    for mapping in mappings.items:
+        for key, entry in mapping.items() if isinstance(mapping, MappingNode) else ():
+            before = entries.get(key)
+            values = _listed(entry.value)
+            if before is not None:
+                values = Sequence((*_listed(before.value).items, *values.items), values.place)
+            entries[key] = Entry(before.key_place if before else entry.key_place, values)
+    return MappingNode(entries, mappings.place)
+
+
+def _listed(node: Node) -> Sequence:
+    return node if isinstance(node, Sequence) else Sequence((node,), node.place)
+
+
+def _of_kind(value: ParameterValue | list[ParameterValue], kind: str) -> ParameterValue:
+    if isinstance(value, list):
+        return tuple(_of_kind(item, kind) for item in value)  # type: ignore[misc]
+    if kind == "integer":
+        return int(value)  # type: ignore[arg-type]
+    return float(value) if kind == "number" else value  # type: ignore[arg-type]
+
+
+def _is_list(schema: Schema, name: str) -> bool:
+    return _property(schema, name).get("type") == "array"
+
+
+def _item_kind(schema: Schema, name: str) -> str:
+    described = _property(schema, name)
+    if described.get("type") == "array":
+        described = described.get("items", {})
+    return str(described.get("type", "string"))
+
+
+def _property(schema: Schema, name: str) -> Schema:
+    described: Schema = schema.get("properties", {}).get(name, {})
+    return described
+
+
+class TextPlaces:
+    """The places of the characters of one text scalar.
+
+    Folding and indentation change white space only, so the other characters of value and
+    file are matched one by one, once for all. Escapes and replaced variables end the match;
+    from there on the scalar's own place stands for all.
+    """
+
+    def __init__(self, scalar: Scalar) -> None:
+        self._place = scalar.place
+        self._positions = list(_positions(scalar))
+
+    def at(self, offset: int, keys: KeyPath = ()) -> Place:
+        """The place of ``scalar.text[offset]``, or of what follows where that is white space.
+
+        ``keys`` are appended to the scalar's key path.
+        """
+        place = self._place._replace(keys=(*self._place.keys, *keys))
+        if offset >= len(self._positions):
+            return place
+        line, column = self._positions[offset]
+        return place._replace(line=line, column=column)
+
+
+def _positions(scalar: Scalar) -> Iterator[tuple[int, int]]:
+    """Line and column of each character, and of the end, as far as value and file agree."""
+    written = _written(scalar.place)
+    pending = 1
+    end = scalar.place.line, scalar.place.column
+    for character in scalar.text:
+        if character.isspace():
+            pending += 1
+            continue
+        line, column, found = next(written, (0, 0, ""))
+        if found != character:
+            return
+        for _ in range(pending):
+            yield line, column
+        pending = 1
+        end = line, column + 1
+    for _ in range(pending):
+        yield end
+
+
+def _written(place: Place) -> Iterator[tuple[int, int, str]]:
+    """Line, column and character of what is not white space, from a scalar's first on."""
+    lines = place.source.lines
+    first = lines[place.line - 1]
+    start = _skip_anchor(first, place.column - 1)
+    if first[start : start + 1] in ("|", ">"):
+        start = len(first)
+    elif first[start : start + 1] in ("'", '"'):
+        start += 1
+    for number, line in enumerate(lines[place.line - 1 :], place.line):
+        for column, character in enumerate(line[start:], start + 1):
+            if not character.isspace():
+                yield number, column, character
+        start = 0
+
+
+def _skip_anchor(line: str, start: int) -> int:
+    if not line.startswith("&", start):
+        return start
+    anchor, _, rest = line[start:].partition(" ")
+    return start + len(anchor) + 1 + len(rest) - len(rest.lstrip())
+
+
+MAX_CHARACTERS = 1 << 16
+MAX_CALLS = 1_000
+
+_SPACES = re.compile(r"[ \t\n\v\f\r]*")
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_BARE_VALUE = re.compile(r"[A-Za-z0-9./_-]+")
+_QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+
+
+class Argument(NamedTuple):
+    """One ``name=value``; ``offset`` and ``value_offset`` count characters of the chain."""
+
+    name: str
+    value: str
+    offset: int
+    value_offset: int
+
+
+class Call(NamedTuple):
+    """One transform with its arguments in the order written.
+
+    Args:
+        name: the transform's.
+        arguments: in the order written.
+        offset: where the name begins, in characters of the chain.
+        spaced: whether white space stands between the name and ``(``.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    offset: int
+    spaced: bool = False
+
+
+class Fault(NamedTuple):
+    """Where and why a chain cannot be read."""
+
+    offset: int
+    message: str
+    hint: str = ""
+
+
+class Chain(NamedTuple):
+    """What a chain says.
+
+    Args:
+        calls: the transforms that were read to their end.
+        fault: what stopped the reading, or None.
+        unfinished: a last transform whose ``)`` is missing. The original drops it in silence.
+    """
+
+    calls: tuple[Call, ...]
+    fault: Fault | None = None
+    unfinished: Call | None = None
+
+
+def parse_chain(text: str) -> Chain:
+    """Read a chain with the grammar of ``ParseTransformParameters`` of TensorFlow 1.15.
+
+    Transforms are separated by white space. Arguments follow the name at once, in
+    parentheses, separated by white space or by one comma directly after a value. Values are
+    letters, digits and ``-./_``, or anything in double quotes, where a backslash keeps the
+    quote after it from ending the value and stays part of it. A stray quote after a value is
+    skipped, and white space before ``)`` is an error, as in the original.
+
+    White space before ``(``, as a book prints it, is an error to the original and marked here.
+    Chains of more than ``MAX_CHARACTERS`` or ``MAX_CALLS`` are faults here alone.
+    """
+    if len(text) > MAX_CHARACTERS:
+        message = f"a chain has at most {MAX_CHARACTERS:,} characters"
+        return Chain((), Fault(0, message, "write it as a list"))
+    return _Reader(text).chain()
+
+
+class _FaultError(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def chain(self) -> Chain:
+        calls: list[Call] = []
+        try:
+            while self._skip_spaces():
+                call, finished = self._call()
+                if not finished:
+                    return Chain(tuple(calls), unfinished=call)
+                if len(calls) == MAX_CALLS:
+                    message = f"a chain has at most {MAX_CALLS:,} transforms"
+                    return Chain(tuple(calls), Fault(call.offset, message, "shorten it"))
+                calls.append(call)
+        except _FaultError as error:
+            return Chain(tuple(calls), error.fault)
+        return Chain(tuple(calls))
+
+    def _call(self) -> tuple[Call, bool]:
+        start = self._at
+        name = self._match(_NAME, "a transform's name")
+        arguments: list[Argument] = []
+        spaced = self._skip_to_parenthesis()
+        finished = not self._take("(")
+        while not finished and self._at < len(self._text):
+            if self._take(")"):
+                finished = True
+            elif (argument := self._argument()) is not None:
+                arguments.append(argument)
+        return Call(name, tuple(arguments), start, spaced), finished
+
+    def _argument(self) -> Argument | None:
+        self._take(",")
+        self._skip_spaces()
+        offset = self._at
+        name = self._match(_NAME, "a parameter's name")
+        if not self._take("="):
+            expected = f"'=' after the parameter {name}"
+            raise self._fault(expected)
+        if self._at == len(self._text):
+            return None
+        value_offset = self._at
+        value = self._value()
+        self._take('"')
+        self._take("'")
+        return Argument(name, value, offset, value_offset)
+
+    def _value(self) -> str:
+        if not self._text.startswith('"', self._at):
+            return self._match(_BARE_VALUE, "a parameter's value")
+        quoted = _QUOTED_VALUE.match(self._text, self._at)
+        if quoted is None:
+            raise _FaultError(Fault(self._at, "a quoted value has no closing '\"'", "add it"))
+        self._at = quoted.end()
+        return quoted[1]
+
+    def _match(self, pattern: re.Pattern[str], expected: str) -> str:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise self._fault(expected)
+        self._at = match.end()
+        return match[0]
+
+    def _take(self, literal: str) -> bool:
+        found = self._text.startswith(literal, self._at)
+        self._at += found
+        return found
+
+    def _skip_spaces(self) -> bool:
+        """Move to the next character that is not white space; whether there is one."""
+        match = _SPACES.match(self._text, self._at)
+        self._at = match.end() if match is not None else self._at
+        return self._at < len(self._text)
+
+    def _skip_to_parenthesis(self) -> bool:
+        """Move over white space to a ``(``; whether there was such white space."""
+        match = _SPACES.match(self._text, self._at)
+        after = match.end() if match is not None else self._at
+        if after == self._at or not self._text.startswith("(", after):
+            return False
+        self._at = after
+        return True
+
+    def _fault(self, expected: str) -> _FaultError:
+        rest = self._text[self._at :]
+        found = show(rest, 20) if rest else "the end"
+        return _FaultError(Fault(self._at, f"expected {expected}, found {found}", self._hint()))
+
+    def _hint(self) -> str:
+        before, after = self._text[: self._at], self._text[self._at : self._at + 1]
+        if after == "\\":
+            return "remove the backslash: inside quotes it does not continue a line"
+        if after == ")" and before[-1:].isspace():
+            return "remove the white space before ')'"
+        if after == ")" and before.endswith(","):
+            return "remove the comma before ')'"
+        if after == "," and "(" not in before.rpartition(")")[2]:
+            return "separate transforms by spaces"
+        if after == ",":
+            return "write one comma, directly after the value before it"
+        return 'put a value with other characters in double quotes: shape="1,8,8,1"'

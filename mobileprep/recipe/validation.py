@@ -8,9 +8,17 @@ from typing import Any, Final
 from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.metrics import MetricFacts, metric_facts
 from mobileprep.recipe.named_files import input_file
-from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.tree import MappingNode, Node, Scalar, Sequence, place_of, plain, show
+from mobileprep.recipe.tree import (
+    MappingNode,
+    Node,
+    Problem,
+    Scalar,
+    Sequence,
+    place_of,
+    plain,
+    show,
+)
 from mobileprep.recipe.validation_settings import (
     METRIC_KEYS,
     MetricChoice,

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
 import yaml
 
-from mobileprep.recipe.problems import Problem, recipe_error
-from mobileprep.recipe.references import References, in_sight
-from mobileprep.recipe.scalars import resolve
 from mobileprep.recipe.tree import (
     Entry,
     KeyPath,
     MappingNode,
     Node,
     Place,
+    Problem,
     Scalar,
     Sequence,
     SourceText,
+    recipe_error,
     show,
 )
+from mobileprep.recipe.units import resolve
 
 
 class YamlParser(Protocol):
@@ -262,3 +262,33 @@ def _syntax_problem(source: SourceText, references: References, error: Exception
 
 def _refuse(place: Place, message: str, hint: str) -> NoReturn:
     raise recipe_error([Problem(place, message, hint)])
+
+
+_REFERENCE: Final = re.compile("\\$\\{[^{}\"'\\\\\r\n\x85\u2028\u2029\U00010000-\U0010ffff]*\\}")
+_DISTANCE: Final = 0x100000
+_HIDDEN: Final = re.compile("[\U00100000-\U0010ffff]+")
+
+
+class References:
+    """The references of one file's text.
+
+    Args:
+        text: the text. Where it has such characters of its own, nothing is hidden.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._hides = not _HIDDEN.search(text)
+        self.hidden = _moved(_REFERENCE, text, _DISTANCE) if self._hides else text
+
+    def shown(self, text: str) -> str:
+        """A piece of the hidden text as it was."""
+        return _moved(_HIDDEN, text, -_DISTANCE) if self._hides else text
+
+
+def in_sight(line: str) -> bool:
+    """Whether a line has the beginning of a reference that is not hidden."""
+    return "${" in _REFERENCE.sub("", line)
+
+
+def _moved(what: re.Pattern[str], text: str, distance: int) -> str:
+    return what.sub(lambda match: "".join(chr(ord(c) + distance) for c in match.group()), text)

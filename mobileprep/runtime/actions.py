@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import CONTROL, Edge, edge
-from mobileprep.ir.tensor import Array
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import CONTROL, Edge, edge
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import ContextKernel, RunContext
 from mobileprep.ops.kernel import Kernel, call_kernel
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.refs import Edge
+from mobileprep.graph.refs import Edge
 from mobileprep.runtime.actions import Action, Constants
 
 

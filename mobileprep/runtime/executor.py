@@ -10,10 +10,10 @@ import numpy as np
 
 from mobileprep.core.limits import FLOPS_VARIABLE, MEMORY_VARIABLE, OverWorkError
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
-from mobileprep.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
 from mobileprep.ops.context import RunContext
 from mobileprep.ops.cost import planned_bytes
 from mobileprep.ops.effort import charge
+from mobileprep.ops.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
 from mobileprep.runtime.actions import DEAD, RAN, Action, Values
 from mobileprep.runtime.execution_plan import ExecutionPlan, PlanStep
 

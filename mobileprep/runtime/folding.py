@@ -9,9 +9,9 @@ import numpy as np
 
 from mobileprep.core.limits import memory_limit, working
 from mobileprep.errors import RunLimitError
-from mobileprep.ir.refs import Edge
-from mobileprep.numerics.allocation import at_most
+from mobileprep.graph.refs import Edge
 from mobileprep.ops.context import RunContext
+from mobileprep.ops.numerics.allocation import at_most
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.executor import perform
 

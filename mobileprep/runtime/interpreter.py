@@ -12,13 +12,13 @@ import numpy as np
 from mobileprep.core.limits import flop_limit, working
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import FEEDABLE
-from mobileprep.ir.refs import Edge, Ref, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.parallel import all_processors
-from mobileprep.opdefs.signatures import tensor_dtype
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import FEEDABLE
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.refs import Edge, Ref, parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
+from mobileprep.ops.numerics.parallel import all_processors
 from mobileprep.runtime.actions import DEAD
 from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan

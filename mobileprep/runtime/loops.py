@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
-from mobileprep.ir.refs import Edge, Ref
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
+from mobileprep.graph.refs import Edge, Ref
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import DEAD, Action, Values, watches
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed

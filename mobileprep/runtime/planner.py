@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from mobileprep.errors import UsageError
-from mobileprep.ir.dropout import is_unseeded, with_known_masks
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.graph.dropout import is_unseeded, with_known_masks
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.runtime.actions import watches
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
-from mobileprep.runtime.functions.splice import CALLS, FUNCTIONAL
+from mobileprep.runtime.functions.inline import CALLS, FUNCTIONAL
 from mobileprep.runtime.regions import NOWHERE, Region
 from mobileprep.runtime.selection import Survey, needed_nodes, refuse, survey
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.ir.branches import Branches
-from mobileprep.ir.dropout import DROPS
-from mobileprep.ir.frames import Frame
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from mobileprep.ir.refs import CONTROL, Edge, Ref, edge
-from mobileprep.opdefs.signatures import check_input_count
+from mobileprep.graph.branches import Branches
+from mobileprep.graph.dropout import DROPS
+from mobileprep.graph.frames import Frame
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.opdefs.definitions import check_input_count
+from mobileprep.graph.refs import CONTROL, Edge, Ref, edge
 from mobileprep.ops.context import RunContext, find_context_kernel
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.ops.list_constants import constant_array

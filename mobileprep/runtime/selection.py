@@ -6,13 +6,13 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
-from mobileprep.frozen import dataclass
-from mobileprep.ir.frames import Frame, Frames
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import MERGES, NEXT_ITERATIONS, PLACEHOLDERS
-from mobileprep.ir.refs import CONTROL, Edge, Ref, edge
+from mobileprep.graph.frames import Frame, Frames
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import MERGES, NEXT_ITERATIONS, PLACEHOLDERS
+from mobileprep.graph.refs import CONTROL, Edge, Ref, edge
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "VarIsInitializedOp"})
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.opdefs.default_attributes import default_attrs
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import default_attrs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _UNKNOWN: Final = "nobody knows its op"

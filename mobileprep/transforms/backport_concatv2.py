@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _WIDE_AXIS: Final = "the axis is int64, which Concat does not take"

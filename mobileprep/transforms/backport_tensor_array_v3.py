@@ -8,17 +8,16 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.control_flow import conditional_nodes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Renames, rename_inputs
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.reachability import closure
+from mobileprep.graph.refs import Ref, unique_name
+from mobileprep.graph.rewrite import Renames, rename_inputs
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _MAKERS: Final = {"TensorArrayV3": "TensorArrayV2", "TensorArrayGradV3": "TensorArrayGradV2"}

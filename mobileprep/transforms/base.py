@@ -1,26 +1,33 @@
 """What a transform is: a frozen dataclass of its options, with one method from graph to graph."""
 
 from __future__ import annotations
-
-import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import ABC
+from abc import abstractmethod
+from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.loading import import_on_demand
+from mobileprep.core.loading import module_names
+from mobileprep.errors import InternalError
+from mobileprep.errors import TransformError
+from mobileprep.errors import UsageError
+from mobileprep.errors import nearest_hint
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import nodes_of
+from mobileprep.transforms.tf115.node_hashes import SerialNames
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
-
-from mobileprep.core.loading import import_on_demand, module_names
-from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
-from mobileprep.frozen import dataclass
-from mobileprep.ir.ends import nodes_of
-from mobileprep.ir.graph import Graph
-from mobileprep.tf115.serial_names import SerialNames
+from typing import Any
+from typing import ClassVar
+from typing import Final
+from typing import TYPE_CHECKING
+from typing import TypeVar
+import dataclasses
 
 if TYPE_CHECKING:
-    from mobileprep.ir.rewrite import Rewritten
-    from mobileprep.ir.tensor import Tensor
-
+    from mobileprep.graph.rewrite import Rewritten
+    from mobileprep.graph.tensor import Tensor
 
 def _leave_in_memory(_: Tensor) -> None:
     """Where nothing is written before the end."""
@@ -105,7 +112,7 @@ class Transform(ABC):
 TransformType = TypeVar("TransformType", bound=type[Transform])
 
 _PACKAGE: Final = "mobileprep.transforms"
-_NOT_TRANSFORMS: Final = frozenset({"base", "plugins"})
+_NOT_TRANSFORMS: Final = frozenset({"base", "chains", "rewriting", "tf115"})
 
 
 def transform(name: str) -> Callable[[TransformType], TransformType]:

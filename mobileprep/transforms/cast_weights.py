@@ -8,18 +8,17 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.float_constants import float_value
-from mobileprep.rewriting.variances import variances
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.batch_norms import variances
+from mobileprep.transforms.rewriting.clipping import float_value
 
 _TYPES: Final = {"float16": DType.HALF, "bfloat16": DType.BFLOAT16}
 _TOO_SMALL: Final = "fewer elements than minimum_size"

@@ -7,16 +7,15 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
-from mobileprep.ir.verify import check_inputs
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.clipping import best_range
-from mobileprep.rewriting.float_constants import Replacements, float_value
-from mobileprep.rewriting.weight_channels import weight_axes
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.rewriting.clipping import Replacements, best_range, float_value
+from mobileprep.transforms.rewriting.layers import weight_axes
 
 _TOO_SMALL: Final = "fewer elements than minimum_size"
 _NO_WEIGHTS: Final = "something else than one kind of layer takes it"

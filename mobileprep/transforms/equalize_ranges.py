@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Literal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Final, Literal
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.verify import check_inputs
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.channel_scales.analysis import find_scales
-from mobileprep.rewriting.channel_scales.applying import apply_scales, without_overflow
-from mobileprep.rewriting.channel_scales.equalizing import equalizing_exponents
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.statistics import changed_statistics
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.channel_scales.analysis import (
+    Bound,
+    ChannelScales,
+    Ids,
+    ScaledConstant,
+    ScaledLayer,
+    ScaledTensor,
+    find_scales,
+)
+from mobileprep.transforms.rewriting.clipping import ConstantExpressions
+from mobileprep.transforms.rewriting.layers import input_axis, layer_kind, own_constant
 
 
 @transform("equalize_ranges")
@@ -69,3 +88,317 @@ class EqualizeRanges(Transform):
         skipped.update(reason for reason in reasons if reason)
         done = apply_scales(graph, scales, exponents, protected) if matched else graph
         return Result(done, matched, skipped)
+
+
+Logs = NDArray[np.float64]
+
+_SWEEPS: Final = 100
+_ENOUGH: Final = 4e-3  # bits: less than half a step of eight bits
+_BIAS: Final = 6.0  # bits, see ``_Weights.floor``
+_SUMS: Final = frozenset({"BiasAdd", "Add", "AddV2", "Sub"})
+_STEEPEST: Final = 64.0  # bits; beyond lie channels that broken training left, not ranges
+
+
+def equalizing_exponents(scales: ChannelScales, *, whole: bool) -> Logs:
+    """For each scale its base-two logarithm, what the channels are divided by; zero if pinned.
+
+    Args:
+        scales: what may be scaled.
+        whole: whether to round to whole numbers, so that the scales are powers of two.
+    """
+    roots = scales.variables.roots()
+    free = np.unique(roots[roots >= 0])
+    # The last place is for all that are pinned.
+    places = np.where(roots < 0, len(free), np.searchsorted(free, roots))
+    biases = _biases(scales, len(roots))
+    weights = [_Weights.of(layer, biases, places, len(free)) for layer in scales.layers]
+    exponents = np.zeros(len(free) + 1)
+    blocks = list(_blocks(weights, len(free)))
+    for _ in range(_SWEEPS):
+        largest = max((block.balance(exponents) for block in blocks), default=0.0)
+        if largest < _ENOUGH:
+            break
+    np.clip(exponents, -_STEEPEST, _STEEPEST, out=exponents)
+    if whole:
+        exponents = np.rint(exponents)
+    return exponents[places]
+
+
+def _biases(scales: ChannelScales, count: int) -> Logs:
+    """For each scale the magnitude of what is added to its channel, in bits below the greatest."""
+    logs = np.full(count, -np.inf)
+    for offset in scales.constants:
+        if offset.node.op in _SUMS:
+            ids, values = offset.tensor.ids, np.abs(offset.values).reshape(-1)
+            peak = values.max(initial=0)
+            if np.isfinite(peak) and peak > 0:
+                with np.errstate(divide="ignore"):
+                    logs[ids] = np.maximum(logs[ids], np.log2(values / peak))
+    return logs
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The magnitudes of a layer's weights, in bits.
+
+    Args:
+        logs: shape [inputs, outputs], or [inputs, outputs per input] of a depthwise layer.
+        inputs: the place of the scale of each row; of one row where inputs are not scaled.
+        outputs: the place of the scale of each output.
+        floor: for each output the least range that it counts with, for its bias' sake.
+        depthwise: whether each output takes one input alone.
+    """
+
+    logs: Logs
+    inputs: Ids
+    outputs: Ids
+    floor: Logs
+    depthwise: bool
+
+    @classmethod
+    def of(cls, scaled: ScaledLayer, biases: Logs, places: Ids, pinned: int) -> _Weights:
+        layer, values = scaled.layer, scaled.weights.attr_tensor("value").array()
+        rows, columns = input_axis(layer) + values.ndim, layer_kind(layer).channels[-1]
+        columns += values.ndim
+        others = tuple(i for i in range(values.ndim) if i not in (rows, columns))
+        peaks = np.abs(values).max(axis=others, initial=0).astype(np.float64)
+        if rows > columns:
+            peaks = peaks.T
+        with np.errstate(divide="ignore"):
+            logs = np.log2(peaks)
+        outputs = places[scaled.outputs]
+        depthwise = len(layer_kind(layer).channels) > 1
+        inputs = np.full(len(logs), pinned) if scaled.inputs is None else places[scaled.inputs]
+        if not depthwise:
+            inputs, logs = _by_place(inputs, logs)
+        floor = logs.max(initial=-np.inf) + biases[scaled.outputs] - _BIAS
+        return cls(logs, inputs, outputs, floor, depthwise)
+
+    def output_ranges(self, exponents: Logs) -> Logs:
+        """The range of each output's weights, in bits, under scales."""
+        rows = self.logs + exponents[self.inputs][:, None]
+        peaks = rows.reshape(-1) if self.depthwise else rows.max(axis=0, initial=-np.inf)
+        return np.maximum(peaks, self.floor) - exponents[self.outputs]
+
+    def input_ranges(self, exponents: Logs) -> Logs:
+        """The range of each input's weights, in bits, under scales."""
+        outputs = exponents[self.outputs]
+        columns = outputs.reshape(self.logs.shape) if self.depthwise else outputs
+        peaks: Logs = (self.logs - columns).max(axis=1, initial=-np.inf)
+        return peaks + exponents[self.inputs]
+
+
+_Side = tuple[Callable[[Logs], Logs], NDArray[np.bool_], Ids]
+"""The ranges of a layer under scales, which of them are of a block, and where they stand in it."""
+
+
+def _by_place(inputs: Ids, logs: Logs) -> tuple[Ids, Logs]:
+    """Rows of one scale taken together, as a flattened image has many of each channel."""
+    places, where = np.unique(inputs, return_inverse=True)
+    peaks = np.full((len(places), logs.shape[1]), -np.inf)
+    np.maximum.at(peaks, where.reshape(-1), logs)
+    return places, peaks
+
+
+class _Block:
+    """Scales that are balanced together: those of one layer's outputs.
+
+    Takes time for these alone, for a long network has as many blocks as layers.
+
+    Args:
+        places: the scales, ascending.
+        before: the layers that put them out.
+        behind: the layers that take them.
+    """
+
+    def __init__(self, places: Ids, before: Sequence[_Weights], behind: Sequence[_Weights]) -> None:
+        self._places = places
+        self._before = [(w.output_ranges, *self._within(w.outputs)) for w in before]
+        self._behind = [(w.input_ranges, *self._within(w.inputs)) for w in behind]
+
+    def balance(self, exponents: Logs) -> float:
+        """Move the scales to where both sides have one range; by how many bits at most."""
+        with np.errstate(invalid="ignore"):
+            gaps = self._means(self._before, exponents) - self._means(self._behind, exponents)
+        # A channel without weights on one side has no range there to be balanced with.
+        moves = np.where(np.isfinite(gaps), gaps / 2, 0.0)
+        exponents[self._places] += moves
+        return float(np.abs(moves).max(initial=0.0))
+
+    def _within(self, places: Ids) -> tuple[NDArray[np.bool_], Ids]:
+        """Which of a layer's scales are of this block, and where they stand in it."""
+        at = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
+        found = self._places[at] == places
+        return found, at[found]
+
+    def _means(self, sides: Sequence[_Side], exponents: Logs) -> Logs:
+        """For each scale the mean of all finite ranges; NaN where there is none."""
+        total, count = np.zeros(len(self._places)), np.zeros(len(self._places))
+        for ranges_of, found, at in sides:
+            ranges = ranges_of(exponents)[found]
+            known = np.isfinite(ranges)
+            total += np.bincount(at[known], ranges[known], len(total))
+            count += np.bincount(at[known], minlength=len(total))
+        return total / count
+
+
+def _blocks(weights: Sequence[_Weights], pinned: int) -> Iterator[_Block]:
+    """The scales layer by layer, each once."""
+    by_place: dict[int, tuple[list[_Weights], list[_Weights]]] = {}
+    for layer in weights:
+        for places, side in ((layer.outputs, 0), (layer.inputs, 1)):
+            for place in np.unique(places[places != pinned]).tolist():
+                by_place.setdefault(place, ([], []))[side].append(layer)
+    seen: set[int] = set()
+    for layer in weights:
+        new = [p for p in np.unique(layer.outputs).tolist() if p != pinned and p not in seen]
+        seen.update(new)
+        if new:
+            before, behind = (
+                list({id(w): w for p in new for w in by_place[p][side]}.values()) for side in (0, 1)
+            )
+            yield _Block(np.array(new), before, behind)
+
+
+Exponents = NDArray[np.float64]
+
+_BOUND: Final = 6.0
+
+
+def without_overflow(scales: ChannelScales, exponents: Exponents) -> Exponents:
+    """The exponents, zero for the channels of weights that would grow beyond their type.
+
+    Args:
+        scales: what may be scaled.
+        exponents: for each scale its logarithm to base two.
+    """
+    roots = scales.variables.roots()
+    while True:
+        lost = [_overflowing(layer, exponents) for layer in scales.layers]
+        found = np.unique(roots[np.concatenate(lost)]) if lost else np.empty(0)
+        if not (exponents[np.isin(roots, found)] != 0).any():
+            return exponents
+        exponents = np.where(np.isin(roots, found), 0.0, exponents)
+
+
+def _overflowing(layer: ScaledLayer, exponents: Exponents) -> Ids:
+    """The scales of the outputs and inputs of weights that are no numbers any more."""
+    if not exponents[layer.outputs].any() and not _any(layer.inputs, exponents):
+        return np.empty(0, np.int64)
+    if np.isfinite(scaled_weights(layer, exponents)).all():
+        return np.empty(0, np.int64)
+    return layer.outputs if layer.inputs is None else np.concatenate([layer.outputs, layer.inputs])
+
+
+def _any(ids: Ids | None, exponents: Exponents) -> bool:
+    return ids is not None and bool(exponents[ids].any())
+
+
+def apply_scales(
+    graph: Graph, scales: ChannelScales, exponents: Exponents, protected: Collection[str]
+) -> Graph:
+    """The graph with each channel divided by two to the power of its scale's exponent.
+
+    Args:
+        graph: the graph in which the scales were found.
+        scales: what may be scaled.
+        exponents: for each scale its logarithm to base two.
+        protected: names of nodes that must survive.
+    """
+    return _Applying(graph, exponents, protected).run(scales)
+
+
+def scaled_weights(layer: ScaledLayer, exponents: Exponents) -> Array:
+    """A layer's weights between scaled channels, in their own precision."""
+    values = layer.weights.attr_tensor("value").array()
+    columns = [1] * values.ndim
+    for axis in layer_kind(layer.layer).channels:
+        columns[axis] = values.shape[axis]
+    by = -exponents[layer.outputs].reshape(columns)
+    if layer.inputs is not None:
+        rows = [1] * values.ndim
+        rows[input_axis(layer.layer)] = len(layer.inputs)
+        by = by + exponents[layer.inputs].reshape(rows)
+    with np.errstate(over="ignore", under="ignore"):
+        # A product with a power of two is rounded nowhere but at the ends of the type's range.
+        return (values * np.exp2(by)).astype(values.dtype)
+
+
+class _Applying:
+    """Collects what takes the place of which node."""
+
+    def __init__(self, graph: Graph, exponents: Exponents, protected: Collection[str]) -> None:
+        self._graph = graph
+        self._exponents = exponents
+        self._protected = protected
+        self._constants = ConstantExpressions(graph)
+        self._names = FreshNames(graph.by_name)
+        self._new: dict[str, list[Node]] = {}
+        self._lost: list[str] = []
+
+    def run(self, scales: ChannelScales) -> Graph:
+        for layer in scales.layers:
+            self._scale_weights(layer)
+        for offset in scales.constants:
+            self._scale_constant(offset)
+        for bound in scales.bounds:
+            self._scale_bound(bound)
+        nodes = [n for old in self._graph for n in self._new.get(old.name, (old,))]
+        now = self._graph.with_nodes(nodes)
+        gone = self._constants.unused(now, self._lost, self._protected)
+        return now.with_nodes(n for n in nodes if n.name not in gone)
+
+    def _scale_weights(self, layer: ScaledLayer) -> None:
+        if _any(layer.inputs, self._exponents) or _any(layer.outputs, self._exponents):
+            self._replace(layer.weights, scaled_weights(layer, self._exponents))
+
+    def _scale_constant(self, offset: ScaledConstant) -> None:
+        """Scale a constant in place, or, where others use it too, give the node one of its own."""
+        node, ref = offset.node, offset.node.data_inputs[offset.index]
+        if not _any(offset.tensor.ids, self._exponents):
+            return
+        axis = -1 if node.op == "BiasAdd" else offset.tensor.axis
+        scaled = offset.values * self._factors(offset.tensor, axis)
+        if node.op == "BiasAdd":
+            node = changed_statistics(node, self._factors(offset.tensor, -1), 0.0)
+        own = own_constant(self._graph, ref, offset.node, self._protected)
+        if own is not None:
+            self._replace(own, scaled)
+            self._new[node.name] = [node]
+            return
+        name = self._names.name(f"{node.name}/scaled")
+        tensor = Tensor.packed(scaled.astype(offset.values.dtype))
+        inputs = tuple(Ref(name) if i == offset.index else r for i, r in enumerate(node.inputs))
+        self._lost.append(ref.node)
+        self._new[node.name] = [
+            constant(name, tensor, node.device, offset.tensor.ties),
+            node.with_inputs(inputs),
+        ]
+
+    def _scale_bound(self, bound: Bound) -> None:
+        """Relu6 as Relu and the lesser of that and each channel's bound."""
+        node = bound.node
+        if not _any(bound.tensor.ids, self._exponents):
+            return
+        dtype = node.attr_dtype("T", DType.FLOAT)
+        value = _BOUND * self._factors(bound.tensor, bound.tensor.axis)
+        limit = constant(
+            self._names.name(f"{node.name}/bound"),
+            Tensor.packed(value.astype(dtype.numpy), dtype),
+            node.device,
+            bound.tensor.ties,
+        )
+        relu = replace(node, name=self._names.name(f"{node.name}/relu"), op="Relu")
+        both = (Ref(relu.name), Ref(limit.name))
+        attrs = {"T": attr.dtype(dtype)}
+        self._new[node.name] = [relu, limit, Node(node.name, "Minimum", both, node.device, attrs)]
+
+    def _factors(self, tensor: ScaledTensor, axis: int) -> Array:
+        """What channels are multiplied by, shaped to run along a dimension."""
+        factors = np.exp2(-self._exponents[tensor.ids])
+        return factors.reshape(-1, *[1] * (-axis - 1))
+
+    def _replace(self, old: Node, values: Array) -> None:
+        dtype = old.attr_tensor("value").dtype
+        tensor = Tensor.packed(values.astype(dtype.numpy), dtype)
+        self._new[old.name] = [constant(old.name, tensor, old.device, old.inputs)]

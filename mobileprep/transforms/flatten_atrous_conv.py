@@ -8,19 +8,19 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.pattern import Match, op
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Rewritten, Rule, rewrite, rewrite_all
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.ir.unused import without_orphans
-from mobileprep.rewriting.float_constants import Replacements
-from mobileprep.rewriting.layers import layout
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Match, op
+from mobileprep.graph.reachability import without_orphans
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.rewrite import Rewritten, Rule, rewrite, rewrite_all
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.rewriting.clipping import Replacements
+from mobileprep.transforms.rewriting.layers import layout
 
 _SETTINGS: Final = ("block", "paddings", "block_after", "crops")
 _PATTERN: Final = op(

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.idle_controls import without_idle_controls
-from mobileprep.ir.node import Node
-from mobileprep.ir.pattern import Match, op
-from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.constant_expressions import ConstantExpressions
-from mobileprep.rewriting.float_constants import Replacements
-from mobileprep.rewriting.layers import output_channels, per_channel, scaled
+from mobileprep.graph.bypass import without_idle_controls
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Match, op
+from mobileprep.graph.rewrite import Leave, Rule, rewrite, rewrite_all
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.rewriting.clipping import ConstantExpressions, Replacements
+from mobileprep.transforms.rewriting.layers import output_channels, per_channel, scaled
 
 _LAYERS: Final = ("Conv2D", "MatMul", "DepthwiseConv2dNative")
 _PATTERN = op(

@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.idle_controls import without_idle_controls
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
-from mobileprep.ir.pattern import Match, OpTypePattern, op
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.ir.unused import without_orphans
-from mobileprep.rewriting.batch_norms import (
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.bypass import without_idle_controls
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
+from mobileprep.graph.pattern import Match, OpTypePattern, op
+from mobileprep.graph.reachability import without_orphans
+from mobileprep.graph.refs import Ref, unique_name
+from mobileprep.graph.rewrite import Rewritten, Rule, rewrite_all
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.rewriting.batch_norms import (
     Statistics,
     is_inference,
     scale_and_offset,
     statistics,
 )
-from mobileprep.rewriting.float_constants import Replacements
-from mobileprep.rewriting.layers import channel_axis, layout, output_channels, scaled
-from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.rewriting.clipping import Replacements
+from mobileprep.transforms.rewriting.layers import channel_axis, layout, output_channels, scaled
 
 FOLDED: Final = (GLOBAL_BATCH_NORM, "FusedBatchNorm")
 

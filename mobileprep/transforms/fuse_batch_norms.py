@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.channel_statistics import ChannelStatistics, with_statistics
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.affine.chain import AffineStep
-from mobileprep.rewriting.affine.channels import SUMS
-from mobileprep.rewriting.affine.merge import Merged, merge_chains
-from mobileprep.rewriting.affine.runs import pairs, shorten_runs
-from mobileprep.rewriting.batch_norms import statistics, uses_gamma
-from mobileprep.rewriting.constant_expressions import ConstantExpressions
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import BATCH_NORMS, SCALINGS
+from mobileprep.graph.reachability import execution_order
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.statistics import ChannelStatistics, with_statistics
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.affine.chain import AffineChains, AffineStep, awaited
+from mobileprep.transforms.rewriting.affine.channels import (
+    MISFIT,
+    SUMS,
+    Affine,
+    Channels,
+    norm_affine,
+)
+from mobileprep.transforms.rewriting.affine.merge import Merged, merge_chains
+from mobileprep.transforms.rewriting.batch_norms import statistics, uses_gamma
+from mobileprep.transforms.rewriting.clipping import ConstantExpressions
+from mobileprep.transforms.rewriting.layers import channel_axis, layout
 
 _STAYS: Final = "one Mul and one Add"
 _NO_LAYER: Final = "no layer with constant weights comes before it"
@@ -112,3 +123,177 @@ def _up_to_last_norm(steps: Sequence[AffineStep]) -> int:
         if step.node.op in BATCH_NORMS or (scaled and step.node.op in SUMS):
             found, scaled = count, False
     return found
+
+
+_FLOATS: Final = frozenset({DType.FLOAT, DType.DOUBLE})
+_NAMES: Final = {"Mul": "scale", "Add": "offset"}
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A graph after shortening, and how many runs of nodes became shorter."""
+
+    graph: Graph
+    runs: int
+
+
+def shorten_runs(merged: Merged, protected: Collection[str]) -> Shortened:
+    """Make one Mul and one Add of what scales and shifts channels in more steps than that.
+
+    A run is a batch normalization op, or several multiplications with and additions of constants
+    in a row, of which nothing else sees what lies between. What a layer could take in is left.
+
+    Args:
+        merged: the graph, after layers took in what they could.
+        protected: names of nodes that must survive.
+    """
+    runs = _Runs(merged, protected)
+    for node in execution_order(merged.graph):
+        runs.look_at(node)
+    return runs.result()
+
+
+class _Runs:
+    """Collects what takes the place of which node."""
+
+    def __init__(self, merged: Merged, protected: Collection[str]) -> None:
+        self._graph = merged.graph
+        self._protected = protected
+        self._reasons = merged.reasons
+        self._constants = ConstantExpressions(merged.graph)
+        self._chains = AffineChains(merged.graph, self._constants, protected)
+        self._names = FreshNames(merged.graph.by_name)
+        self._new: dict[str, list[Node]] = {}
+        self._lost: list[str] = []
+        self._seen = set(merged.behind)
+        self._count = 0
+
+    def result(self) -> Shortened:
+        if not self._count:
+            return Shortened(self._graph, 0)
+        nodes = [n for old in self._graph for n in self._new.get(old.name, (old,))]
+        now = self._graph.with_nodes(nodes)
+        gone = self._constants.unused(now, self._lost, self._protected)
+        return Shortened(now.with_nodes(n for n in nodes if n.name not in gone), self._count)
+
+    def look_at(self, node: Node) -> None:
+        """Shorten the run that begins with a node, if one does."""
+        started = None if node.name in self._seen else self._start(node)
+        if started is None:
+            return
+        source, channels = started
+        followed = self._chains.along(channels, source, node)
+        steps = _up_to_last_number(followed)
+        self._seen.update(s.node.name for s in steps)
+        whole = self._chains.whole(steps) if _is_long(steps) else ""
+        if not isinstance(whole, str):
+            self._replace(source, channels.axis, steps, whole.affine)
+
+    def _start(self, node: Node) -> tuple[Ref, Channels] | None:
+        """The tensor that a node scales or shifts by channels, and these; None if it does not."""
+        if node.op not in BATCH_NORMS | SCALINGS | SUMS or "T" not in node.attrs:
+            return None
+        if node.attr_dtype("T") not in _FLOATS or self._reasons.get(node.name) == MISFIT:
+            return None
+        if node.op in BATCH_NORMS:
+            return self._start_of_norm(node)
+        return self._start_of_arithmetic(node)
+
+    def _start_of_norm(self, norm: Node) -> tuple[Ref, Channels] | None:
+        affine = norm_affine(norm, self._constants, None)
+        if isinstance(affine, str) or affine.scale is None:
+            return None
+        rank = len(layout(norm))
+        axis = channel_axis(norm) - rank
+        channels = Channels(norm, affine.scale.size, self._constants, axis, rank)
+        return norm.data_inputs[0], channels
+
+    def _start_of_arithmetic(self, node: Node) -> tuple[Ref, Channels] | None:
+        values = [self._constants.value(r) for r in node.data_inputs]
+        constants = [v.shape for v in values if v is not None]
+        if len(values) != 2 or len(constants) != 1:
+            return None
+        source = node.data_inputs[values.index(None)]
+        known = self._chains.shape_of(source)
+        rank = None if known is None else len(known)
+        wide = [i - len(constants[0]) for i, size in enumerate(constants[0]) if size > 1]
+        if len(wide) != 1:
+            return None
+        axis = wide[0]
+        if node.op == "BiasAdd" and channel_axis(node) < len(layout(node)) - 1:
+            if rank is None:
+                return None
+            axis = 1 - rank
+        return source, Channels(node, max(constants[0]), self._constants, axis, rank)
+
+    def _replace(self, source: Ref, axis: int, steps: Sequence[AffineStep], affine: Affine) -> None:
+        self._count += 1
+        for step in steps:
+            self._new[step.node.name] = []
+            self._lost += [r.node for r in step.node.inputs]
+        final = steps[-1].node
+        parts = [
+            (op, v) for op, v in (("Mul", affine.scale), ("Add", affine.offset)) if v is not None
+        ]
+        nodes: list[Node] = []
+        for op, values in parts:
+            last = op == parts[-1][0]
+            name = final.name if last else self._names.name(f"{final.name}/{op.lower()}")
+            number = self._constant(f"{final.name}/{_NAMES[op]}", steps, axis, values)
+            nodes += [number, _arithmetic(name, op, source, number, steps[0].node)]
+            source = Ref(name)
+        controls = awaited(steps, {s.node.name for s in steps})
+        end = nodes.pop()
+        self._new[final.name] = [*nodes, replace(end, inputs=(*end.inputs, *controls))]
+
+    def _constant(self, name: str, steps: Sequence[AffineStep], axis: int, values: Array) -> Node:
+        """One number for each channel, in the branch or loop of the constants before it."""
+        first = steps[0].node
+        dtype = first.attr_dtype("T")
+        shaped = values.astype(dtype.numpy).reshape(-1, *[1] * (-axis - 1))
+        sources = (self._graph[r.node] for s in steps for r in s.node.data_inputs)
+        awaited = dict.fromkeys(r for n in sources if n.op == "Const" for r in n.control_inputs)
+        tensor = Tensor.packed(shaped, dtype)
+        return constant(self._names.name(name), tensor, first.device, tuple(awaited))
+
+
+def _up_to_last_number(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
+    """The steps before the first that moves channels, and before what only passes them on."""
+    end = next((i for i, s in enumerate(steps) if s.affine is None), len(steps))
+    while end and steps[end - 1].node.op == "Identity":
+        end -= 1
+    return steps[:end]
+
+
+def _is_long(steps: Sequence[AffineStep]) -> bool:
+    """Whether steps are more than one multiplication and one addition."""
+    products = sum(s.node.op in SCALINGS for s in steps)
+    sums = sum(s.node.op in SUMS for s in steps)
+    return products > 1 or sums > 1 or any(s.node.op in BATCH_NORMS for s in steps)
+
+
+def _arithmetic(name: str, op: str, source: Ref, number: Node, like: Node) -> Node:
+    inputs = (source, Ref(number.name))
+    return Node(name, op, inputs, like.device, {"T": like.attrs["T"]})
+
+
+def pairs(graph: Graph) -> Iterator[tuple[Node, Node]]:
+    """Each multiplication with numbers for channels that an addition of such numbers follows.
+
+    Found are those of constants with more than one number, of which nothing else sees what lies
+    between: what is left of a batch normalization that no layer takes in.
+    """
+    constants = ConstantExpressions(graph)
+    for node in graph:
+        users = graph.consumers.get(node.name, ())
+        if node.op == "Mul" and len(users) == 1 and _is_wide(node, constants):
+            after = users[0]
+            if after.op in ("Add", "AddV2", "Sub") and _is_wide(after, constants):
+                yield node, after
+
+
+def _is_wide(node: Node, constants: ConstantExpressions) -> bool:
+    """Whether one of two inputs is a constant with numbers for channels, and the other none."""
+    values = [constants.value(r) for r in node.data_inputs]
+    sizes = [(max(v.shape, default=1), v.size) for v in values if v is not None]
+    return len(values) == 2 and len(sizes) == 1 and 1 < sizes[0][0] == sizes[0][1]

@@ -6,16 +6,15 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.pattern import Match, op
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.rewriting.fused_convolution import align_corners, faults, fuse, fused_node
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.pattern import Match, op
+from mobileprep.graph.refs import Ref, unique_name
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.layers import align_corners, faults, fuse, fused_node
 
 _PATTERN: Final = op(
     "Conv2D", op("ResizeBilinear", label="resize"), op("*", label="weights"), label="conv"

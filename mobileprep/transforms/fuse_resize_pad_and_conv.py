@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.pattern import Match, op
-from mobileprep.rewriting.fused_convolution import align_corners, faults, fuse, fused_node
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Match, op
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.layers import align_corners, faults, fuse, fused_node
 
 _PATTERN: Final = op(
     "Conv2D",

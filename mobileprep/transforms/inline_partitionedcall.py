@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.options.declare import Option
-from mobileprep.runtime.functions.inline import inline_calls
-from mobileprep.runtime.functions.splice import CALLS
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.runtime.functions.inline import CALLS, inline_calls
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _CALLS: Final = frozenset({"PartitionedCall"})

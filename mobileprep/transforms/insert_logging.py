@@ -7,17 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Final
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import SWITCHES
-from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.options.declare import Option
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import SWITCHES
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.refs import Ref, unique_name
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME: Final = "insert_logging"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
-from mobileprep.rewriting.affine.chain import AffineStep
-from mobileprep.rewriting.affine.channels import SUMS
-from mobileprep.rewriting.affine.merge import merge_chains
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.affine.chain import AffineStep
+from mobileprep.transforms.rewriting.affine.channels import SUMS
+from mobileprep.transforms.rewriting.affine.merge import merge_chains
 
 
 @transform("merge_scale_and_bias")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.colocation import colocated
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.verify import check_inputs
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import colocated
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import TransformError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, make_transform, transform
 
 ORDER: Final = (

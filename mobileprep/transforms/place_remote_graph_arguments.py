@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
 from mobileprep.transforms.base import Context, Result, transform
 from mobileprep.transforms.fuse_remote_graph import RemoteOptions, names
 

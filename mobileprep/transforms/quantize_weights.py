@@ -7,19 +7,17 @@ from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.eightbit_constants import eightbit_constant
-from mobileprep.rewriting.float_constants import Replacements, convert_floats
-from mobileprep.rewriting.variances import variances
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref, unique_name
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.batch_norms import variances
+from mobileprep.transforms.rewriting.clipping import Replacements, convert_floats, eightbit_constant
 
 _TOO_SMALL: Final = "fewer elements than minimum_size"
 _NOT_FINITE: Final = "it holds infinity or NaN, or spans more than float32 can"

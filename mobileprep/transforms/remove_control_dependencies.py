@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import conditional_nodes
-from mobileprep.ir.graph import Graph
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _TIED = "its only tie to a branch or a loop"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.bypass import Bypass
-from mobileprep.ir.dropout import masked, unscaled
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.order import execution_order
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.bypass import Bypass
+from mobileprep.graph.dropout import masked, unscaled
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import execution_order
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _OTHER_SCALE: Final = "what is kept is not scaled up by what is dropped"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import source_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.unused import without_newly_unused
-from mobileprep.ir.verify import check_inputs
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.bypass import source_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import without_newly_unused
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _RANGE_INPUTS: Final = {

@@ -8,16 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.bypass import Bypass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES, constant_behind
-from mobileprep.ir.idle_controls import without_idle_controls
-from mobileprep.ir.node import Node
-from mobileprep.ir.order import execution_order
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.bypass import IDENTITIES, Bypass, constant_behind, without_idle_controls
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import execution_order
+from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.transforms.base import Context, Result, Transform, transform
 

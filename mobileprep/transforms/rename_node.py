@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.colocation import colocated
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.options.declare import Option
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import colocated
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.options.declare import Option
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 

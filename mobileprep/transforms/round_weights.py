@@ -6,18 +6,18 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.float_constants import (
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.rewriting.clipping import (
     LEAST_MAXIMUM,
     Replacements,
     convert_floats,
     value_range,
 )
-from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _LEAST_SIZE: Final = 16
 _TOO_SMALL: Final = f"fewer than {_LEAST_SIZE} elements"

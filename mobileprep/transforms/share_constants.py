@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.colocation import colocated
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import colocated
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _DIGEST_SIZE: Final = 16

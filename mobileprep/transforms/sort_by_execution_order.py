@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.order import execution_order
-from mobileprep.ir.verify import check_inputs
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import execution_order
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 

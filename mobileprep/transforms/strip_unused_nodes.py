@@ -7,20 +7,18 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.ends import name_hint
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.refs import parse_ref
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.reachability import closure, name_hint, without_dangling
+from mobileprep.graph.refs import parse_ref
 from mobileprep.ops.shape_function import ShapeConflictError, merge
-from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.transforms.graphs import const, conv, node, normal
 
 SIDE, CLASSES = 16, 7

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.report.page.render import PAGE
+from mobileprep.building.report.page.render import PAGE
 from tests.cli.conftest import RECIPES, Run
 
 TEXT = (RECIPES / "digits" / "recipe.yaml").read_text()

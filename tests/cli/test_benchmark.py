@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.api.benchmarking.tables import readable
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.inspection.benchmarking.tables import readable
 from tests.cli.conftest import Run
 from tests.cli.test_run import image_input, text_input
 from tests.ops.lookup.test_tables import filled

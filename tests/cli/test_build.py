@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from mobileprep.api import verdicts
+from mobileprep.building import verdicts
+from mobileprep.building.pipeline import execute as execution
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
-from mobileprep.ir.files import read_graph
-from mobileprep.pipeline import execute as execution
-from mobileprep.pipeline.state import State
-from mobileprep.report.page.render import PAGE
+from mobileprep.graph.files import read_graph
 from tests.cli.conftest import Run
 
 OUT = ["--out", "out"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from mobileprep.cli._shared.amounts import size_text
-from mobileprep.pipeline import eviction
-from mobileprep.pipeline.file_index import FileIndex
-from mobileprep.pipeline.store import Store
-from mobileprep.pipeline.store_lock import share
+from mobileprep.building.pipeline import eviction
+from mobileprep.building.pipeline.file_index import FileIndex
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.pipeline.store_lock import share
+from mobileprep.cli._shared.arguments import size_text
 from tests.cli.conftest import Run
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from tests.cli.conftest import Run
 from tests.freezing.saved import write_saved_model
 from tests.transforms.graphs import node, placeholder

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.arrays import write_arrays
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
+from tests.building.stages.jobs import classifier, op, placeholder
 from tests.cli.conftest import Run
-from tests.stages.jobs import classifier, op, placeholder
 
 PLUGIN = """
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Result, Transform, transform
 
 

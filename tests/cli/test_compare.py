@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
+from tests.building.stages.jobs import classifier, op
 from tests.cli.conftest import Run
-from tests.stages.jobs import classifier, op
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mobileprep import build
-from mobileprep.numerics.differences import HEALTHY_RMSE
+from mobileprep.ops.numerics.differences import HEALTHY_RMSE
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 

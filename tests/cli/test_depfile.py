@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mobileprep.api import building
+from mobileprep.building import builder as building
 from tests.cli.conftest import Run
 
 OUT = Path("out/digits")

@@ -12,9 +12,9 @@ import pytest
 
 import mobileprep
 from mobileprep.errors import UsageError
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from tests.cli.conftest import Run
 from tests.freezing.saved import write_saved_model
 from tests.transforms.graphs import const, node, placeholder

@@ -37,7 +37,8 @@ def test_a_healthy_machine_has_no_problems(run: Run, store: Path) -> None:
 
 def test_engines_that_may_be_added_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "mobileprep.api.doctor.engine_version", lambda name: "9.1" if name == "openvino" else ""
+        "mobileprep.building.doctor.engine_version",
+        lambda name: "9.1" if name == "openvino" else "",
     )
     told = run("doctor")
     assert told.code == 0
@@ -157,7 +158,7 @@ def test_a_variable_that_builds_refuse_is_a_problem(
 def test_a_remote_store_without_its_package_is_a_problem(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mobileprep.pipeline.remote.guarded.find_spec", lambda _name: None)
+    monkeypatch.setattr("mobileprep.building.pipeline.remote.guarded.find_spec", lambda _name: None)
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "s3://bucket/prefix")
     told = run("doctor")
     assert told.code == 9

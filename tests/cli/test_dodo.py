@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.report.page.render import page_key
+from mobileprep.building.report.page.render import page_key
 
 ROOT = Path(__file__).resolve().parents[2]
 

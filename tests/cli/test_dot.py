@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.inspection.drawing import original_dot
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
+from mobileprep.inspection.drawing_files import original_dot
 from tests.cli.conftest import Run
 from tests.freezing.saved import write_saved_model
 from tests.transforms.graphs import const, conv, node, placeholder

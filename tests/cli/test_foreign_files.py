@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
-from tests.stages.jobs import classifier
 from tests.transforms.graphs import node
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 1234567\n" % (b"4" * 64)

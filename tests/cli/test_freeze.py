@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.graph.files import read_graph, write_graph
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, node, placeholder, ref_variable, source
 

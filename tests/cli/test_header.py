@@ -9,10 +9,10 @@ import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
-from tests.packaging.graphs import network, node
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.targets.selective_registration import ops_and_kernels, registration_header
+from tests.targets.graphs import network, node
 
 Captured = pytest.CaptureFixture[str]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from mobileprep.core.printable import plain
 from mobileprep.formats.dtypes import DType
-from mobileprep.inspection.visible import plain
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
 from tests.cli.conftest import Run
 from tests.transforms.graphs import placeholder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ir.stored import APART
+from mobileprep.graph.files import APART
 from tests.cli.pages import DOCS, check_examples
 
 PAGE = DOCS / "incremental.md"

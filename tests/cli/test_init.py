@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.building.pipeline.store_lock import alone
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.pipeline.store_lock import alone
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
 from tests.freezing.test_convert import reader, updating, with_branch
-from tests.stages.jobs import classifier
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from mobileprep.cli.main import main, verb_names
 from mobileprep.errors import MobileprepError
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import Run
-from tests.stages.jobs import classifier
 
 WITH_JSON = ["benchmark", "build", "compare", "doctor", "plan", "report", "run", "validate"]
 

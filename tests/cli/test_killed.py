@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.pipeline.killed import kill_builds
+from tests.building.pipeline.killed import kill_builds
 
 
 def test_a_killed_build_leaves_whole_files_and_the_next_gives_the_same_bytes(

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.api.benchmarking import runs
 from mobileprep.core import limits
 from mobileprep.core.limits import DEFAULT_ITERATIONS, memory_limit, set_limits
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.inspection.benchmarking import runs
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import loop_graph
 from tests.ops.graphs import c, p

@@ -12,9 +12,9 @@ import pytest
 
 from mobileprep.core.files import map_file
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import RECIPES, Run
-from tests.stages.jobs import classifier
 
 RANGES = "version: 1\ntensors:\n  x: {min: -1.0, max: 2.0}\n  y: {min: -4.0, max: 4.0}\n"
 

@@ -14,10 +14,10 @@ import pytest
 from mobileprep.core.files import map_file
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.litert.quantizing.kernels import KERNELS
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples

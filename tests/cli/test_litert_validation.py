@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mobileprep.plan import engines
+from mobileprep.building.plan import engines
 from tests.cli.conftest import Run
 
 pytest.importorskip("flatbuffers")

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from mobileprep.api.headers import registration_header
-from mobileprep.api.inspecting.summarizing import summarize
-from mobileprep.api.migrating import migrate
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Function, Graph, Library, Versions
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import parse_function_ref
-from mobileprep.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.graph.refs import parse_function_ref
+from mobileprep.inspection.summarizing import summarize
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.schemas import recipe_schema
+from mobileprep.targets.headers import registration_header
+from mobileprep.targets.migration.survey import migrate
 from tests.cli.conftest import Run, Told
 from tests.transforms.graphs import const, node, placeholder
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import mobileprep
+from mobileprep.building.plan import engines
 from mobileprep.core.files import sha256_file
-from mobileprep.plan import engines
 from tests.cli.conftest import Run
 
 LOCK = Path("digits/mobileprep.lock")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.building.pipeline import execute as execution
+from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
-from mobileprep.pipeline import execute as execution
-from mobileprep.report.page.render import PAGE
 from tests.cli.conftest import Run
 
 OUT = ["--out", "out"]

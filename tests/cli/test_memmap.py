@@ -10,12 +10,12 @@ import pytest
 from mobileprep.cli import memmap
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph, read_shipped_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
-from mobileprep.packaging.memmapped import MINIMUM_SIZE
-from tests.stages.jobs import classifier, op
+from mobileprep.graph.files import read_graph, read_shipped_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
+from mobileprep.targets.memmapped import MINIMUM_SIZE
+from tests.building.stages.jobs import classifier, op
 
 
 def graph_file(folder: Path, *more: object) -> Path:

@@ -10,9 +10,9 @@ import pytest
 from mobileprep import errors
 from mobileprep.cli._shared.failures import mend_of, tell_error
 from mobileprep.errors import InternalError, MobileprepError, RecipeError
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import small_graph
 

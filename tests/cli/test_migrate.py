@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from tests.building.stages.jobs import classifier, op
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples
-from tests.migration.graphs import speech
 from tests.ops.lookup.test_tables import from_file
-from tests.stages.jobs import classifier, op
+from tests.targets.migration.graphs import speech
 
 
 @pytest.fixture(autouse=True)

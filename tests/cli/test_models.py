@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.saved import MODEL, W, meta, write_meta, write_saved_model

@@ -16,8 +16,8 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import loop_graph, small_graph
 from tests.ops.graphs import c, n, p

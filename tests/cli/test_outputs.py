@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.graph.files import read_graph, write_graph
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import Run
-from tests.stages.jobs import classifier
 
 WRITERS = {
     "transform": [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import Run
-from tests.stages.jobs import classifier
 
 RECIPE = """\
 version: 1
@@ -165,7 +165,7 @@ def test_cleaning_removes_links_and_not_what_they_lead_to(run: Run) -> None:
 def test_doit_refuses_the_same(run: Run) -> None:
     from doit.exceptions import InvalidDodoFile
 
-    from mobileprep.api.tasks import recipe_tasks
+    from mobileprep.building.tasks import recipe_tasks
 
     model(f"recipes/{MODEL}")
     recipe(f"../{MODEL}", "recipes/l/recipe.yaml")

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.building.pipeline import execute
+from mobileprep.building.stages.base import Job, StageFunction, stage_function
 from mobileprep.core.keys import key_from_environment
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.ir.files import parse_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
-from mobileprep.packaging.encryption import decrypt, encrypt
-from mobileprep.pipeline import execute
-from mobileprep.stages.base import Job, StageFunction, stage_function
+from mobileprep.graph.files import parse_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
+from mobileprep.targets.memmapped import decrypt, encrypt
+from tests.building.stages.jobs import op, placeholder
 from tests.cli.conftest import Run
-from tests.stages.jobs import op, placeholder
 
 # Constants of 4,096 bytes and more are mapped into memory.
 WEIGHTS = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)

@@ -46,7 +46,7 @@ class Talkative(Transform):
 
 def stages(digits: Path) -> int:
     """How many stages the recipe has."""
-    from mobileprep.api.targets import plan_state
+    from mobileprep.building.targets import plan_state
     from mobileprep.recipe.load import load_recipe
 
     return len(plan_state([load_recipe(digits)]).plan.stages)

@@ -9,8 +9,8 @@ import pytest
 
 from mobileprep.core.keys import Key
 from mobileprep.formats.memmapped import HEADER_BYTES, MAGIC
-from mobileprep.ir.files import read_graph
-from mobileprep.packaging.encryption import decrypt
+from mobileprep.graph.files import read_graph
+from mobileprep.targets.memmapped import decrypt
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS
 

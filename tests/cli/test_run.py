@@ -13,10 +13,10 @@ import pytest
 from mobileprep.cli._shared.printing import printer
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.ops.context import Printed
 from tests.cli.conftest import Run
 from tests.ops.pictures import encoded

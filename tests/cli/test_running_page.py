@@ -12,8 +12,8 @@ import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.formats.arrays import read_arrays
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
 from tests.cli.inception import EIGHT_BIT, inception
 from tests.freezing.graphs import placeholder
 from tests.freezing.saved import write_saved_model

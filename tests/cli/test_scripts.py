@@ -14,10 +14,10 @@ from mobileprep.cli._shared.originals import ORIGINALS
 from mobileprep.cli.main import main, verb_names
 from mobileprep.cli.verb import Parser, bool_flag, flag
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.cli.conftest import Run
 from tests.cli.inception import EIGHT_BIT, SIDE, inception
 from tests.formats.checkpoint_writer import write_bundle

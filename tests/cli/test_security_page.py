@@ -6,11 +6,11 @@ import re
 import shlex
 from pathlib import Path
 
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
+from tests.building.stages.jobs import classifier
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS
 from tests.fuzz.__main__ import import_formats, parser
-from tests.stages.jobs import classifier
 
 PAGE = (DOCS / "security.md").read_text("utf-8")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.protos import saved_model_pb2 as pb
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.graph.files import read_graph, write_graph
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, ref_variable, source

@@ -9,8 +9,7 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from mobileprep.cli._shared.terminal.progress import Progress
-from mobileprep.cli._shared.terminal.stage_output import StageOutput
+from mobileprep.cli._shared.terminal.progress import Progress, StageOutput
 
 
 def run_on_a_thread(work) -> None:

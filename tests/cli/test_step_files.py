@@ -10,8 +10,8 @@ import pytest
 
 from mobileprep.formats.checkpoint_reader import slice_key
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import v1_meta, v1_table, v1_value, write_bundle
 from tests.transforms.graphs import const, node, placeholder

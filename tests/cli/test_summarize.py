@@ -12,12 +12,11 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing import guess
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.memmapped import IMMUTABLE
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import IMMUTABLE, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
 from mobileprep.ops.shape_inference import Shapes, infer_shapes
 from mobileprep.runtime.accounting import costs
 from tests.cli.conftest import Run

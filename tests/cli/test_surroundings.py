@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import small_graph
 from tests.ops.graphs import c, n

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph, Versions
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph, Versions
 from mobileprep.transforms.downgrade.replacements import REPLACEMENTS
 from tests.cli.pages import DOCS, check_examples
 from tests.transforms.graphs import const, node, placeholder

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.cli._shared import telling
-from mobileprep.cli._shared.telling import slowest
-from mobileprep.cli._shared.terminal.log_file import KeptStream
+from mobileprep.cli._shared.telling import KeptStream, slowest
 from mobileprep.cli._shared.terminal.waiting import Activities
 from mobileprep.core import parallel
 from mobileprep.core.files import HASHING

@@ -10,14 +10,14 @@ import pytest
 from mobileprep.cli import tflite
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from mobileprep.litert.convert import MODES
-from mobileprep.litert.quantizing.settings import END_TYPES
+from mobileprep.litert.quantizing.kernels import END_TYPES
+from tests.building.stages.jobs import classifier, op
 from tests.litert.graphs import const, feed
 from tests.litert.graphs import op as node
 from tests.ops.lookup.test_tables import from_file
-from tests.stages.jobs import classifier, op
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
 from tests.litert.graphs import model
 from tests.litert.test_convert import network
 

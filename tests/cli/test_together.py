@@ -14,9 +14,9 @@ from typing import IO
 
 import pytest
 
+from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
-from mobileprep.pipeline.folder_lock import folder_locks
-from mobileprep.report.page.render import PAGE
 
 # A test run that a shell put in the background ignores interrupts, and so would its children.
 COMMAND = """

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.options.declare import declared
+from mobileprep.core.declare import declared
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import transform_class, transform_names
+from tests.building.stages.hostile import HOSTILE
+from tests.building.stages.jobs import classifier, op
 from tests.cli.conftest import Run
-from tests.stages.hostile import HOSTILE
-from tests.stages.jobs import classifier, op
 from tests.transforms.graphs import const, node, normal, placeholder
 
 FLAGS = {"in_graph": "in.pb", "out_graph": "out.pb", "inputs": "x", "outputs": "y"}

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.api import noting
-from mobileprep.cli._shared import load
-from mobileprep.pipeline import file_index, index_entries
+from mobileprep.building import lock
+from mobileprep.building.pipeline import file_index
+from mobileprep.cli._shared import folders
+from tests.building.pipeline.small_plans import SPOILS, spoil_one
 from tests.cli.conftest import Run, Told
-from tests.pipeline.small_plans import SPOILS, spoil_one
 
 PHONE = Path("out/digits/phone")
 RECIPE = Path("digits/recipe.yaml")
@@ -29,13 +29,13 @@ BUILD = ("build", "digits", "--out", "out")
 def read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Gets an entry each time that recipes are read."""
     found: list[object] = []
-    whole = load.load_recipes
+    whole = folders.load_recipes
 
     def counted(args: object) -> object:
         found.append(args)
         return whole(args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(load, "load_recipes", counted)
+    monkeypatch.setattr(folders, "load_recipes", counted)
     return found
 
 
@@ -173,7 +173,7 @@ def test_the_environment_and_the_flags_count(
 def test_what_is_edited_while_a_build_looks_is_not_noted(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    path, before = built.parent / name, noting.files_read
+    path, before = built.parent / name, lock.files_read
 
     def edited(*given: object) -> object:
         """The files that are read, one of them replaced since it was judged."""
@@ -183,7 +183,7 @@ def test_what_is_edited_while_a_build_looks_is_not_noted(
         return before(*given)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(noting, "files_read", edited)
+        patched.setattr(lock, "files_read", edited)
         run(*BUILD)
     for flags in ((), ("--checksum",)):
         told = run(*BUILD, *flags)
@@ -201,7 +201,7 @@ def test_a_failing_recipe_fails_as_before(noted: Path, run: Run) -> None:
 def test_another_version_of_the_package_looks_at_all(
     noted: Path, run: Run, read: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mobileprep.api.unchanged.__version__", "another")
+    monkeypatch.setattr("mobileprep.building.lock.__version__", "another")
     run(*BUILD)
     assert read
 
@@ -209,7 +209,9 @@ def test_another_version_of_the_package_looks_at_all(
 def test_changed_code_of_the_package_looks_at_all(
     noted: Path, run: Run, read: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mobileprep.pipeline.unchanged.code_stamp", lambda _path: "another")
+    monkeypatch.setattr(
+        "mobileprep.building.pipeline.unchanged.code_stamp", lambda _path: "another"
+    )
     run(*BUILD)
     assert read
 
@@ -249,8 +251,8 @@ def test_large_files_are_not_hashed_again(
 def test_a_large_page_is_known_too(
     built: Path, run: Run, read: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_entries, "MARGIN_NS", 0)
-    monkeypatch.setattr(noting, "_LARGE", 1)
+    monkeypatch.setattr(file_index, "MARGIN_NS", 0)
+    monkeypatch.setattr(lock, "_LARGE", 1)
     for _ in range(2):
         read.clear()
         run(*BUILD)

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.building.plan.engines import engine_version
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
-from mobileprep.plan.engines import engine_version
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
+from tests.building.stages.jobs import classifier, placeholder
 from tests.cli.conftest import Run
 from tests.freezing.graphs import placeholder as shaped
-from tests.stages.jobs import classifier, placeholder
 from tests.transforms.graphs import const, conv, node, normal
 
 RECIPE = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.cli._shared.warn import warn, warn_all
+from mobileprep.cli._shared.telling import warn, warn_all
 
 
 def test_what_could_turn_a_terminal_is_told_in_escapes(capsys: pytest.CaptureFixture[str]) -> None:

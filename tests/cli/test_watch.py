@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from mobileprep.api import watching as waiting
-from mobileprep.api.watching import wait_for_change, watch_folders, watch_inputs
+from mobileprep.building import watching as waiting
+from mobileprep.building.watching import wait_for_change, watch_folders, watch_inputs
 from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mobileprep.core.limits import set_limits
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import loop_graph
 from tests.ops.graphs import c, n

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.serde import graph_to_bytes
 
 # TFT_PRODUCT of a TFT_TENSOR of TFT_FLOAT, and of a type that has no name here.
 TYPE = bytes.fromhex("08031208" + "08e8071203" + "08d201" + "1203" + "08d836")

@@ -12,8 +12,8 @@ from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from tests.formats.checkpoint_writer import write_bundle
 
 KINDS = ("graph", "text graph", "meta_graph", "text meta_graph", "saved_model", "text saved_model")

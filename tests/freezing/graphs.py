@@ -13,13 +13,13 @@ from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions, FreezeResult, LoadedSource
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Graph, Library
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Graph, Library
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.graph.tensor import Tensor
 from tests.formats.checkpoint_writer import write_bundle
 
 FLOAT = DType.FLOAT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mobileprep.formats.protos import saved_model_pb2 as pb
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.serde import graph_to_bytes
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, node, placeholder, ref_variable, source
 

@@ -9,11 +9,11 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Library
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import Ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Library
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import Ref
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.graphs import (
     FLOAT,

@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.training import remove_dropout
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.freezing.graphs import FLOAT, const, frozen, listing, node, placeholder, source
 
 INT = DType.INT32

@@ -13,12 +13,12 @@ from mobileprep.errors import (
 )
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.find_models import FoundModel, find_model, inference_graph
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
+from tests.building.stages.jobs import classifier
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
-from tests.stages.jobs import classifier
 
 W = np.zeros(3, np.float32)
 

@@ -9,11 +9,11 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fit import DeclaredInput, fit
 from mobileprep.freezing.model import FreezeOptions, LoadedSource
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
-from tests.stages.jobs import classifier, op, placeholder
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
+from tests.building.stages.jobs import classifier, op, placeholder
 
 
 def misfits(

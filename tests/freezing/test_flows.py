@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mobileprep.freezing.guess import guess
 from mobileprep.freezing.trace import Flows
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Ref
 from tests.freezing.graphs import FLOAT, node, placeholder, source
 from tests.work import lines_run
 

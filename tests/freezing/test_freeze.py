@@ -9,10 +9,10 @@ from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.checkpoint_reader import TensorEntry
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.model import Signature, TensorSpec
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Library
-from mobileprep.ir.opdef import OpDef
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Library
+from mobileprep.graph.opdef import OpDef
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.graphs import (
     FLOAT,
@@ -346,7 +346,7 @@ def test_a_broken_graph_is_refused(tmp_path):
 
 
 def test_freezing_twice_gives_equal_bytes(tmp_path):
-    from mobileprep.ir.serde import graph_to_bytes
+    from mobileprep.graph.serde import graph_to_bytes
 
     first, second = (graph_to_bytes(frozen(dense(tmp_path), "y").graph) for _ in range(2))
     assert first == second

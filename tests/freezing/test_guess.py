@@ -7,7 +7,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.guess import described, guess
 from mobileprep.freezing.model import Signature, TensorSpec
-from mobileprep.ir.attrs import FuncRef
+from mobileprep.graph.attrs import FuncRef
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable, source
 
 INT = DType.INT64

@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.proposal import propose
-from mobileprep.ir import attrs as attr
+from mobileprep.graph import attrs as attr
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable, source
 
 INT = DType.INT32

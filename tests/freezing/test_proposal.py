@@ -10,7 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.model import Signature, TensorSpec
 from mobileprep.freezing.proposal import propose
 from mobileprep.freezing.source import bundle_signatures
-from mobileprep.ir import attrs as attr
+from mobileprep.graph import attrs as attr
 from tests.freezing.graphs import FLOAT, const, node, placeholder, source
 from tests.freezing.test_guess import training
 

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as saved_pb
 from mobileprep.freezing.model import SavedValue, imported_from, restored_from
 from mobileprep.freezing.source import keys_by_full_name, slices_by_name
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import (
     FLOAT,

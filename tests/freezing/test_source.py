@@ -10,7 +10,7 @@ from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions, SavedValue, TensorSpec
 from mobileprep.freezing.source import load_source
-from mobileprep.ir.files import write_graph
+from mobileprep.graph.files import write_graph
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.damage import KINDS, check_damaged
 from tests.freezing.graphs import FLOAT

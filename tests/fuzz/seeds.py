@@ -16,8 +16,8 @@ import numpy as np
 
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.ops.modules import import_ops
 from tests.fuzz.case import Case, tree
 from tests.fuzz.limits import scratch, surroundings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.litert.convert import Mode
 from tests.fuzz.differential.check import Checker, Finding
 from tests.fuzz.differential.engines import Answer, Worker

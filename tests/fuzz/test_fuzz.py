@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 from mobileprep.cli.main import main
 from mobileprep.core.files import sha256_bytes
 from mobileprep.formats.protos import graph_pb2
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.serde import graph_to_bytes
 from tests.fuzz import batches, flatbuffer, seeds
 from tests.fuzz.__main__ import import_formats
 from tests.fuzz.batches import run_cases

@@ -9,10 +9,10 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tflite import read_tflite
 from mobileprep.inspection.costs import model_costs
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tflite import read_tflite
 from tests.litert.graphs import const, feed, model, op
 
 

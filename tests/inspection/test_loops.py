@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.inspection.costs import LoopCount, ModelCosts, model_costs
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
 from tests.ops.graphs import c, n, p
 from tests.runtime.accounting import test_one_sample as functional
 

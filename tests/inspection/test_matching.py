@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.inspection import matching
-from mobileprep.inspection.matching import matching_nodes, renamed
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.compare import compare_graphs
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.compare import compare_graphs
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import FreshNames
+from mobileprep.inspection import differing
+from mobileprep.inspection.differing import matching_nodes, renamed
 from tests.transforms.graphs import const, node, placeholder
 
 
@@ -104,9 +104,9 @@ def test_inputs_of_a_node_of_many_are_looked_at_once(monkeypatch: pytest.MonkeyP
     joined = node("y", "AddN", " ".join(b.name for b in branches))
     graph = Graph([placeholder(), *branches, joined])
     looked_at = []
-    users = matching._users
+    users = differing._users
     monkeypatch.setattr(
-        matching, "_users", lambda uses, done: users(looked_at.extend(uses) or uses, done)
+        differing, "_users", lambda uses, done: users(looked_at.extend(uses) or uses, done)
     )
     names = {n.name: n.name for n in graph}
     assert matching_nodes(graph, graph) == names

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.inspection import node_table as module
 from mobileprep.inspection.node_table import NodeTable, left_out, node_table
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
-from tests.stages.jobs import op, placeholder
+from tests.building.stages.jobs import op, placeholder
 
 
 def graph() -> Graph:

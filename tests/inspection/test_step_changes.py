@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mobileprep.graph.graph import Graph
 from mobileprep.inspection import node_table as module
 from mobileprep.inspection.node_table import step_changes
-from mobileprep.ir.graph import Graph
-from tests.stages.jobs import classifier, op, placeholder
+from tests.building.stages.jobs import classifier, op, placeholder
 
 
 def test_nothing_was_done() -> None:

@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.inspection.node_table import weight_spreads
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Array, Tensor
 
 
 def spread_of(values: Array) -> object:

@@ -10,11 +10,11 @@ import pytest
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine

@@ -10,12 +10,11 @@ import pytest
 
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.litert.quantizing.settings import EndType, Integers
-from mobileprep.litert.quantizing.steps import Range
+from mobileprep.litert.quantizing.kernels import EndType, Integers, Range
 from tests.litert.graphs import codes, const, expected, feed, numpy_type, op
 
 ENDS: Mapping[Mode, EndType] = {"int8": "int8", "int16x8": "int16"}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from tests.litert.graphs import answered, codes, const, expected, feed, model, numpy_type, op
 
 # Sums in another order: a few units in the last place of float32, relative to the largest.

@@ -15,14 +15,14 @@ from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import ALIGNMENT, MOST_BYTES, model_bytes
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import Ref, parse_function_ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.ir.tflite import read_tflite
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import Ref, parse_function_ref
+from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.tflite import read_tflite
 from mobileprep.litert.refusals import GIVE_SHAPES
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import TOLERANCE, compare, numbers

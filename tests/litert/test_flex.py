@@ -13,7 +13,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.flex_options import string_pair
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.litert.convert import converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput

@@ -11,9 +11,9 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from tests.litert.graphs import answered, codes, expected, feed, model, op

@@ -15,9 +15,9 @@ from mobileprep.formats.tflite.records import (
     SubGraphRecord,
 )
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
 from tests.litert.graphs import const, feed, model, op
 from tests.litert.one_op import numbers
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import compare, numbers
 

@@ -10,13 +10,12 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.transforms.base import Context, make_transform
-from mobileprep.transforms.quantize_nodes.ops import eightbit_nodes
+from mobileprep.transforms.quantize_nodes.rules import eightbit_nodes
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import integers, numbers
 

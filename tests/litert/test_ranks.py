@@ -11,11 +11,11 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.litert.ranks import MAX_RANKS
 from mobileprep.litert.refusals import InexpressibleError
 from tests.litert.graphs import answered, codes, const, expected, feed, model, numpy_type, op

@@ -10,8 +10,8 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import check, compare, numbers
 

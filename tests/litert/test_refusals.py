@@ -7,10 +7,10 @@ import re
 import pytest
 
 from mobileprep.formats.tflite.layout import layout
+from mobileprep.graph.opdefs.definitions import RELEASES, op_names
 from mobileprep.litert.lower import unconverted
 from mobileprep.litert.refusals import builtin_named
-from mobileprep.litert.registry import lowered_ops
-from mobileprep.opdefs.definitions import RELEASES, op_names
+from mobileprep.litert.scope import lowered_ops
 
 
 def _ops_with_a_builtin() -> list[str]:

@@ -10,9 +10,9 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import compare, numbers
 

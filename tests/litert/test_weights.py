@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.litert.convert import Mode
 from mobileprep.litert.weights import quantized_weights
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op

@@ -11,15 +11,14 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, TensorShape
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import OpDef
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.opdefs.signatures import input_types
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import OpDef
+from mobileprep.graph.opdefs.definitions import any_op_def, input_types
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops import shape_inference
 from mobileprep.ops.cost import Sizes, count_flops, counted_ops
 from mobileprep.ops.shape_function import ShapeConflictError

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import OpDef
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.opdefs.signatures import output_count
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import OpDef
+from mobileprep.graph.opdefs.definitions import any_op_def, output_count
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from mobileprep.errors import MobileprepError
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
 from tests.ops.cases import OpCase
 from tests.ops.graphs import c, f32, i32, n, op_graph
 from tests.ops.quantized_graphs import quantized_graph

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from mobileprep.numerics.windows import Window
+from mobileprep.ops.numerics.windows import Window
 
 
 def windows(x: np.ndarray, window: Window, value: float = 0) -> np.ndarray:

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.opdefs.signatures import input_types
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import constant
+from mobileprep.graph.opdefs.definitions import any_op_def, input_types
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches, n
 

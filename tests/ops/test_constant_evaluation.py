@@ -5,11 +5,11 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
-from mobileprep.tf115.arithmetic import approximate_rsqrt, tf115_kernel
+from mobileprep.transforms.tf115.arithmetic import approximate_rsqrt, tf115_kernel
 
 
 def _node(op, **attrs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.ir.node import Node
+from mobileprep.graph.node import Node
 from mobileprep.ops.context import context_kernel_names
 from mobileprep.ops.cost import Sizes, count_flops, counted_ops
 from mobileprep.ops.kernel import kernel_names
@@ -42,7 +42,7 @@ def test_matrix_products_multiply_and_add() -> None:
 
 
 def test_what_fused_ops_do_afterwards_counts() -> None:
-    from mobileprep.ir.attrs import AttrValue
+    from mobileprep.graph.attrs import AttrValue
 
     fused = conv("n", "", op="_FusedConv2D").with_attrs(
         fused_ops=AttrValue("list(string)", (b"BiasAdd", b"Relu6"))

@@ -24,8 +24,8 @@ import pytest
 
 from mobileprep.core.limits import set_limits
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError
-from mobileprep.ir.graph import Graph
-from mobileprep.opdefs.signatures import output_count
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import output_count
 from mobileprep.ops.context import context_kernel_names
 from mobileprep.ops.kernel import kernel_names
 from mobileprep.runtime.interpreter import Interpreter

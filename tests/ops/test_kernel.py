@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InternalError
-from mobileprep.ir.node import Node
-from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import any_op_def
 from mobileprep.ops.kernel import call_kernel, find_kernel, kernel, kernel_names
 
 

@@ -8,16 +8,16 @@ import pytest
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.data_flow.tensor_array import handle_of
 from mobileprep.ops.data_flow.tensor_list import TensorList
 from mobileprep.ops.list_constants import constant_array, list_constant
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.tf115.arithmetic import tf115_kernel
+from mobileprep.transforms.tf115.arithmetic import tf115_kernel
 from tests.ops.graphs import i32, n
 
 # What the original tool wrote of a list of two vectors of eight floats, none of them set.

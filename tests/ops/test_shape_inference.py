@@ -5,16 +5,16 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import NEWEST, TF115, op_names
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_names
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.shape_function import shape_fn_names
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.tf115.shape_values import Tf115Values
+from mobileprep.transforms.tf115.importing import Tf115Values
 
 VERSIONS = Versions(producer=100)
 F, INT = DType.FLOAT, DType.INT32

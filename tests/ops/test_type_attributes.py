@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.ir import attrs as attr
+from mobileprep.graph import attrs as attr
 from tests.ops.graphs import f32, i32, run, run_all
 
 WINDOW: dict[str, Any] = {"ksize": [1, 1, 1, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}

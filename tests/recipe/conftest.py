@@ -10,9 +10,8 @@ import pytest
 
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.problems import InvalidRecipeError
 from mobileprep.recipe.schemas import TransformSchemas
-from mobileprep.recipe.tree import SourceText, dotted
+from mobileprep.recipe.tree import InvalidRecipeError, SourceText, dotted
 
 Write = Callable[..., Path]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import RecipeError
-from mobileprep.recipe.app import Integration
+from mobileprep.recipe.model import Integration
 
 HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
 

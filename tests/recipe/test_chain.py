@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe.chain import MAX_CALLS, MAX_CHARACTERS, parse_chain
+from mobileprep.recipe.steps import MAX_CALLS, MAX_CHARACTERS, parse_chain
 from tests.work import lines_run
 
 

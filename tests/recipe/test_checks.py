@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.api.provenance import provenance_path
+from mobileprep.building.provenance import provenance_path
+from mobileprep.building.report.page.render import PAGE
 from mobileprep.recipe.checks import _BESIDE_FOLDERS
-from mobileprep.report.page.render import PAGE
 
 HEAD = "version: 1\nname: digits\n"
 SOURCE = "source: {frozen: model.pb}\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.options.data import FeatureReading, Reading
+from mobileprep.data.options import FeatureReading, Reading
 from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.problems import InvalidRecipeError
 from mobileprep.recipe.settings import Data
+from mobileprep.recipe.tree import InvalidRecipeError
 
 HEAD = "version: 1\nname: r\nsource: {frozen: g.pb}\ntargets: {p: {}}\n"
 

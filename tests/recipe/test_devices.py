@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import CorruptFileError, RecipeError, UsageError
-from mobileprep.recipe.devices import device_named
+from mobileprep.recipe.data import device_named
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 

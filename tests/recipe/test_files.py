@@ -6,9 +6,8 @@ import pytest
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.files import MAX_BYTES, load_tree, read_source
-from mobileprep.recipe.problems import InvalidRecipeError
-from mobileprep.recipe.tree import find, plain
-from mobileprep.recipe.variables import Variables
+from mobileprep.recipe.tree import InvalidRecipeError, find, plain
+from mobileprep.recipe.units import Variables
 
 
 def tree_of(path, **settings):

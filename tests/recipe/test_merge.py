@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe.merge import merge_sections
+from mobileprep.recipe.sections import merge_sections
 from mobileprep.recipe.tree import find, plain
 from mobileprep.recipe.yaml_tree import parse_yaml
 

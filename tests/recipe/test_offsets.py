@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe.offsets import TextPlaces
+from mobileprep.recipe.steps import TextPlaces
 from mobileprep.recipe.yaml_tree import parse_yaml
 
 

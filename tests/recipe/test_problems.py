@@ -4,8 +4,7 @@ import pickle
 
 import pytest
 
-from mobileprep.recipe.problems import InvalidRecipeError, Problem, recipe_error, snippet
-from mobileprep.recipe.tree import Place
+from mobileprep.recipe.tree import InvalidRecipeError, Place, Problem, recipe_error, snippet
 
 
 def test_a_problem_shows_place_keys_message_and_line(source):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mobileprep.recipe.quickcheck import UnsureError, judge, surely_fits
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
+from mobileprep.recipe.validate import UnsureError, judge, surely_fits
 
 VALID = {
     "version": 1,

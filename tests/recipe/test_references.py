@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mobileprep.errors import RecipeError
-from mobileprep.recipe.references import References
 from mobileprep.recipe.tree import find, plain
-from mobileprep.recipe.variables import Variables
-from mobileprep.recipe.yaml_tree import parse_yaml
+from mobileprep.recipe.units import Variables
+from mobileprep.recipe.yaml_tree import References, parse_yaml
 
 LOADERS = [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)]
 VALUES = {"N": "16", "B": "true", "S": "text", "EVIL": "x}, {y: [1, # '\"\n- z: &a *a"}

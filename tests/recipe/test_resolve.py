@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import RecipeError
-from mobileprep.options.freeze import Freeze
+from mobileprep.freezing.settings import Freeze
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
-from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Budget, InputSpec, Source
-from mobileprep.recipe.validation_settings import MetricChoice
+from mobileprep.recipe.validation_settings import MetricChoice, Quantize
 from mobileprep.transforms.base import make_transform
 from mobileprep.transforms.quantize_nodes.rules import Rules
 from tests.transforms.graphs import node

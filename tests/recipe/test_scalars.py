@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe.scalars import resolve
+from mobileprep.recipe.units import resolve
 
 
 @pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL"])

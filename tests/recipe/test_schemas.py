@@ -6,9 +6,9 @@ import dataclasses
 import json
 
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema
 from mobileprep.recipe.settings import InputSpec, Source
+from mobileprep.recipe.validation_settings import Quantize
 
 DEFS = recipe_schema()["$defs"]
 

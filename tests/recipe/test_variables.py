@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.recipe.tree import plain
-from mobileprep.recipe.variables import MAX_EXPANDED, Variables
+from mobileprep.recipe.units import MAX_EXPANDED, Variables
 from mobileprep.recipe.yaml_tree import parse_yaml
 
 

@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from mobileprep.errors import RecipeError
-from mobileprep.recipe.problems import InvalidRecipeError
-from mobileprep.recipe.tree import find, plain
+from mobileprep.recipe.tree import InvalidRecipeError, find, plain
 from mobileprep.recipe.yaml_tree import MAX_DEPTH, MAX_NODES, parse_yaml
 
 LOADERS = [

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import TF115, op_def
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import TF115, op_def
+from mobileprep.graph.tensor import Tensor
 
 NEWEST_VERSION_OF_1_15 = 134
 

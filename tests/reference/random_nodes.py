@@ -7,14 +7,14 @@ import random
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, TensorShape
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import AttrDef, OpDef
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.opdefs.signatures import input_types
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import AttrDef, OpDef
+from mobileprep.graph.opdefs.definitions import input_types
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array, Tensor
 
 NODE = "node"
 _PRODUCER = 1482

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import control
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import control
 from tests.transforms.graphs import const, node, normal, placeholder
 
 PAIR = {"T": None, "Tindices": DType.INT64, "Tparams": DType.FLOAT}

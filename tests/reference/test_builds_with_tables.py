@@ -11,11 +11,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mobileprep.api.building import build
+from mobileprep.building.builder import build
 from mobileprep.cli.main import main
 from mobileprep.core.keys import Key
 from mobileprep.formats.arrays import write_arrays
-from mobileprep.ir.files import read_graph
+from mobileprep.graph.files import read_graph
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.native import PROGRAMS, compile_program

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from mobileprep.errors import UsageError
-from mobileprep.recipe.chain import parse_chain
 from mobileprep.recipe.schemas import TransformSchemas
-from mobileprep.recipe.steps import parse_transforms_flag
+from mobileprep.recipe.steps import parse_chain, parse_transforms_flag
 
 pytestmark = pytest.mark.reference
 

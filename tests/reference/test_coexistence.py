@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.ir.files import write_graph
-from tests.stages.jobs import classifier
+from mobileprep.graph.files import write_graph
+from tests.building.stages.jobs import classifier
 
 pytestmark = pytest.mark.reference
 
@@ -20,7 +20,7 @@ OURS = """
 from pathlib import Path
 from mobileprep.formats.protos import checkpoint_pb2, graph_pb2, graph_text_pb2
 from mobileprep.formats.protos import memmapped_pb2, saved_model_pb2
-from mobileprep.ir.files import read_graph
+from mobileprep.graph.files import read_graph
 """
 THEIRS = "import tensorflow as tf\n"
 # Both read the same file, and each finds its own messages under their own names.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.runtime.interpreter import Interpreter
 
 pytestmark = pytest.mark.reference

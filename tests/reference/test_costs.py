@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.accounting.costs import inferred_costs
 
 pytestmark = pytest.mark.reference

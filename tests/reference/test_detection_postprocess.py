@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
+from mobileprep.data.metrics.detection import MeanAveragePrecision
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ir.tensor import Array
-from mobileprep.metrics.detection import MeanAveragePrecision
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from tests.data.metrics.batches import batch
 from tests.litert.graphs import answered, codes
-from tests.metrics.batches import batch
 from tests.reference.detectors import OUTPUTS, Form, frozen
 
 pytestmark = pytest.mark.reference

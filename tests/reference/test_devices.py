@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import yaml
 
-from mobileprep.api.building import build
-from mobileprep.api.models import Model, ModelOptions, load_model
-from mobileprep.ir.files import read_graph
-from mobileprep.packaging.build_files import COMPILER_FLAGS
-from mobileprep.report.collect import Report
+from mobileprep.building.builder import build
+from mobileprep.building.report.collect import Report
+from mobileprep.freezing.loading import Model, ModelOptions, load_model
+from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.targets.build_files import COMPILER_FLAGS
 from tests.reference.native import NativeError, compile_program, run_in_115
 
 pytestmark = pytest.mark.reference

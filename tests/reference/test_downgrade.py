@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.api.chains import transform
-from mobileprep.api.models import ModelOptions, load_model
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.building.transforming import transform
+from mobileprep.freezing.loading import ModelOptions, load_model
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
 from tests.reference.native import NativeError, run_in_115
 
 Array = np.ndarray

@@ -10,8 +10,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.agreement import check_agreement
 from mobileprep.runtime.engines.choose import installed_engines, open_engine
 from tests.ops.lookup.test_tables import filled

@@ -9,7 +9,7 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.library import schema_module
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.litert.graphs import feed, op
 from tests.litert.test_flex import record
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import MobileprepError
-from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import without_dangling
+from mobileprep.graph.refs import Ref
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.reference.networks import NETWORKS, kept_network
 from tests.reference.original import (
     OriginalError,

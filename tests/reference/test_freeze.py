@@ -19,12 +19,12 @@ from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.freezing.trace import VARIABLE_OPS
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.opdefs.definitions import NEWEST, op_def
-from mobileprep.runtime.functions.splice import FUNCTIONAL
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import NEWEST, op_def
+from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.runtime.functions.inline import FUNCTIONAL
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.damage import KINDS, check_damaged
 from tests.freezing.test_source import MODEL, W, meta

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from mobileprep.formats.protos import graph_text_pb2 as text
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.serde import graph_to_bytes
 
 pytestmark = pytest.mark.reference
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.building.pipeline.execute import Executor, Handover
+from mobileprep.building.pipeline.output import Output
+from mobileprep.building.pipeline.runner import build
+from mobileprep.building.pipeline.state import Fresh, State
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.ends import ends, placeholders
-from mobileprep.ir.files import read_graph
-from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.handover import Handover
-from mobileprep.pipeline.output import Output
-from mobileprep.pipeline.runner import build
-from mobileprep.pipeline.state import Fresh, State
-from mobileprep.pipeline.store import Store
-from mobileprep.plan.planner import plan_recipes
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.reachability import ends, placeholders
 from mobileprep.recipe.load import load_recipe
 from tests.reference.real_graphs import GRAPHS
 

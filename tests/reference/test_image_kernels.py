@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import run
 from tests.ops.lookup.test_tables import filled

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mobileprep.cli.main import main
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph.refs import parse_ref
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.settings import InputSpec
 

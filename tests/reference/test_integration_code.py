@@ -11,19 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.api.building import build
+from mobileprep.building.builder import build
 from mobileprep.core.keys import Key
-from mobileprep.datasets.file_samples import PictureReading
+from mobileprep.data.file_samples import PictureReading
+from mobileprep.data.options import Reading
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph
-from mobileprep.options.data import Reading
-from mobileprep.packaging.encryption import encrypt
-from mobileprep.packaging.integration.app_model import AppModel
-from mobileprep.packaging.integration.render import Language, integration_code
+from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
-from tests.packaging.app_models import HOSTILE, app_model, hostile_model
+from mobileprep.targets.integration.render import AppModel, Language, integration_code
+from mobileprep.targets.memmapped import encrypt
 from tests.reference.native import PROGRAMS, compile_program
+from tests.targets.app_models import HOSTILE, app_model, hostile_model
 
 pytestmark = pytest.mark.reference
 

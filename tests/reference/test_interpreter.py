@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.conftest import SHARED
 from tests.reference.networks import NETWORKS, kept_network

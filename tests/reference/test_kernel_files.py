@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ir.files import read_graph
-from mobileprep.opdefs.source_files import kernel_files
-from mobileprep.packaging.op_lists import OpKernel
-from mobileprep.packaging.selective_registration import ops_and_kernels
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.opdefs.source_files import kernel_files
+from mobileprep.targets.op_lists import OpKernel
+from mobileprep.targets.selective_registration import ops_and_kernels
 from tests.reference.conftest import HOME
 from tests.reference.library_calls import Library
 from tests.reference.networks import NETWORKS, kept_network

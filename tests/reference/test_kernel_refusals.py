@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.api.chains import transform
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.packaging.target_check import target_gaps
+from mobileprep.building.transforming import transform
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.targets.target_check import target_gaps
 from tests.reference.native import NativeError, ops_run_in_115
 from tests.reference.shipped import ops_run_in_221
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import MobileprepError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches, op_graph
 from tests.reference.cases import arrays, elementwise, networks, products, reductions

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.packaging.integration.app_model import AppModel
-from tests.packaging.app_models import HOSTILE, app_model, hostile_model
+from mobileprep.targets.integration.render import AppModel
 from tests.reference.test_integration_code import STUBS, run, tool, written
+from tests.targets.app_models import HOSTILE, app_model, hostile_model
 
 pytestmark = pytest.mark.reference
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
-from mobileprep.numerics.image_files import Normalization, picture
+from mobileprep.ops.numerics.image_files import Normalization, picture
 from tests.ops.pictures import encoded
 
 pytestmark = pytest.mark.reference

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.api.building import build
+from mobileprep.building.builder import build
 from mobileprep.formats.dtypes import DType
-from mobileprep.packaging.encryption import encrypt
-from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Pictures
+from mobileprep.targets.integration.render import AppModel, AppTensor, Pictures
+from mobileprep.targets.memmapped import encrypt
 from tests.cli.conftest import RECIPES
-from tests.packaging.app_models import hostile_model, lite_model
 from tests.reference.native import PROGRAMS
 from tests.reference.test_integration_code import (
     DECRYPT_MAIN,
@@ -27,6 +26,7 @@ from tests.reference.test_integration_code import (
     tool,
     written,
 )
+from tests.targets.app_models import hostile_model, lite_model
 
 pytestmark = pytest.mark.reference
 

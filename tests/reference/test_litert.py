@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ir.tensor import Array
+from mobileprep.freezing.loading import ModelOptions, load_model
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.tensor import Array
 
 pytestmark = pytest.mark.reference
 

@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.api.chains import transform
+from mobileprep.building.transforming import transform
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import GRAPH_REGION, read_package
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.memmapped import IMMUTABLE, MemmappedModel
-from mobileprep.ir.node import constant
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ir.tensor import Tensor
-from mobileprep.packaging.memmapped import convert, write_memmapped
-from mobileprep.packaging.target_check import target_gaps
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import IMMUTABLE, MemmappedModel, read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.targets.memmapped import convert, write_memmapped
+from mobileprep.targets.target_check import target_gaps
 from tests.reference.native import program
 from tests.reference.original import known_to_original
 from tests.transforms.graphs import const, conv, node

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.tensor import Array
 from mobileprep.recipe.steps import parse_transforms_flag
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.reference.original import OriginalError, run_original
 from tests.transforms.graphs import const, node, placeholder
 

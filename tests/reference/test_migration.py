@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
+from mobileprep.freezing.loading import ModelOptions, load_model
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import parse_ref
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.migration.records import Migration, Route
-from mobileprep.migration.survey import surveyed
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.targets.migration.records import Migration, Route
+from mobileprep.targets.migration.survey import surveyed
 from mobileprep.transforms.base import Context, make_transform
 from tests.litert.graphs import answered
 from tests.reference.native import run_in_115

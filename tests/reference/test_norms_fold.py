@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 import yaml
 
-from mobileprep.chains.chain import ChainStep, run_chain
-from mobileprep.chains.norms_left import norms_left
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.recipe.first import DEFAULT_CHAIN
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, norms_left, run_chain
 from tests.reference.leftover_norms import Leftovers
 from tests.reference.small_networks import SIZES, small_network
 

@@ -8,8 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from mobileprep.opdefs.definitions import op_def
-from mobileprep.opdefs.signatures import input_types
+from mobileprep.graph.opdefs.definitions import input_types, op_def
 from tests.ops.cases import NODE, REFUSED, OpCase
 from tests.reference.test_shapes import contradicts, tensorflows_shapes
 

@@ -16,16 +16,16 @@ from mobileprep.cli.main import main
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import delimited, encode_varint
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import control, parse_ref
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.ir.tensor import Tensor
-from mobileprep.numerics.texts import as_texts
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import control, parse_ref
+from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.context import Printed
+from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.freeze_requantization_ranges.range_log import read_range_log
 from tests.cli.inception import EIGHT_BIT, inception

@@ -13,12 +13,12 @@ import pytest
 from mobileprep import freeze
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.control_flow import conditional_nodes
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.opdefs.signatures import output_count
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import output_count
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors

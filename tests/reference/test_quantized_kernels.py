@@ -13,11 +13,11 @@ import pytest
 
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.opdefs.signatures import output_count
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import output_count
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches
 from tests.ops.quantized_graphs import quantized_graph

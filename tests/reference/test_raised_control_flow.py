@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.control_flow import GATES
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.control_flow import GATES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.wire import delimited, encode_varint
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.transforms.base import Context, make_transform
 from tests.reference.original import differences, known_to_original, run_original
 

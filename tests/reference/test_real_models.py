@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from mobileprep.cli.main import main
-from mobileprep.ir.files import read_graph
+from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.shipped import node_name, run_shipped
 from tests.reference.test_init import COARSE, ROUNDING, SOURCES

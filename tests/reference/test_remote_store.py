@@ -13,11 +13,17 @@ from typing import NamedTuple
 
 import pytest
 
+from mobileprep.building.pipeline.remote import base, guarded
+from mobileprep.building.pipeline.remote.base import Remote
+from mobileprep.building.pipeline.remote.guarded import (
+    Offered,
+    Wanted,
+    fetch_many,
+    open_remote,
+    send_many,
+)
+from mobileprep.building.pipeline.remote.settings import RemoteSettings, remote_settings
 from mobileprep.core.files import sha256_bytes
-from mobileprep.pipeline.remote import base, guarded
-from mobileprep.pipeline.remote.base import Remote
-from mobileprep.pipeline.remote.guarded import Offered, Wanted, fetch_many, open_remote, send_many
-from mobileprep.pipeline.remote.settings import RemoteSettings, remote_settings
 from tests.reference.fault_proxy import FAULTS, FaultProxy, proxy_to
 from tests.reference.remote_servers import free_port, nginx, s3
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.arrays import write_arrays
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, make_transform
 from tests.transforms.graphs import const, conv, node, normal, placeholder

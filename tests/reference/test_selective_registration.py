@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.api.chains import transform
+from mobileprep.building.transforming import transform
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2
-from mobileprep.ir import attrs
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import AttrDef, OpDef
-from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
-from mobileprep.opdefs.definitions import op_def, op_names
-from mobileprep.opdefs.kernel_classes import kernel_class
-from mobileprep.packaging.build_files import COMPILER_FLAGS
-from mobileprep.packaging.op_lists import DEFAULT_OPS
-from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
+from mobileprep.graph import attrs
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import AttrDef, OpDef
+from mobileprep.graph.opdefs.definitions import op_def, op_names
+from mobileprep.graph.opdefs.kernel_classes import kernel_class
+from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
+from mobileprep.targets.build_files import COMPILER_FLAGS
+from mobileprep.targets.op_lists import DEFAULT_OPS
+from mobileprep.targets.selective_registration import ops_and_kernels, registration_header
 from tests.reference.header_tools import (
     Header,
     KernelFinder,

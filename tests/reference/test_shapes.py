@@ -9,19 +9,18 @@ from types import ModuleType
 
 import pytest
 
-from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, TensorShape
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.definitions import op_def
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import op_def, output_types, signature_of
+from mobileprep.graph.refs import Ref
 from mobileprep.ops.shape_function import shape_fn_names
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.reference.networks import NETWORKS, kept_network
 from tests.reference.original import differences, known_to_original, run_original
 from tests.reference.random_nodes import NODE, RandomNodes, Ranks

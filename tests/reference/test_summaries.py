@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mobileprep import summarize
-from mobileprep.api.inspecting.original_lines import summary_lines
 from mobileprep.formats.protos import graph_pb2, saved_model_pb2
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph.refs import parse_ref
+from mobileprep.inspection.original_lines import summary_lines
 from tests.reference.test_init import SOURCES
 
 pytestmark = pytest.mark.reference

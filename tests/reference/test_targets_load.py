@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph.refs import parse_ref
 from mobileprep.recipe.load import load_recipe
 from tests.reference.native import run_in_115
 from tests.reference.test_init import SOURCES

@@ -12,9 +12,9 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.wire import Cursor
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.transforms.base import Context, make_transform
 from tests.reference.networks import NETWORKS, network
 from tests.reference.original import differences, known_to_original, run_original

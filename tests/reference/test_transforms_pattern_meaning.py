@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.tensor import Array
 from tests.reference.networks import NETWORKS, network
 from tests.reference.original import OriginalError, known_to_original, run_original
 from tests.reference.pattern_cases import (

@@ -9,14 +9,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mobileprep.chains.chain import ChainStep, run_chain
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.steps import parse_transforms_flag
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.reference.networks import NETWORKS, network
 from tests.reference.original import differences, known_to_original, run_original
 from tests.reference.structural_cases import (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import c, f32, n, p
 

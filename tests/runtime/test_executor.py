@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import const, node, placeholder
 

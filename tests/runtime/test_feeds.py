@@ -9,10 +9,10 @@ import pytest
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Ref
 from mobileprep.runtime.interpreter import checked_feed, converted
-from tests.stages.jobs import placeholder
+from tests.building.stages.jobs import placeholder
 from tests.transforms.graphs import node
 from tests.transforms.graphs import placeholder as unshaped
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.runtime.folding import fold
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import c, n, p

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError, UsageError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.ops.kernel import kernel, registry
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import c, f32, i32, n, p

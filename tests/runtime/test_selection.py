@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
 from mobileprep.runtime.selection import needed_nodes, refuse
 from tests.transforms.graphs import node, placeholder
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Graph, Library, Versions
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, AttrDef, OpDef
-from mobileprep.ir.refs import parse_function_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
+from mobileprep.graph.refs import parse_function_ref
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 
 VERSIONS = Versions(producer=134, min_consumer=12, bad_consumers=(21,))

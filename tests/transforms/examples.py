@@ -11,7 +11,7 @@ import importlib
 from functools import cache
 from typing import Any, NamedTuple
 
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.busy import INPUTS, OPTIONS, OUTPUTS, busy_graph
 
 

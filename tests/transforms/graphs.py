@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, Result, make_transform
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import control
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import control
 from tests.transforms.graphs import const, node, placeholder
 
 SHAPES = ((2, 3), (3, 2))

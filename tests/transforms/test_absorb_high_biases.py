@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, TransformError
 from mobileprep.formats.arrays import write_arrays
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 IMAGES = normal(24, 6, 6, 3, seed=5).clip(-3, 3)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.opdef import AttrDef, OpDef
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.opdef import AttrDef, OpDef
 from tests.transforms.graphs import apply, node, placeholder, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -3,7 +3,7 @@
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
 ARRAY = {"T": None, "dtype": DType.FLOAT, "dynamic_size": False}

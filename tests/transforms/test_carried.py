@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.chains.chain import ChainStep, run_step
 from mobileprep.formats.arrays import write_arrays
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.functions import drop_unused_functions
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.functions import drop_unused_functions
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
+from mobileprep.graph.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names
+from mobileprep.transforms.chains.chain import ChainStep, run_step
 from tests.transforms.busy import LOG, VERSIONS, busy_graph, samples
 from tests.transforms.examples import example
 

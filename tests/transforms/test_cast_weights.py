@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.opdefs.kernel_classes import kernel_class
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.kernel_classes import kernel_class
+from mobileprep.graph.serde import graph_to_bytes
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 TYPES = ("float16", "bfloat16")

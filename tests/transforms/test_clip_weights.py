@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError
-from mobileprep.ir.graph import Graph
-from mobileprep.rewriting.clipping import best_range, range_with_zero, rounding_error
+from mobileprep.graph.graph import Graph
+from mobileprep.transforms.rewriting.clipping import best_range, range_with_zero, rounding_error
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
 
 BITS = range(2, 9)

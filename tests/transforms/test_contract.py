@@ -9,11 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mobileprep.transforms
-from mobileprep.chains.chain import ChainStep, run_chain
+from mobileprep.core.declare import declared
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.options.declare import declared
+from mobileprep.graph.graph import Graph
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas
 from mobileprep.transforms.base import (
     Context,
@@ -23,6 +22,7 @@ from mobileprep.transforms.base import (
     transform_names,
     transforms_in,
 )
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.transforms.graphs import node, placeholder
 
 MODULES = Path(mobileprep.transforms.__file__).parent

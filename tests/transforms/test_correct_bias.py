@@ -8,8 +8,8 @@ import pytest
 from mobileprep.errors import AccuracyError, CorruptFileError, TransformError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.transforms.correct_bias.empirical import empirically_corrected
+from mobileprep.graph.graph import Graph
+from mobileprep.transforms.correct_bias.channel_means import empirically_corrected
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 # Above zero, as activations are, so that rounding moves means.

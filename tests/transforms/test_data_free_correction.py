@@ -10,15 +10,15 @@ import pytest
 
 import mobileprep
 from mobileprep.errors import TransformError
-from mobileprep.ir.channel_statistics import (
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.statistics import (
     ChannelStatistics,
     changed_statistics,
     statistics_of,
     with_statistics,
     without_statistics,
 )
-from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
 from mobileprep.transforms.correct_bias.channel_means import channel_means, clipped_means
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
 

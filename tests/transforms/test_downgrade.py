@@ -9,11 +9,11 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Function, Graph, Library, Versions
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import parse_function_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import parse_function_ref
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 EXAMPLE_NODES = [node("newer", "AddV2", "x x")]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 IMAGE = (2, 6, 6, 3)

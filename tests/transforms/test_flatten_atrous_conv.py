@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 BATCH = {"Tblock_shape": DType.INT32}

@@ -5,12 +5,12 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Function, Graph, Library, Versions
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.verify import check_graph
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.transforms.base import Context, make_transform
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
@@ -359,7 +359,9 @@ def test_what_an_unsupported_node_takes_is_folded(tf115, monkeypatch):
     def none_for_relu(op):
         return None if op == "Relu" else find_kernel(op)
 
-    monkeypatch.setattr("mobileprep.rewriting.constant_folding.rules.find_kernel", none_for_relu)
+    monkeypatch.setattr(
+        "mobileprep.transforms.rewriting.constant_folding.rules.find_kernel", none_for_relu
+    )
     result = fold(
         placeholder(),
         const("c", [2]),

@@ -7,8 +7,8 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import control
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import control
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 SHAPE = (1, 4, 4, 4)

@@ -5,7 +5,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
 NAME = "freeze_requantization_ranges"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 OUT = node("out", "Identity", "norm")

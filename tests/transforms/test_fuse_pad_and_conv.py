@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 OUT = node("out", "Identity", "layer")

@@ -5,9 +5,9 @@ import pytest
 from mobileprep.errors import InvalidGraphError, TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import Cursor
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_from_bytes
+from mobileprep.graph.verify import check_graph
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
 NAME = "fuse_remote_graph"

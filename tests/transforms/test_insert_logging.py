@@ -5,8 +5,8 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.verify import check_graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 

@@ -7,10 +7,10 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.opdefs.kernel_classes import kernel_class
-from mobileprep.opdefs.source_files import kernel_files
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.kernel_classes import kernel_class
+from mobileprep.graph.opdefs.source_files import kernel_files
+from mobileprep.graph.serde import graph_to_bytes
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 NAME = "linear_quantize_weights"

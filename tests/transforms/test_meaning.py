@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph.verify import check_graph
 from tests.transforms.graphs import apply, normal, run
 from tests.transforms.strategies import graphs
 

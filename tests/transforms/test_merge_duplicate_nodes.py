@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
-from mobileprep.numerics.hashes import hash64
-from mobileprep.tf115.hashing import combine
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
+from mobileprep.ops.numerics.hashes import hash64
+from mobileprep.transforms.tf115.node_hashes import combine
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

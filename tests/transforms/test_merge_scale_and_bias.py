@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 A, B, C = (const(name, normal(5, seed=i) + 2) for i, name in enumerate("abc"))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import InternalError, MobileprepError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_chunks
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_chunks
 from mobileprep.transforms.base import Context, transform_names
+from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.transforms.busy import INPUTS, OUTPUTS, busy_graph
 from tests.transforms.examples import example
 from tests.transforms.graphs import const, conv, node, normal, placeholder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import transform_names
 from mobileprep.transforms.optimize import ORDER
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown

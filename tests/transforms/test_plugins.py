@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep.errors import UsageError
 from mobileprep.transforms.base import transform_class
-from mobileprep.transforms.plugins import load_plugin
+from mobileprep.transforms.chains.chain import load_plugin
 
 HEAD = """
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def test_a_built_in_transform_imported_while_a_plugin_loads_is_no_part_of_it(
         sys.path.insert(0, sys.argv[1])
         import turns
         from mobileprep.transforms.base import transform_class
-        from mobileprep.transforms.plugins import load_plugin
+        from mobileprep.transforms.chains.chain import load_plugin
         found = []
         load = lambda: found.append(load_plugin("slow", pathlib.Path(sys.argv[1], "slow.py")))
         thread = threading.Thread(target=load)

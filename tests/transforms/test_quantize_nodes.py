@@ -8,9 +8,9 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.verify import check_graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.verify import check_graph
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
 

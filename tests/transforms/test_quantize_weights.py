@@ -7,8 +7,8 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.verify import check_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.verify import check_graph
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -6,10 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
-from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import EvenSteps
-from mobileprep.transforms.quantize_nodes.weights import WeightSettings, quantize_weights
+from mobileprep.transforms.quantize_nodes.weights import (
+    WeightSettings,
+    quantize_weights,
+    rounded_with_sums,
+    steps_of_lattice,
+)
 from tests.transforms.graphs import normal
 
 FLOATS = st.floats(-100, 100, width=32)

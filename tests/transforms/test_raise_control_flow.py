@@ -5,8 +5,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Ref
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
@@ -78,7 +78,7 @@ FLAG = placeholder("flag", BOOL)
 
 
 def shaped(*shape, name="x"):
-    from mobileprep.ir import attrs as attr
+    from mobileprep.graph import attrs as attr
 
     return placeholder(name).with_attrs(shape=attr.shape(shape))
 

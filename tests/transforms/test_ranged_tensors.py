@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mobileprep.errors import TransformError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
 

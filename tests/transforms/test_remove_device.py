@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
 

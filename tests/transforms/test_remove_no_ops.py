@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 

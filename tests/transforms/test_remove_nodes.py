@@ -5,8 +5,8 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -3,8 +3,8 @@
 import pytest
 
 from mobileprep.errors import TransformError
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
 NAMES = {"old_node_name": "deep/out", "new_node_name": "out"}

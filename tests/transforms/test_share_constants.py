@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
 from tests.transforms.graphs import apply, const, node, placeholder, run, shown
 
 

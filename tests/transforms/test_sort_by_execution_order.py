@@ -3,7 +3,7 @@
 import pytest
 
 from mobileprep.errors import InvalidGraphError, TransformError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, node, placeholder
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -4,9 +4,9 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mobileprep.api.benchmarking.inputs import default_layers, filled, usual_shape
-from mobileprep.api.feeding.tensors import tensor_info
 from mobileprep.cli.verb import comma_list
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_text
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
+from mobileprep.inspection.benchmarking.runs import default_layers, filled, usual_shape
+from mobileprep.runtime.feeding.tensors import tensor_info
 
 
 @dataclass(frozen=True)

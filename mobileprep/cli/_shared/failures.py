@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.printable import shortened
 from mobileprep.errors import (
     AccuracyError,
     ArtifactError,
@@ -23,7 +24,6 @@ from mobileprep.errors import (
     UnsupportedError,
     UsageError,
 )
-from mobileprep.inspection.visible import shortened
 
 # What a write to the standard output ends with where its device is full or gone.
 NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG})

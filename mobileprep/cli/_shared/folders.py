@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.comparison.model import Comparison
+from mobileprep.cli._shared.arguments import OUT, settings_of
+from mobileprep.cli._shared.telling import warn_all
+from mobileprep.cli._shared.terminal import columns, is_terminal
 from mobileprep.core.files import unreadable
-from mobileprep.errors import UsageError
+from mobileprep.core.printable import plain
+from mobileprep.errors import RecipeError, UsageError
+from mobileprep.recipe.cautions import recipe_cautions
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.loading import check_names
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.tree import InvalidRecipeError, render
 
 RECIPE = "recipe.yaml"
 # How many names a hint tells.
@@ -81,3 +96,108 @@ def _mend(folder: Path) -> str:
     if below:
         return f"'-r' takes those below it, such as {', '.join(below[:_TOLD])}"
     return "write one with 'mobileprep init'"
+
+
+def load_recipes(args: argparse.Namespace) -> list[Recipe]:
+    """All recipes of a command line.
+
+    Raises:
+        RecipeError: the problems of all recipes together.
+        UsageError: a --set without ``=``, a folder without a recipe, or two recipes of one name.
+    """
+    settings = settings_of(args)
+    recipes: list[Recipe] = []
+    problems: list[str] = []
+    hints: list[str] = []
+    told: set[str] = set()
+    out = getattr(args, "out", OUT)
+    for path in recipe_files(args.recipes, recursive=args.recursive, out=out):
+        try:
+            recipes.append(load_recipe(path, settings=settings, environ=os.environ))
+        except RecipeError as error:
+            problems += _untold(error, told)
+            hints.append(error.hint)
+    if problems:
+        raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
+    check_names(recipes)
+    return recipes
+
+
+def _untold(error: RecipeError, told: set[str]) -> list[str]:
+    """What is wrong with a recipe, without what was told already of one that it extends."""
+    if not isinstance(error, InvalidRecipeError):
+        return [str(error)]
+    left = [problem for problem in error.problems if str(problem) not in told]
+    told.update(map(str, left))
+    return [render(left)] if left else []
+
+
+def warn_of_chains(recipes: Iterable[Recipe]) -> None:
+    """Tell what the chains of recipes alone show to go wrong."""
+    for recipe in recipes:
+        warn_all(recipe_cautions(recipe))
+
+
+def no_wait_argument(parser: argparse.ArgumentParser) -> None:
+    """The flag that makes a folder that another build works on an error."""
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="fail where another build works on an output folder, instead of waiting for it",
+    )
+
+
+def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContextManager[bool]:
+    """A context in which no other build works on some output folders; whether one just ended."""
+    from mobileprep.building.pipeline.folder_lock import folder_locks
+
+    return folder_locks(folders, wait=not args.no_wait, tell=tell)
+
+
+def tell(sentence: str) -> None:
+    """Tell of a wait, or of what was left alone."""
+    # At once: what is written to a file would else come when the wait is over.
+    print(f"mobileprep: {sentence}", file=sys.stderr, flush=True)
+
+
+def print_reports(
+    reports: Iterable[Report], *, as_json: bool, beside: Sequence[Report] = ()
+) -> None:
+    """Print reports one after the other, or as a JSON list.
+
+    Args:
+        reports: the reports.
+        as_json: whether as JSON.
+        beside: of all targets, to be summed up after them.
+    """
+    if as_json:
+        from mobileprep.building.report.collect import report_data
+
+        print(json.dumps([report_data(r) for r in reports], sort_keys=True, indent=1))
+        return
+    from mobileprep.building.report.summary import summary_text
+    from mobileprep.building.report.text import USUAL_WIDTH, report_text
+
+    width, color = _terminal()
+    for report in reports:
+        print(report_text(report, color=color, width=width), end="")
+    print(summary_text(beside, width or USUAL_WIDTH), end="")
+
+
+def print_comparisons(comparisons: Iterable[Comparison]) -> None:
+    """Print what targets differ in; what names of models hold does nothing to a terminal."""
+    from mobileprep.building.report.comparison.model import comparison_lines, comparison_title
+    from mobileprep.building.report.text import BOLD, PLAIN
+    from mobileprep.cli._shared.terminal.plain import show
+
+    width, color = _terminal()
+    for one in comparisons:
+        title = plain(comparison_title(one))
+        print(f"{BOLD}{title}{PLAIN}" if color else title)
+        show(comparison_lines(one, width))
+
+
+def _terminal() -> tuple[int | None, bool]:
+    """How wide the standard output's terminal is, None without one, and whether it has colors."""
+    terminal = is_terminal(sys.stdout)
+    return columns(sys.stdout) if terminal else None, terminal and not os.environ.get("NO_COLOR")

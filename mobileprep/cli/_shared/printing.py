@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from mobileprep.inspection.visible import plain
+from mobileprep.core.printable import plain
 from mobileprep.ops.context import Printed, Printer
 
 _LOG = "log("

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from mobileprep.core.files import read_bytes
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.printable import plain
 from mobileprep.errors import UsageError
-from mobileprep.frozen import dataclass
-from mobileprep.inspection.visible import plain
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.tensor import Array
 
 _MOST_LABELS = 16 << 20
 # Tensors of more elements are described, not printed.

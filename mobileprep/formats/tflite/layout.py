@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InternalError
-from mobileprep.frozen import dataclass
 
 Field = tuple[str, str]
 """A field's name and type: ``int``, ``[float]``, ``string``, a table, a union or ``[table]``."""

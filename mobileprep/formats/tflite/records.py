@@ -8,7 +8,7 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
-from mobileprep.frozen import dataclass
+from mobileprep.core.frozen import dataclass
 
 OptionValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 

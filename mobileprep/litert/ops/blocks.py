@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.litert.integers import IndexArithmetic
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.litert.arithmetic import IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.litert.registry import lowering
-from mobileprep.litert.scope import Scope
+from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import as_int32, reshaped, transposed
 from mobileprep.ops.arrays import integers
 

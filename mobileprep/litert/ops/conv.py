@@ -8,14 +8,12 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import IndexArithmetic
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.litert.registry import lowering
-from mobileprep.litert.scope import Scope
+from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import (
     as_given,
     as_int32,

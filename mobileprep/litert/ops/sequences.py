@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.node import Node
-from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import IndexArithmetic
-from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
-from mobileprep.litert.registry import lowering
-from mobileprep.litert.scope import Scope
+from mobileprep.formats.tflite.records import Options
+from mobileprep.graph.node import Node
+from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
+from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.refusals import FINDS, GIVE_SHAPES, SIZES, CannotExpressError
+from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import as_int32, reshaped, transposed
-from mobileprep.litert.types import LONG_NUMBERS, need, need_float
+from mobileprep.litert.types import LONG_NUMBERS, NAMES, TABLE, need, need_float
+from mobileprep.litert.weights import table_name
 
 _INDICES: Final = frozenset({DType.INT32, DType.INT64})
 
@@ -108,3 +109,209 @@ def ctc_greedy_decoder(scope: Scope, node: Node, inputs: Sequence[Value]) -> tup
 def _squeezed(scope: Scope, value: Value) -> Value:
     shape, options = (value.shape or ())[:-1], {"squeeze_dims": (-1,)}
     return scope.emit("SQUEEZE", [value], shape, value.dtype, "SqueezeOptions", **options)
+
+
+_PAIRS: Final = ((DType.STRING, DType.INT64), (DType.INT64, DType.STRING))
+
+
+@lowering("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
+def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """HASHTABLE, with its entries as constants; one for all nodes of one name."""
+    made = [op for op in scope.ops if op.code == TABLE and op.node is not None]
+    for op in made:
+        if op.node is not None and table_name(op.node) == table_name(node):
+            return op.outputs[0]
+    kinds = node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype")
+    if kinds not in _PAIRS:
+        reason = (
+            "LiteRT has tables from string to int64 and from int64 to string, "
+            f"not from {kinds[0].short} to {kinds[1].short}"
+        )
+        raise CannotExpressError(reason, "look up in the app, and feed what its look-ups give")
+    keys, values = scope.tables.contents(node)
+    entries = [scope.constant(keys, "keys"), scope.constant(values, "values")]
+    return scope.emit(
+        TABLE,
+        entries,
+        (1,),
+        DType.RESOURCE,
+        "HashtableOptions",
+        table_id=len(made),
+        key_dtype=NAMES[kinds[0]],
+        value_dtype=NAMES[kinds[1]],
+    )
+
+
+@lowering(*FINDS)
+def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """HASHTABLE_FIND."""
+    handle, keys, default = inputs
+    _check_handle(handle)
+    if default.shape != ():
+        reason = "what missing keys have is no single value"
+        raise CannotExpressError(reason, "make the default a scalar")
+    shape, kind = keys.shape, node.attr_dtype("Tout")
+    taken = (handle, keys, default)
+    return scope.emit("HASHTABLE_FIND", taken, shape, kind, "HashtableFindOptions")
+
+
+@lowering(*SIZES)
+def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """HASHTABLE_SIZE, whose number LiteRT puts into a vector."""
+    _check_handle(inputs[0])
+    options = "HashtableSizeOptions"
+    return reshaped(scope, scope.emit("HASHTABLE_SIZE", inputs, (1,), DType.INT64, options), ())
+
+
+def _check_handle(handle: Value) -> None:
+    if handle.name or handle.dtype is not DType.RESOURCE:
+        reason = "its table is given to it"
+        raise CannotExpressError(reason, "look up outside of loops and branches")
+
+
+_MOST_BRANCHES: Final = 64
+
+
+@lowering("While", "StatelessWhile")
+def while_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """WHILE, whose condition and body are subgraphs."""
+    turning = [
+        Value(value.name, value.dtype, scope.output_shape(node, i))
+        for i, value in enumerate(inputs)
+    ]
+    names = (node.attr_func("cond").name, node.attr_func("body").name)
+    programs = [scope.function(name, turning) for name in names]
+    outputs = [(value.shape, value.dtype) for value in turning]
+    return scope.emit_running("WHILE", inputs, outputs, "WhileOptions", programs)
+
+
+@lowering("If", "StatelessIf")
+def if_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """IF, whose branches are subgraphs."""
+    if not node.attr_dtypes("Tout"):
+        message = "it gives nothing"
+        raise CannotExpressError(message, "leave it out")
+    names = (node.attr_func("then_branch").name, node.attr_func("else_branch").name)
+    programs = [scope.function(name, inputs[1:]) for name in names]
+    kinds = node.attr_dtypes("Tout")
+    outputs = [(scope.output_shape(node, i), kind) for i, kind in enumerate(kinds)]
+    return scope.emit_running("IF", inputs, outputs, "IfOptions", programs)
+
+
+@lowering("Case", "StatelessCase")
+def case(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """An IF for each branch but the last, which all other numbers take, in the one before."""
+    branches = node.attribute("branches").value
+    kinds = node.attr_dtypes("Tout")
+    if not 0 < len(branches) <= _MOST_BRANCHES or not kinds:
+        reason = f"it chooses among {len(branches)} branches"
+        raise CannotExpressError(reason, f"give it at most {_MOST_BRANCHES}")
+    programs = [_numbered(scope.function(func.name, inputs[1:])) for func in branches]
+    rest = programs.pop()
+    for place in reversed(range(1, len(programs))):
+        rest = _chosen(place, programs[place], rest)
+    outputs = [(scope.output_shape(node, i), kind) for i, kind in enumerate(kinds)]
+    ways = (programs[0], rest) if programs else (rest, rest)
+    number = scope.constant(np.array(0, np.int32), "number")
+    first = scope.emit("EQUAL", [inputs[0], number], (), DType.BOOL, "EqualOptions")
+    return scope.emit_running("IF", [first, *inputs], outputs, "IfOptions", ways)
+
+
+def _numbered(program: Program) -> Program:
+    """A branch that is given the number that was chosen, too."""
+    port = Port("branch_number", Value("branch_number", DType.INT32, ()))
+    return replace(program, inputs=(port, *program.inputs))
+
+
+def _chosen(place: int, program: Program, rest: Program) -> Program:
+    """What runs a branch where its number was chosen, and the rest elsewhere."""
+    given = tuple(Port(p.name, replace(p.value)) for p in program.inputs)
+    made = tuple(
+        Port(p.name, replace(p.value, name=f"{p.name}_chosen", data=None)) for p in program.outputs
+    )
+    number = Value("number", DType.INT32, (), np.array(place, np.int32))
+    is_this = Value("is_this", DType.BOOL, ())
+    inputs = (is_this, *(p.value for p in given))
+    outputs = tuple(p.value for p in made)
+    ops = (
+        Op("EQUAL", (given[0].value, number), (is_this,), Options("EqualOptions")),
+        Op("IF", inputs, outputs, Options("IfOptions"), subgraphs=(program, rest)),
+    )
+    return Program(given, made, ops, f"{program.name}_or_later")
+
+
+_MOVED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL, DType.INT8})
+_COMPUTED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64})
+
+
+@lowering("TensorScatterUpdate")
+def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """DYNAMIC_UPDATE_SLICE for one row; SCATTER_ND and a choice for many."""
+    target, indices, rows = inputs
+    if target.rank is None or indices.shape is None or indices.shape[-1:] != (1,):
+        reason = "its indices are no column of row numbers"
+        raise CannotExpressError(reason, "give a tensor of known rank, and one index a row")
+    indices = as_int32(scope, node, 1, indices)
+    indices, rows = _last_rows(scope, node, indices, rows)
+    if indices.shape == (1, 1):
+        return _one_row(scope, node, (target, indices, rows))
+    if target.dtype is DType.BOOL:
+        whole = [_cast(scope, value, DType.INT32) for value in (target, rows)]
+        return _cast(scope, _many_rows(scope, whole[0], indices, whole[1]), DType.BOOL)
+    need(node, [target], _COMPUTED)
+    return _many_rows(scope, target, indices, rows)
+
+
+def _cast(scope: Scope, value: Value, kind: DType) -> Value:
+    kinds = {"in_data_type": value.dtype.name, "out_data_type": kind.name}
+    return scope.emit("CAST", [value], value.shape, kind, "CastOptions", **kinds)
+
+
+def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Value:
+    """The target with rows at computed indices."""
+    assert target.rank is not None
+    kind = target.dtype
+    shape, options = (target.rank,), {"out_type": "INT32"}
+    sizes = scope.emit("SHAPE", [target], shape, DType.INT32, "ShapeOptions", **options)
+    ones = scope.emit("ZEROS_LIKE", [rows], rows.shape, kind, "ZerosLikeOptions")
+    one = scope.constant(np.array(1, kind.numpy))
+    marks = scope.emit("ADD", [ones, one], rows.shape, kind, "AddOptions")
+    placed, marked = (
+        scope.emit("SCATTER_ND", [indices, values, sizes], target.shape, kind, "ScatterNdOptions")
+        for values in (rows, marks)
+    )
+    zero = scope.constant(np.array(0, kind.numpy))
+    where = scope.emit("GREATER", [marked, zero], target.shape, DType.BOOL, "GreaterOptions")
+    chosen = [where, placed, target]
+    return scope.emit("SELECT_V2", chosen, target.shape, kind, "SelectV2Options")
+
+
+def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[Value, Value]:
+    """Indices and rows without those that later ones replace, as far as the indices are known."""
+    known = scope.known(node, 1)
+    if known is None:
+        return indices, rows
+    last = {int(place): number for number, place in enumerate(known.reshape(-1))}
+    if len(last) == known.size or not last:
+        return indices, rows
+    shape = (len(last), 1)
+    places = scope.integers_constant(np.reshape([*last], shape), "places")
+    numbers = scope.integers_constant([*last.values()], "rows")
+    kept = None if rows.shape is None else (len(last), *rows.shape[1:])
+    options = {"axis": 0, "batch_dims": 0}
+    taken = scope.emit("GATHER", [rows, numbers], kept, rows.dtype, "GatherOptions", **options)
+    return places, taken
+
+
+def _one_row(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    target, indices, rows = inputs
+    need(node, [target], _MOVED)
+    start = reshaped(scope, indices, (1,))
+    if target.rank is not None and target.rank > 1:
+        rest = scope.integers_constant([0] * (target.rank - 1), "start")
+        parts = [start, rest]
+        start = scope.emit(
+            "CONCATENATION", parts, (target.rank,), DType.INT32, "ConcatenationOptions", axis=0
+        )
+    values = [target, rows, start]
+    return scope.emit("DYNAMIC_UPDATE_SLICE", values, target.shape, target.dtype)

@@ -9,13 +9,11 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.library import flexbuffer
-from mobileprep.ir.node import Node
-from mobileprep.litert.arithmetic import Arithmetic
-from mobileprep.litert.integers import IndexArithmetic
+from mobileprep.graph.node import Node
+from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
-from mobileprep.litert.registry import lowering
-from mobileprep.litert.scope import Scope
+from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import known_size, pad, reshaped
 from mobileprep.litert.types import need_float
 

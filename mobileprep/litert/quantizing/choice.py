@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Program, Readers, Value
-from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS, SIZES
-from mobileprep.litert.quantizing.masks import hidden_by_masks
+from mobileprep.litert.quantizing.kernels import (
+    KERNELS,
+    LAYERS,
+    SIZES,
+    Integers,
+    IntegerSteps,
+    Range,
+    steps_of,
+)
 from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
-from mobileprep.litert.quantizing.settings import Integers
-from mobileprep.litert.quantizing.steps import IntegerSteps, Range
 from mobileprep.transforms.quantize_nodes import Rules, Settings
 from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
 
@@ -202,3 +207,58 @@ def _integer_ends(program: Program, asked: Integers) -> set[Value]:
     inputs = program.inputs if asked.input_type != "float" else ()
     outputs = program.outputs if asked.output_type != "float" else ()
     return {port.value for port in (*inputs, *outputs)}
+
+
+_SOFTMAXES: Final = frozenset({"SOFTMAX", "LOG_SOFTMAX"})
+# exp(-8) is less than half a step of a softmax in int8: of two numbers one step apart one is gone.
+_MOST_STEP: Final = 8.0
+
+
+def hidden_by_masks(
+    ops: Sequence[Op], readers: Readers, scales: Scales, kind: DType, ranges: Mapping[str, Range]
+) -> dict[Op, str]:
+    """The softmaxes that would see nothing but their masks in integers, and why.
+
+    With them go the operators that put the mask in.
+
+    Args:
+        ops: the operators that are to compute in integers.
+        readers: of the program.
+        scales: the steps of what the operators take and give.
+        kind: int8 or int16.
+        ranges: of tensors, by name.
+    """
+    found: dict[Op, str] = {}
+    kept = frozenset(ops)
+    for op in ops:
+        if op.code not in _SOFTMAXES:
+            continue
+        masked, steps = op.inputs[0], scales.steps(scales.slot(op, 0))
+        if masked is None or steps is None or steps.scale <= _MOST_STEP:
+            continue
+        step = f"one step of {masked.name!r} would be {steps.scale:.3g}"
+        reason = f"{step}, more than a softmax tells apart"
+        found[op] = reason
+        for maker in _masking(masked, readers, kind, ranges):
+            if maker in kept:
+                found[maker] = reason
+    return found
+
+
+def _masking(
+    masked: Value, readers: Readers, kind: DType, ranges: Mapping[str, Range]
+) -> Iterator[Op]:
+    """The operators that a mask's numbers come from, and those that hand them on."""
+    waiting, seen = [masked], {masked}
+    while waiting:
+        value = waiting.pop()
+        maker = readers.maker(value)
+        span = ranges.get(value.name, ranges.get(value.alike))
+        if maker is None or span is None or steps_of(span, kind).scale <= _MOST_STEP:
+            continue
+        yield maker
+        if maker.code not in KERNELS or KERNELS[maker.code].rule != "same":
+            continue
+        taken = {v for v in (maker.inputs[i] for i in activations(maker)) if v is not None} - seen
+        seen |= taken
+        waiting += taken

@@ -6,13 +6,18 @@ Source: LiteRT's quantization specification
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias, get_args
 
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import OptionValue
-from mobileprep.frozen import dataclass
+from mobileprep.formats.tflite.records import OptionValue, Quantization
+from mobileprep.graph.tensor import Array
 
 Rule = Literal["own", "same", "fixed"]
 
@@ -108,3 +113,153 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "L2_NORMALIZATION": _fixed((1 / 128, 0)),
 }
 """Operators that compute in integers, by name; all others stay float."""
+
+
+Range = tuple[float, float]
+
+_LARGEST: Final = {DType.INT8: 127, DType.INT16: 32767}
+_LOWEST_BYTE: Final = -128
+# How many steps lie between the ends of a range.
+_COUNTS: Final = {DType.INT8: 255, DType.INT16: 2 * 32767}
+# The upper end where a tensor is zero throughout. A larger one would give sums with the tensor a
+# coarser scale, as the runtime bounds the quotient of the two.
+_STEPS_UNIT: Final = 1.0
+# Where the values of a tensor are too small for the factors of the kernels.
+_LEAST_SCALE: Final = 1e-10
+# Half of what the sums of a layer can hold.
+_MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
+
+
+@dataclass(frozen=True)
+class IntegerSteps:
+    """Integers of a tensor: each stands for ``scale * (integer - zero)``.
+
+    Args:
+        kind: int8 or int16.
+        scale: positive, a float32.
+        zero: what stands for 0.0.
+    """
+
+    kind: DType
+    scale: float
+    zero: int
+
+    @property
+    def quantization(self) -> Quantization:
+        """The same as the file has it."""
+        return Quantization(np.array([self.scale], np.float32), np.array([self.zero], np.int64))
+
+    @property
+    def span(self) -> Range:
+        """The least and the greatest number."""
+        most = _LARGEST[self.kind]
+        least = _LOWEST_BYTE if self.kind is DType.INT8 else -most
+        return (least - self.zero) * self.scale, (most - self.zero) * self.scale
+
+    def integers(self, values: Array) -> Array:
+        """Finite floats as the integers next to them; beyond the range, its ends."""
+        limits = np.iinfo(self.kind.numpy)
+        rounded = np.rint(values.astype(np.float64) / self.scale) + self.zero
+        found: Array = np.clip(rounded, limits.min, limits.max).astype(self.kind.numpy)
+        return found
+
+
+def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
+    """The steps for a range, which is widened to hold zero: int8 uses it all, int16 is symmetric.
+
+    Args:
+        span: finite ends, in order.
+        kind: int8 or int16.
+        least: the least scale; narrower ranges are widened.
+    """
+    low, high = min(span[0], 0.0), max(span[1], 0.0)
+    if kind is DType.INT16:
+        low, high = -max(-low, high), max(-low, high)
+    size = (high - low) / _COUNTS[kind]
+    if size == 0:
+        low, high, size = 0.0, _STEPS_UNIT, _STEPS_UNIT / _COUNTS[kind]
+    wider = max(max(least, _LEAST_SCALE) / size, 1.0)
+    scale = float(np.float32(size * wider))
+    if kind is DType.INT16:
+        return IntegerSteps(kind, scale, 0)
+    zero = _LOWEST_BYTE - round(low * wider / scale)
+    return IntegerSteps(kind, scale, min(max(zero, _LOWEST_BYTE), _LARGEST[kind]))
+
+
+def span_of(values: Array) -> Range | None:
+    """The least and the greatest of some numbers; None where one is not finite."""
+    if not values.size:
+        return 0.0, 0.0
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def union(one: Range | None, other: Range | None) -> Range | None:
+    """The range that holds two; None counts as nothing."""
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def quantized_bias(
+    values: Array, scale: float, weights: Quantization, kind: DType
+) -> tuple[Array, Quantization]:
+    """A bias on the steps of a layer's sums: the input's scale times that of the weights.
+
+    Args:
+        values: float32, one for each output channel.
+        scale: the input's.
+        weights: their scales, one for all channels or one for each.
+        kind: int32 or int64.
+    """
+    scales = (np.float64(scale) * weights.scales.astype(np.float64)).astype(np.float32)
+    rounded = np.rint(values.astype(np.float64) / scales.astype(np.float64)).astype(kind.numpy)
+    return rounded, Quantization(scales, np.zeros(scales.shape, np.int64), 0)
+
+
+def least_scales(values: Array, scale: float, kind: DType) -> Array:
+    """The least scales of weights with which a layer's sums can hold the bias of each channel."""
+    found: Array = np.abs(values.astype(np.float64)) / (scale * _MOST_BIAS[kind])
+    return found
+
+
+EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
+END_TYPES: Final[tuple[EndType, ...]] = get_args(EndType)
+
+_TAKEN: Final[Mapping[DType, frozenset[EndType]]] = {
+    DType.INT8: frozenset({"float", "int8", "uint8"}),
+    DType.INT16: frozenset({"float", "int16"}),
+}
+
+
+@dataclass(frozen=True)
+class Integers:
+    """How a program computes in integers.
+
+    Args:
+        kind: of activations: int8 or int16.
+        ranges: of tensors, by name.
+        is_trained: whether ranges of fake quantization count before those of ``ranges``.
+        rules: which layers are treated otherwise, as ``quantize_nodes`` takes them; of several
+            that fit one, the last counts.
+        input_type: what float inputs of the program are in the file.
+        output_type: what float outputs are.
+
+    Raises:
+        UsageError: inputs or outputs of that type do not go with the activations.
+    """
+
+    kind: DType = DType.INT8
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    is_trained: bool = True
+    rules: tuple[str, ...] = ()
+    input_type: EndType = "float"
+    output_type: EndType = "float"
+
+    def __post_init__(self) -> None:
+        taken = _TAKEN[self.kind]
+        for name in ("input_type", "output_type"):
+            asked = getattr(self, name)
+            if asked not in taken:
+                message = f"inference_{name} is {asked}, and activations are {self.kind.short}"
+                raise UsageError(message, f"take one of {', '.join(sorted(taken))}")

@@ -6,17 +6,164 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
-from mobileprep.frozen import dataclass
+from mobileprep.graph.refs import FreshNames
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.quantizing.choice import OperatorChoice, choose, fixed_ranges
-from mobileprep.litert.quantizing.rewrite import Rewriter
-from mobileprep.litert.quantizing.scales import is_float
-from mobileprep.litert.quantizing.settings import Integers
-from mobileprep.litert.quantizing.steps import IntegerSteps, Range, steps_of
-from mobileprep.litert.weights import in_int8
+from mobileprep.litert.quantizing.kernels import (
+    KERNELS,
+    LAYERS,
+    SIZES,
+    Integers,
+    IntegerSteps,
+    Range,
+    least_scales,
+    quantized_bias,
+    steps_of,
+)
+from mobileprep.litert.quantizing.scales import activations, is_float
+from mobileprep.litert.weights import LAYER_AXES, in_int8, quantized_weights
+
+_SUMS: Final = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}
+
+
+class Rewriter:
+    """Operators in the making, and the forms of each value.
+
+    Args:
+        program: the program in float.
+        choice: which of its operators compute in integers.
+        kind: int8 or int16.
+    """
+
+    def __init__(self, program: Program, choice: OperatorChoice, kind: DType) -> None:
+        self.ops: list[Op] = []
+        self._choice = choice
+        self._kind = kind
+        self._ends = {port.value for port in (*program.inputs, *program.outputs)}
+        self._names = FreshNames(value.name for op in program.ops for value in op.outputs)
+        self._made: dict[Value, Value] = {}
+        self._steps: dict[Value, IntegerSteps] = {}
+        self._integers: dict[tuple[Value, IntegerSteps], Value] = {}
+        self._floats: dict[Value, Value] = {}
+        self._constants: dict[tuple[Value, IntegerSteps], Value] = {}
+        self._weights: dict[tuple[Value, bytes], Value] = {}
+
+    def given(self, value: Value, form: Value, steps: IntegerSteps) -> None:
+        """Tell that a value is there in integers."""
+        self._made[value] = form
+        self._steps[value] = steps
+
+    def add(self, op: Op) -> None:
+        """Add an operator of the program, in integers if it was chosen."""
+        if op in self._choice.ops:
+            self._add_integer(op)
+            return
+        form = self.as_made if op.code in SIZES else self.as_float
+        inputs = tuple(None if v is None else form(v) for v in op.inputs)
+        self.ops.append(op if inputs == op.inputs else replace(op, inputs=inputs))
+
+    def as_made(self, value: Value) -> Value:
+        """A value in the form in which it is there."""
+        return self._made.get(value, value)
+
+    def as_float(self, value: Value) -> Value:
+        """A value in float; a DEQUANTIZE stands before its first reader."""
+        form = self._made.get(value)
+        if form is None:
+            return value
+        if value not in self._floats:
+            is_end = value in self._ends
+            name = value.name if is_end else self._names.name(f"{value.name}_float")
+            made = replace(value, name=name)
+            self.ops.append(Op("DEQUANTIZE", (form,), (made,), Options("DequantizeOptions")))
+            self._floats[value] = made
+        return self._floats[value]
+
+    def as_integers(self, value: Value, steps: IntegerSteps) -> Value:
+        """A value on some steps; a QUANTIZE stands before its first reader if it is not."""
+        if self._steps.get(value) == steps:
+            return self._made[value]
+        if (value, steps) not in self._integers:
+            source = self._made.get(value, value)
+            name = self._names.name(f"{value.name}_{steps.kind.short}")
+            form = Value(name, steps.kind, value.shape, None, steps.quantization)
+            self.ops.append(Op("QUANTIZE", (source,), (form,), Options("QuantizeOptions")))
+            self._integers[value, steps] = form
+        return self._integers[value, steps]
+
+    def _add_integer(self, op: Op) -> None:
+        inputs = list(op.inputs)
+        for index in activations(op):
+            inputs[index] = self._activation(op, index)
+        if op.code in LAYERS:
+            self._weigh(op, inputs)
+        outputs = tuple(self._result(value) for value in op.outputs)
+        self.ops.append(
+            replace(op, inputs=tuple(inputs), outputs=outputs, options=self._options(op))
+        )
+
+    def _activation(self, op: Op, index: int) -> Value:
+        value = op.inputs[index]
+        steps = self._choice.scales.steps(self._choice.scales.slot(op, index))
+        assert value is not None
+        assert steps is not None
+        if value.data is None:
+            return self.as_integers(value, steps)
+        if (value, steps) not in self._constants:
+            self._constants[value, steps] = replace(
+                value,
+                dtype=steps.kind,
+                data=steps.integers(value.data),
+                quantization=steps.quantization,
+            )
+        return self._constants[value, steps]
+
+    def _weigh(self, op: Op, inputs: list[Value | None]) -> None:
+        """Put weights and bias of a layer into integers."""
+        layer = LAYERS[op.code]
+        weights, image = op.inputs[layer.weights], inputs[layer.image]
+        assert weights is not None
+        assert weights.data is not None
+        assert image is not None
+        assert image.quantization is not None
+        scale = float(image.quantization.scales[0])
+        bias = op.inputs[layer.bias] if len(op.inputs) > layer.bias else None
+        sums = _SUMS[self._kind]
+        least = None if bias is None or bias.data is None else least_scales(bias.data, scale, sums)
+        settings = self._choice.settings_of(op).weights
+        data, details = quantized_weights(weights.data, LAYER_AXES[op.code], settings, least)
+        # Steps of an unrolled loop share their weights.
+        key = (weights, details.scales.tobytes())
+        if key not in self._weights:
+            stored = replace(weights, dtype=DType.INT8, data=data, quantization=details)
+            self._weights[key] = stored
+        inputs[layer.weights] = self._weights[key]
+        if bias is not None and bias.data is not None:
+            values, details = quantized_bias(bias.data, scale, details, sums)
+            inputs[layer.bias] = replace(bias, dtype=sums, data=values, quantization=details)
+
+    def _result(self, value: Value) -> Value:
+        if not is_float(value):
+            return value
+        steps = self._choice.scales.steps(value)
+        assert steps is not None
+        name = value.name
+        if value in self._ends:
+            name = self._names.name(f"{name}_{steps.kind.short}")
+        form = replace(value, name=name, dtype=steps.kind, quantization=steps.quantization)
+        self.given(value, form, steps)
+        return form
+
+    def _options(self, op: Op) -> Options | None:
+        said = KERNELS[op.code].options.get(self._kind)
+        if said is None or op.options is None:
+            return op.options
+        return replace(op.options, values={**op.options.values, **said})
+
 
 _MIDDLE: Final = 128
 GIVE_RANGES: Final = "add `calibration:` to the recipe, or --calibration to `mobileprep tflite`"

@@ -8,12 +8,19 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
-from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
-from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, steps_of, union
+from mobileprep.litert.quantizing.kernels import (
+    KERNELS,
+    LAYERS,
+    IntegerSteps,
+    Range,
+    span_of,
+    steps_of,
+    union,
+)
 
 # Of a layer's output, a step is at least this share of what one weight can add to it: else the
 # factor that brings sums to the output is larger than kernels take.

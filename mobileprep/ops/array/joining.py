@@ -7,10 +7,9 @@ from functools import reduce
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_bytes
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import (
     axis_of,
     check_outputs,
@@ -20,6 +19,7 @@ from mobileprep.ops.arrays import (
 )
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.allocation import check_bytes
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, integers, numpy_attr, scalar
 from mobileprep.ops.cost import flop_rule, free, per_input
 from mobileprep.ops.kernel import kernel

@@ -9,15 +9,15 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.differences import edges, summary
-from mobileprep.numerics.texts import one_text
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.identity import declared_once_shape
 from mobileprep.ops.context import STREAMS, Printed, RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.differences import edges, summary
+from mobileprep.ops.numerics.texts import one_text
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

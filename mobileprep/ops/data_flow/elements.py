@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_bytes
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
+from mobileprep.ops.numerics.allocation import check_bytes
 
 _POINTER = 8
 """Bytes."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_kept
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
+from mobileprep.ops.numerics.allocation import check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

@@ -8,16 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_kept
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
 from mobileprep.ops.data_flow.tensor_array import handle_of
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.allocation import check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.boxes import Boxes, SuppressionLimits, suppress
-from mobileprep.numerics.windows import NHWC, make_window, patches, spatial, whole_tile
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import as_array, check_allocation
 from mobileprep.ops.cost import depends_on_values, flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.window_shapes import window_places
+from mobileprep.ops.numerics.boxes import Boxes, SuppressionLimits, suppress
+from mobileprep.ops.numerics.windows import NHWC, make_window, patches, spatial, whole_tile
 from mobileprep.ops.shape_function import (
     ShapeArgs,
     ShapeConflictError,

@@ -8,10 +8,13 @@ import numpy as np
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.image_files import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.arrays import integers
+from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.image_files import (
     decode_bmp,
     decode_gif,
     decode_jpeg,
@@ -19,9 +22,6 @@ from mobileprep.numerics.image_files import (
     image_kind,
     jpeg_shape,
 )
-from mobileprep.ops.arrays import integers
-from mobileprep.ops.cost import flop_rule, free
-from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, at_least_rank, scalars_only, shape_fn
 
 _BYTE = np.float32(1 / 255)

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.boxes import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.arrays import check_allocation, scalar
+from mobileprep.ops.cost import depends_on_values, flop_rule
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.boxes import (
     Boxes,
     SuppressionLimits,
     suppress,
     suppress_softly,
 )
-from mobileprep.ops.arrays import check_allocation, scalar
-from mobileprep.ops.cost import depends_on_values, flop_rule
-from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, merge_dim, shape_fn, with_rank
 
 

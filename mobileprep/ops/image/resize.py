@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import spend
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.resizing import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.arrays import check_allocation, integers
+from mobileprep.ops.cost import Sizes, flop_rule, free
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.resizing import (
     Sampling,
     resize_area,
     resize_bicubic,
     resize_bilinear,
     resize_nearest,
 )
-from mobileprep.ops.arrays import check_allocation, integers
-from mobileprep.ops.cost import Sizes, flop_rule, free
-from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts, texts
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.texts import as_texts, texts
 from mobileprep.ops.shape_function import ShapeArgs, no_outputs, scalars_only, shape_fn
 from mobileprep.ops.strings.conversion import number_in
 

@@ -8,17 +8,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import STEP, spend
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tf_record import Feature, read_example, read_feature
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts, one_text, texts
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.texts import as_texts, one_text, texts
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
 
 _INT64 = np.dtype(np.int64)

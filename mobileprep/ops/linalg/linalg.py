@@ -8,11 +8,11 @@ from functools import reduce
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import spend
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, scalar
 from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from mobileprep.core.files import read_bytes
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import as_texts, one_text
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.numerics.texts import as_texts, one_text
 from mobileprep.ops.shape_function import ShapeArgs, no_outputs, scalars_only, shape_fn
 
 _MOST_BYTES = 1 << 30

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import OverBudgetError
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import as_array, check_allocation, check_broadcast, same_type
 from mobileprep.ops.cost import Sizes, flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.allocation import OverBudgetError
 from mobileprep.ops.shape_function import (
     ShapeArgs,
     at_least_rank,

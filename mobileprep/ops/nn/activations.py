@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from mobileprep.core.limits import STEP, spend
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.quantization import clipped
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import as_array
 from mobileprep.ops.cost import Sizes, flop_rule, per_output
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.quantization import clipped
 from mobileprep.ops.shape_function import (
     ShapeArgs,
     at_least_rank,

@@ -8,21 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mobileprep.core.limits import STEP, spend
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.convolution import convolve, convolve_depthwise, convolve_transposed
-from mobileprep.numerics.windows import (
-    NHWC,
-    Window,
-    filter_window,
-    layout_of,
-    lowest,
-    make_window,
-    padded_rows,
-    spatial,
-    whole_tile,
-)
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, same_type
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
@@ -34,6 +22,18 @@ from mobileprep.ops.nn.window_shapes import (
     slid,
     widened,
     window_places,
+)
+from mobileprep.ops.numerics.convolution import convolve, convolve_depthwise, convolve_transposed
+from mobileprep.ops.numerics.windows import (
+    NHWC,
+    Window,
+    filter_window,
+    layout_of,
+    lowest,
+    make_window,
+    padded_rows,
+    spatial,
+    whole_tile,
 )
 from mobileprep.ops.shape_function import (
     UNKNOWN,

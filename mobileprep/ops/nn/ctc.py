@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mobileprep.core.limits import STEP, spend
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.cost import Sizes, flop_rule, per_input
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, merge_dim, shape_fn, with_rank

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.blocks import padded_shape
 from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.image.resize import given_size

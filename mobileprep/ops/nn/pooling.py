@@ -10,12 +10,21 @@ import numpy as np
 
 from mobileprep.core.limits import spend
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_bytes
-from mobileprep.numerics.pooling import average, maximum
-from mobileprep.numerics.windows import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.arrays import integers, numpy_attr
+from mobileprep.ops.cost import Sizes, depends_on_values, flop_rule
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.nn.window_shapes import (
+    channels_as_in,
+    channels_last,
+    pooled_shape,
+    pooled_sizes,
+)
+from mobileprep.ops.numerics.allocation import check_bytes
+from mobileprep.ops.numerics.pooling import average, maximum
+from mobileprep.ops.numerics.windows import (
     NHWC,
     Tile,
     Window,
@@ -26,15 +35,6 @@ from mobileprep.numerics.windows import (
     patches,
     spatial,
     whole_tile,
-)
-from mobileprep.ops.arrays import integers, numpy_attr
-from mobileprep.ops.cost import Sizes, depends_on_values, flop_rule
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.nn.window_shapes import (
-    channels_as_in,
-    channels_last,
-    pooled_shape,
-    pooled_sizes,
 )
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import scalar
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.windows import NHWC
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.windows import NHWC
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, ShapeConflictError, with_rank
 
 

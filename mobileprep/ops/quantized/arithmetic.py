@@ -10,13 +10,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.quantization import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.arrays import check_allocation
+from mobileprep.ops.cost import flop_rule, per_output
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.arithmetic import bias_add_shape
+from mobileprep.ops.nn.activations import normalized_shape
+from mobileprep.ops.numerics.quantization import (
     EVERY_BYTE,
     Dequantizer,
     Limits,
@@ -29,11 +34,6 @@ from mobileprep.numerics.quantization import (
     to_integer,
     to_integers,
 )
-from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.cost import flop_rule, per_output
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.arithmetic import bias_add_shape
-from mobileprep.ops.nn.activations import normalized_shape
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     bad_limits,

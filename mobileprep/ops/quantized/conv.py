@@ -9,14 +9,9 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.convolution import convolve_depthwise
-from mobileprep.numerics.integer_products import convolve_integers, multiply_integers
-from mobileprep.numerics.pooling import average, maximum
-from mobileprep.numerics.quantization import offset_of_zero
-from mobileprep.numerics.windows import NHWC, Window, filter_window, make_window, spatial
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
@@ -29,6 +24,11 @@ from mobileprep.ops.nn.conv import (
 )
 from mobileprep.ops.nn.pooling import pool_flops
 from mobileprep.ops.nn.window_shapes import pooled_shape
+from mobileprep.ops.numerics.convolution import convolve_depthwise
+from mobileprep.ops.numerics.integer_products import convolve_integers, multiply_integers
+from mobileprep.ops.numerics.pooling import average, maximum
+from mobileprep.ops.numerics.quantization import offset_of_zero
+from mobileprep.ops.numerics.windows import NHWC, Window, filter_window, make_window, spatial
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     check_output,

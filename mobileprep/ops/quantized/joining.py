@@ -7,17 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.quantization import EVERY_BYTE, Dequantizer, Limits, Quantizer, looked_up
-from mobileprep.numerics.resizing import Sampling, resize_bilinear
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.joining import concatenated_shape
 from mobileprep.ops.array.shape import reshape, reshape_shape
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, scalar
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.image.resize import bilinear_flops, resize_shape
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.quantization import (
+    EVERY_BYTE,
+    Dequantizer,
+    Limits,
+    Quantizer,
+    looked_up,
+)
+from mobileprep.ops.numerics.resizing import Sampling, resize_bilinear
 from mobileprep.ops.quantized.ranges import Quantized, check_type, limits_of, same_range
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 

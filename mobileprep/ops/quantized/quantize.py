@@ -7,13 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.quantization import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.array.slicing import along_axis, sliced_axis
+from mobileprep.ops.arrays import scalar
+from mobileprep.ops.cost import flop_rule, per_output
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.quantization import (
     Dequantizer,
     Kind,
     Limits,
@@ -24,10 +28,6 @@ from mobileprep.numerics.quantization import (
     steps_of,
     through_int32,
 )
-from mobileprep.ops.array.slicing import along_axis, sliced_axis
-from mobileprep.ops.arrays import scalar
-from mobileprep.ops.cost import flop_rule, per_output
-from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     bad_limits,

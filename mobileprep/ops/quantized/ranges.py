@@ -9,10 +9,10 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.quantization import Kind, Limits, steps_of
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.quantization import Kind, Limits, steps_of
 from mobileprep.ops.shape_function import ShapeArgs
 
 _SMALLEST_NORMAL = np.finfo(np.float32).tiny

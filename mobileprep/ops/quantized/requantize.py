@@ -10,10 +10,12 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.integer_products import to_quint8
-from mobileprep.numerics.quantization import (
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.integer_products import to_quint8
+from mobileprep.ops.numerics.quantization import (
     Dequantizer,
     Limits,
     Quantizer,
@@ -22,8 +24,6 @@ from mobileprep.numerics.quantization import (
     through_int32,
     to_floats,
 )
-from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
-from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     check_output,

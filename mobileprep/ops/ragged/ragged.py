@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import check_allocation, integers, same_type, scalar
 from mobileprep.ops.cost import Sizes, flop_rule, free

@@ -9,10 +9,10 @@ import numpy as np
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.dropout import DROPS
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.dropout import DROPS
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, numpy_attr
 from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule, free

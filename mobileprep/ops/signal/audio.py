@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import decode_wav, desired_sound
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, scalar
 from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.texts import decode_wav, desired_sound
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.segments import summed
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import axes_of, check_allocation, integers, same_type, scalar
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.segments import summed
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.hashes import combined_fingerprints, fingerprint64
-from mobileprep.numerics.texts import texts
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, same_type
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.hashes import combined_fingerprints, fingerprint64
+from mobileprep.ops.numerics.texts import texts
 from mobileprep.ops.ragged.ragged import places_within
 from mobileprep.ops.shape_function import (
     UNKNOWN,

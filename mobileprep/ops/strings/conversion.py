@@ -11,15 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.hashes import fingerprint64, hash64_many, siphash
-from mobileprep.numerics.regular_expressions import compiled
-from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.hashes import fingerprint64, hash64_many, siphash
+from mobileprep.ops.numerics.regular_expressions import compiled
+from mobileprep.ops.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,

@@ -12,19 +12,19 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import check_bytes
-from mobileprep.numerics.regular_expressions import decoded, encoded
-from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, check_allocation, integers
 from mobileprep.ops.cost import flop_rule, free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.reduce import reduction_shape
+from mobileprep.ops.numerics.allocation import check_bytes
+from mobileprep.ops.numerics.regular_expressions import decoded, encoded
+from mobileprep.ops.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.ragged.ragged import checked_splits, splits_of
 from mobileprep.ops.shape_function import (
     UNKNOWN,

@@ -9,16 +9,16 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import NEXT_ITERATIONS
-from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import NEXT_ITERATIONS
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.accounting.costs import VIEWS, TensorLayout
 
 _MICRO = 1_000_000

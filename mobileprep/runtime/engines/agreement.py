@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.tensor import Array
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.tensor import Array
 
 
 class Engine(Protocol):

@@ -8,12 +8,12 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.numerics.texts import one_text
-from mobileprep.opdefs.table_ops import READERS
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.definitions import READERS
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
+from mobileprep.ops.numerics.texts import one_text
 
 _FOLDER = "assets"
 _PASSING = frozenset({"Identity", "StopGradient", "Snapshot"})

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import Printer
 from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
@@ -116,7 +116,7 @@ def open_engine(
 
 
 def _is_tflite(graph: Graph) -> bool:
-    from mobileprep.ir.tflite import is_tflite_graph
+    from mobileprep.graph.tflite import is_tflite_graph
 
     return is_tflite_graph(graph)
 

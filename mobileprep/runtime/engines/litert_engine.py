@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import MEMORY_VARIABLE
 from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
-from mobileprep.numerics.allocation import OverBudgetError, check_total
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import PLACEHOLDERS
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.graph.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
+from mobileprep.ops.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.engines.subgraph import checked_feeds, import_library, known_ref
 
 # Operators that TensorFlow's kernels run, in apps that link them.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import Observer, Printer
 from mobileprep.runtime.engines.subgraph import TableFiller
 from mobileprep.runtime.interpreter import Interpreter

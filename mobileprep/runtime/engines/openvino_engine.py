@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.engines.subgraph import checked_feeds, cut_out, import_library
 
 # A compiled model holds its own copy of the weights.

@@ -9,18 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref, edge, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.opdefs.table_ops import FILLERS
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import PLACEHOLDERS
+from mobileprep.graph.opdefs.definitions import FILLERS, output_types, signature_of
+from mobileprep.graph.refs import FreshNames, Ref, edge, parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.interpreter import checked_feed
 from mobileprep.runtime.selection import needed_nodes
 

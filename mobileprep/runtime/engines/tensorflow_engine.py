@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_chunks
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_chunks
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.engines.subgraph import (
     TableFiller,
     checked_feeds,

@@ -11,11 +11,11 @@ import numpy as np
 from mobileprep.errors import AccuracyError, named, nearest_hint
 from mobileprep.formats.arrays import Header, read_arrays, read_headers
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import (
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.texts import (
     Fault,
     class_count,
     counts_fault,

@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, LoopLimitError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import MAX_AXES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.allocation import MAX_AXES
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import (

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mobileprep.errors import MobileprepError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.constant_evaluation import StaticValues
 
 # How many nodes behind an input are looked at.

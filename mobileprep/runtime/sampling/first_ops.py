@@ -11,16 +11,16 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.dropout import neutral_probability
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import DIVISIONS, FUSED_BATCH_NORMS, SWITCHES
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.differences import is_counted, peak, wide_type
+from mobileprep.graph.dropout import neutral_probability
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import DIVISIONS, FUSED_BATCH_NORMS, SWITCHES
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.constant_evaluation import StaticValues
+from mobileprep.ops.numerics.differences import is_counted, peak, wide_type
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.findings import (
     MOST_NODES,

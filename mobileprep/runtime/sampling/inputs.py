@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import FEEDABLE
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.opdefs.signatures import tensor_dtype
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import FEEDABLE
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.ops.array.identity import LAST_AMBIGUOUS_PRODUCER
 from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import infer_shapes, shape_of

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import constant_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.verify import check_inputs
+from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.choose_inference.branches import condition, taken
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import source_behind
-from mobileprep.ir.names import unique_name
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.bypass import source_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.reachability import without_dangling
+from mobileprep.graph.refs import Ref, unique_name
+from mobileprep.graph.tensor import Tensor
 
 
 def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -> Graph | str:

@@ -6,29 +6,29 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.channel_statistics import (
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.statistics import (
     NO_STATISTICS,
     NO_STATISTICS_HINT,
     without_statistics,
 )
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.ir.verify import check_inputs
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.biases import Biased, with_biases
-from mobileprep.rewriting.clipping import range_with_zero, rounded
-from mobileprep.rewriting.eightbit_constants import eightbit_constant
-from mobileprep.rewriting.linear_weights import linear_weights
-from mobileprep.rewriting.weight_channels import weight_axes
+from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.verify import check_inputs
 from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
-from mobileprep.transforms.correct_bias.analytic import analytically_corrected
-from mobileprep.transforms.correct_bias.channel_means import channel_means
-from mobileprep.transforms.correct_bias.empirical import empirically_corrected
+from mobileprep.transforms.correct_bias.channel_means import (
+    analytically_corrected,
+    channel_means,
+    empirically_corrected,
+)
+from mobileprep.transforms.rewriting.biases import Biased, with_biases
+from mobileprep.transforms.rewriting.clipping import eightbit_constant, range_with_zero, rounded
+from mobileprep.transforms.rewriting.layers import linear_weights, weight_axes
 
 # What quantize_weights stores.
 _WHOLE_BITS: Final = 8

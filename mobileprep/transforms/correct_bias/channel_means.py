@@ -7,21 +7,29 @@ section 4.2.1 and appendix C: what a normalization puts out is taken as normally
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.channel_statistics import ChannelStatistics, statistics_of
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES, node_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.order import execution_order
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
-from mobileprep.rewriting.layers import channel_axis, layout
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.bypass import IDENTITIES, node_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import closure, execution_order
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.statistics import ChannelStatistics, statistics_of
+from mobileprep.graph.tensor import Array
+from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.transforms.rewriting.biases import Biased, BiasedLayer, replaced, shifted
+from mobileprep.transforms.rewriting.layers import (
+    channel_axis,
+    input_axis,
+    layout,
+    output_axis,
+    through,
+)
 
 _ACTIVATIONS: Final = {"Relu": math.inf, "Relu6": 6.0}
 _SUMS: Final = frozenset({"Add", "AddV2"})
@@ -216,3 +224,123 @@ def _share_below(x: float) -> float:
 
 def _density(x: float) -> float:
     return math.exp(-min(x * x, 1e4) / 2) / math.sqrt(2 * math.pi)
+
+
+_APPLIED_EVENLY: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
+
+
+def analytically_corrected(
+    biased: Biased, rounded: Mapping[str, Node], means: Mapping[str, Array]
+) -> tuple[Graph, int]:
+    """The graph with biases that keep the channels' means where they are in float.
+
+    Args:
+        biased: a graph whose layers have biases.
+        rounded: the constants of weights as they will be after quantizing, by name.
+        means: of channels, by the node that puts them out; see ``channel_means``.
+
+    Returns:
+        The graph, and how many layers were corrected.
+    """
+    corrected: dict[str, Node] = {}
+    for layer in biased.layers:
+        mean = _mean(layer, means)
+        if mean is None:
+            continue
+        right = layer.weights.attr_tensor("value").array()
+        wrong = rounded[layer.weights.name].attr_tensor("value").array()
+        shift = through(layer.layer, right, mean) - through(layer.layer, wrong, mean)
+        corrected[layer.bias.name] = shifted(layer.bias, shift)
+    return replaced(biased.graph, corrected), len(corrected)
+
+
+def _mean(layer: BiasedLayer, means: Mapping[str, Array]) -> Array | None:
+    """The mean of each channel that a layer takes, or None where it is not known."""
+    node, ref = layer.layer, layer.layer.data_inputs[0]
+    if node.op not in _APPLIED_EVENLY or ref.index or output_axis(node) != -1:
+        return None
+    if node.attr_bool("transpose_a", False):
+        return None
+    found = means.get(ref.node)
+    shape = layer.weights.attr_tensor("value").shape
+    return found if found is not None and shape[input_axis(node)] == len(found) else None
+
+
+Runs = Sequence[Mapping[str, Array]]
+"""What to feed, run by run."""
+
+
+def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Runs) -> Graph:
+    """The graph with biases that keep the channels' means where they are in float.
+
+    The outputs of the layers that later ones need are kept for all runs, so that each layer runs
+    once with float weights and once with rounded ones.
+
+    Args:
+        biased: a graph whose layers have biases.
+        rounded: the constants of weights as they will be after quantizing, by name.
+        runs: what to feed.
+
+    Raises:
+        UsageError, InvalidGraphError, UnsupportedError: the graph does not run on the data.
+    """
+    wanted = _float_means(biased, runs)
+    now = replaced(biased.graph, rounded)
+    names = [layer.layer.name for layer in biased.layers]
+    last = _last_uses(biased.graph, names)
+    fed: list[dict[str, Array]] = [dict(run) for run in runs]
+    corrected: dict[str, Node] = {}
+    for at, layer in enumerate(biased.layers):
+        interpreter = Interpreter(now)
+        outputs = [interpreter.run([names[at]], feeds)[0] for feeds in fed]
+        shift = wanted[at] - _empirical_mean(outputs, layer)
+        bias = corrected[layer.bias.name] = shifted(layer.bias, shift)
+        now = replaced(now, {bias.name: bias})
+        for feeds, output in zip(fed, outputs, strict=True):
+            feeds[names[at]] = output
+            for name in [n for n in feeds if last.get(n, len(names)) <= at]:
+                del feeds[name]
+    return replaced(biased.graph, corrected)
+
+
+def _float_means(biased: Biased, runs: Runs) -> list[Array]:
+    """For each layer the mean of each channel that it puts out, over all runs."""
+    interpreter = Interpreter(biased.graph)
+    names = [layer.layer.name for layer in biased.layers]
+    totals = [np.zeros(layer.channels) for layer in biased.layers]
+    counts = [0] * len(names)
+    for run in runs:
+        for at, output in enumerate(interpreter.run(names, run)):
+            lines = _by_channel(output, biased.layers[at])
+            totals[at] += lines.sum(axis=0, dtype=np.float64)
+            counts[at] += len(lines)
+    return [total / max(count, 1) for total, count in zip(totals, counts, strict=True)]
+
+
+def _empirical_mean(outputs: Sequence[Array], layer: BiasedLayer) -> Array:
+    """The mean of each channel over all outputs."""
+    lines = [_by_channel(output, layer) for output in outputs]
+    total: Array = sum(part.sum(axis=0, dtype=np.float64) for part in lines)
+    return total / max(sum(map(len, lines)), 1)
+
+
+def _by_channel(output: Array, layer: BiasedLayer) -> Array:
+    """Shape [elements of each channel, channels]."""
+    return np.moveaxis(output, layer.axis, -1).reshape(-1, layer.channels)
+
+
+def _last_uses(graph: Graph, layers: Sequence[str]) -> dict[str, int]:
+    """For each layer by its place the last layer that takes its output with no other between."""
+    done: set[str] = set()
+    last = {}
+    for at, name in enumerate(layers):
+        last[name] = at
+
+        def before(node: str, start: str = name) -> list[str]:
+            if node in done and node != start:
+                return []
+            return [r.node for r in graph[node].inputs]
+
+        last.update(dict.fromkeys(closure([name], before) & done, at))
+        done.add(name)
+    return last

@@ -7,18 +7,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Function, Graph, Library, Versions
-from mobileprep.ir.node import Node
-from mobileprep.opdefs.definitions import TF115
-from mobileprep.opdefs.release_gaps import (
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import TF115, check_input_count
+from mobileprep.graph.opdefs.release_gaps import (
     GRAPH_VERSIONS,
     ReleaseGap,
     release_gaps,
     spare_attributes,
 )
-from mobileprep.opdefs.signatures import check_input_count
-from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.downgrade.replacements import (
     IN_FUNCTIONS,

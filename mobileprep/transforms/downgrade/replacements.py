@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
 _BROADCAST: Final = "its inputs are broadcast, or their shapes are not known in full"

@@ -9,25 +9,24 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.control_flow import SWITCHES
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.idle_controls import without_idle_controls
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.verify import check_inputs, check_tensors
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.bypass import without_idle_controls
+from mobileprep.graph.control_flow import SWITCHES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.verify import check_inputs, check_tensors
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.constant_folding.execution import execution
-from mobileprep.rewriting.constant_folding.rules import FoldingRules, Kernels
-from mobileprep.rewriting.constant_folding.search import Folding, find_folding
-from mobileprep.tf115.arithmetic import tf115_kernel
-from mobileprep.tf115.folding import check_feeds, fetch_order, folded_graph
-from mobileprep.tf115.importing import imported_nodes
-from mobileprep.tf115.shape_values import Tf115Values
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.fold_constants.in_place import folded_in_place
+from mobileprep.transforms.rewriting.constant_folding.execution import execution
+from mobileprep.transforms.rewriting.constant_folding.rules import FoldingRules, Kernels
+from mobileprep.transforms.rewriting.constant_folding.search import Folding, find_folding
+from mobileprep.transforms.tf115.arithmetic import tf115_kernel
+from mobileprep.transforms.tf115.folding import check_feeds, fetch_order, folded_graph
+from mobileprep.transforms.tf115.importing import Tf115Values, imported_nodes
 
 MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
 _MOST_NAMED: Final = 3

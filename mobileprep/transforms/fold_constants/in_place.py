@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.signatures import output_count
-from mobileprep.rewriting.constant_folding.search import Folding
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdefs.definitions import output_count
+from mobileprep.graph.reachability import reachable, without_dangling
+from mobileprep.graph.refs import FreshNames, Ref, control
+from mobileprep.graph.tensor import Tensor
+from mobileprep.transforms.rewriting.constant_folding.search import Folding
 
 
 def folded_in_place(graph: Graph, folding: Folding) -> Graph:

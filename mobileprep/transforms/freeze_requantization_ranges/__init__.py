@@ -9,14 +9,14 @@ from typing import Annotated
 
 import numpy as np
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import nearest_hint
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.rewrite import Renames, rename_inputs
-from mobileprep.ir.tensor import Tensor
-from mobileprep.options.declare import Option
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import Ref, control
+from mobileprep.graph.rewrite import Renames, rename_inputs
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.freeze_requantization_ranges.range_log import Range, read_range_log
 

@@ -6,27 +6,28 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.verify import check_tensors
-from mobileprep.tf115.importing import imported_nodes
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.verify import check_tensors
 from mobileprep.transforms.base import Context, Result, transform
 from mobileprep.transforms.fuse_remote_graph.clusters import (
     Cluster,
+    Record,
     connected_parts,
+    execute_info,
     needed,
     part_between,
 )
-from mobileprep.transforms.fuse_remote_graph.information import Record, execute_info
 from mobileprep.transforms.fuse_remote_graph.options import RemoteOptions as RemoteOptions
 from mobileprep.transforms.fuse_remote_graph.options import names as names
 from mobileprep.transforms.fuse_remote_graph.options import output_dtypes, recorded, with_record
+from mobileprep.transforms.tf115.importing import imported_nodes
 
 
 @transform("fuse_remote_graph")

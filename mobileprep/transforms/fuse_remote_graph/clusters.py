@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.refs import Ref
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.wire import VARINT, delimited, encode_varint
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import closure
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.serde import graph_to_bytes
 
 
 @dataclass(frozen=True)
@@ -93,3 +96,43 @@ def _taken(graph: Graph, node: Node, members: Collection[str]) -> list[Ref]:
 
 def _explicit(ref: Ref) -> Ref:
     return Ref(ref.node, ref.index, explicit=True)
+
+
+Record = tuple[DType, tuple[int, ...]]
+"""A tensor's type and shape."""
+
+
+def execute_info(
+    part: Graph,
+    executor: str,
+    inputs: Sequence[tuple[str, Record | None]],
+    outputs: Sequence[tuple[str, Record | None]],
+) -> bytes:
+    """The serialized message.
+
+    Args:
+        part: the nodes that the op stands for.
+        executor: the name of the program that runs them.
+        inputs: the tensors that go in, with their types and shapes where they are recorded.
+        outputs: the tensors that come out, likewise.
+    """
+    return b"".join(
+        [
+            delimited(1, graph_to_bytes(part)),
+            *(delimited(2, name.encode()) for name, _ in inputs),
+            *(delimited(3, name.encode()) for name, _ in outputs),
+            delimited(4, executor.encode()),
+            *(delimited(6, _type_and_shape(record)) for _, record in inputs if record),
+            *(delimited(7, _type_and_shape(record)) for _, record in outputs if record),
+        ]
+    )
+
+
+def _type_and_shape(record: Record) -> bytes:
+    dtype, shape = record
+    sizes = b"".join(delimited(2, _number(1, size) if size else b"") for size in shape)
+    return _number(1, dtype) + delimited(2, sizes)
+
+
+def _number(field: int, value: int) -> bytes:
+    return encode_varint(field << 3 | VARINT) + encode_varint(value)

@@ -8,17 +8,17 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
-from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ir.verify import check_inputs, check_tensors
-from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.options.declare import Option
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.graph.verify import check_inputs, check_tensors
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, Transform, refuse
 

@@ -8,17 +8,20 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
-from mobileprep.options.declare import Option
-from mobileprep.rewriting.float_constants import float_value
-from mobileprep.rewriting.linear_weights import linear_weights, weights_stored_before
-from mobileprep.rewriting.variances import variances
-from mobileprep.rewriting.weight_channels import weight_axes
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.linear_quantize_weights.decoding import Decoding
+from mobileprep.transforms.rewriting.batch_norms import variances
+from mobileprep.transforms.rewriting.clipping import float_value
+from mobileprep.transforms.rewriting.layers import (
+    linear_weights,
+    weight_axes,
+    weights_stored_before,
+)
 
 _TOO_SMALL: Final = "fewer elements than minimum_size"
 _NOT_FINITE: Final = "it holds infinity or NaN"

@@ -7,16 +7,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.linear_weights import LinearWeights
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.transforms.rewriting.layers import LinearWeights
 
 _BYTE: Final = 8
 _PARTS: Final = (4, 2, 1)

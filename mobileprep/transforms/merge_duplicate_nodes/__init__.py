@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.colocation import colocated
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.signatures import signature_of
-from mobileprep.tf115.node_hashes import NodeHashes
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import signature_of
+from mobileprep.graph.reachability import colocated
+from mobileprep.graph.refs import Ref
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.merge_duplicate_nodes.keys import attrs_key
+from mobileprep.transforms.tf115.node_hashes import NodeHashes
 
 _STATEFUL: Final = "it has a state of its own"
 _PLACEHOLDER: Final = "it is fed by itself"

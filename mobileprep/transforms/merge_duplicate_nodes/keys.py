@@ -7,9 +7,9 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import REPEATED_KINDS, AttrValue, FuncRef
-from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.attrs import REPEATED_KINDS, AttrValue, FuncRef
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Tensor
 
 _DIGEST_SIZE: Final = 16
 

@@ -8,35 +8,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
-from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import loop_nodes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Renames, rename_inputs
-from mobileprep.options.declare import Option
+from mobileprep.graph.control_flow import loop_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.rewrite import Renames, rename_inputs
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.merge_duplicate_nodes import MergeDuplicateNodes
-from mobileprep.transforms.quantize_nodes import fake_quants
 from mobileprep.transforms.quantize_nodes import nodes as make
-from mobileprep.transforms.quantize_nodes.choice import choose
-from mobileprep.transforms.quantize_nodes.cleanup import (
-    merge_adjacent_requantizes,
-    remove_redundant_quantizations,
-)
+from mobileprep.transforms.quantize_nodes import tensor_ranges
 from mobileprep.transforms.quantize_nodes.eightbit_tensors import PADS
 from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
 from mobileprep.transforms.quantize_nodes.layers import quantize_layers
-from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes, takes_one_twice
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors as ranged_tensors
+from mobileprep.transforms.quantize_nodes.rules import (
+    Fallback,
+    choose,
+    eightbit_nodes,
+    takes_one_twice,
+)
 from mobileprep.transforms.quantize_nodes.rules import Rules as Rules
 from mobileprep.transforms.quantize_nodes.rules import Settings as Settings
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 from mobileprep.transforms.quantize_nodes.weights import WeightSettings as WeightSettings
-from mobileprep.transforms.quantize_nodes.would_run import may_be_empty
+from mobileprep.transforms.quantize_nodes.would_run import (
+    may_be_empty,
+    merge_adjacent_requantizes,
+    remove_redundant_quantizations,
+)
 
 Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]
 
@@ -137,8 +140,8 @@ class QuantizeNodes(Transform):
         borrow, protected = not context.tf115, context.protected
         fallback = self._fallback()
         now = self._with_eightbit_placeholders(graph)
-        now = fake_quants.hoist(now, protected, borrow=borrow)
-        converted = fake_quants.convert(now, protected, borrow=borrow)
+        now = tensor_ranges.hoist(now, protected, borrow=borrow)
+        converted = tensor_ranges.convert(now, protected, borrow=borrow)
         choice = choose(converted.graph, self.ignore_op, all_possible=context.tf115)
         matched = converted.matched + len(choice.nodes)
         skipped = Counter(converted.skipped) + choice.skipped

@@ -7,13 +7,12 @@ from typing import Final
 
 import mobileprep.transforms.quantize_nodes.nodes as make
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, control
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import FreshNames, Ref, control
 from mobileprep.transforms.quantize_nodes.nodes import QUINT8
-from mobileprep.transforms.quantize_nodes.ops import eightbit_attrs, reason_to_stay_float
+from mobileprep.transforms.quantize_nodes.rules import eightbit_attrs, reason_to_stay_float
 from mobileprep.transforms.quantize_nodes.steps import EvenSteps
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 

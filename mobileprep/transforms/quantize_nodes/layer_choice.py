@@ -3,25 +3,135 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import MobileprepError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.branches import Branches
-from mobileprep.ir.control_flow import conditional_nodes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.order import execution_order
-from mobileprep.rewriting.layers import LAYERS
-from mobileprep.transforms.quantize_nodes.layer_weights import Weights, layer_weights
-from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_stay_float
-from mobileprep.transforms.quantize_nodes.rules import Rules, Settings
-from mobileprep.transforms.quantize_nodes.storing import is_worth_storing
-from mobileprep.transforms.quantize_nodes.trained import trained_steps
+from mobileprep.graph.branches import Branches
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, SWITCHES
+from mobileprep.graph.reachability import closure, execution_order
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.transforms.quantize_nodes.rules import (
+    EIGHTBIT_OPS,
+    Rules,
+    Settings,
+    reason_to_stay_float,
+)
+from mobileprep.transforms.quantize_nodes.trained import FAKE_QUANTS, TrainedSteps, trained_steps
+from mobileprep.transforms.quantize_nodes.weights import (
+    QuantizedWeights,
+    WeightSettings,
+    on_channel_steps,
+    on_steps,
+    quantize_weights,
+)
 from mobileprep.transforms.quantize_nodes.would_run import WouldRun
+from mobileprep.transforms.rewriting.layers import LAYERS, layer_kind, output_channels
+
+_NO_CONSTANT: Final = "its weights are no constant"
+_GATES: Final = ENTERS | SWITCHES
+_LONGEST: Final = 32
+_EIGHT_BITS: Final = 8
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights that a layer has.
+
+    Args:
+        name: of the constant.
+        value: as the layer gets them.
+        gated: whether they come through the gate of a loop or a branch.
+        trained: the steps that they are on.
+    """
+
+    name: str
+    value: Array
+    gated: bool = False
+    trained: TrainedSteps | None = None
+
+    def quantized(self, layer: Node, settings: WeightSettings) -> QuantizedWeights:
+        """The weights in eight bits; steps that were learnt decide before the settings."""
+        axes = layer_kind(layer).channels
+        learnt = self.trained
+        if learnt is not None and settings.bits == _EIGHT_BITS:
+            if learnt.steps is not None:
+                return on_steps(self.value, learnt.steps, learnt.lowest, learnt.highest)
+            channels = output_channels(layer, Tensor.of(self.value))
+            if axes[-1] == -1 and learnt.is_even and learnt.sizes.size == channels:
+                return on_channel_steps(self.value, axes, learnt.sizes)
+        return quantize_weights(self.value, axes, settings)
+
+
+def layer_weights(graph: Graph, layer: Node) -> Weights | str:
+    """The weights of a layer, or why they cannot be quantized."""
+    if len(layer.data_inputs) < 2:
+        return _NO_CONSTANT
+    path = _path(graph, layer.data_inputs[1])
+    if path is None:
+        return _NO_CONSTANT
+    learnt = next((n for n in path if n.op in FAKE_QUANTS), None)
+    trained = None if learnt is None else trained_steps(graph, Ref(learnt.name))
+    if isinstance(trained, str):
+        return trained
+    value = _value(graph, path)
+    if value is None or value.dtype is not DType.FLOAT:
+        return _NO_CONSTANT
+    array = value.array()
+    if output_channels(layer, value) is None or not array.size:
+        return "its weights have the wrong shape"
+    if not np.isfinite(array).all():
+        return "its weights hold infinity or NaN"
+    name = learnt.name if learnt is not None else path[-1].name
+    return Weights(name, array, any(n.op in _GATES for n in path), trained)
+
+
+def _path(graph: Graph, ref: Ref) -> list[Node] | None:
+    """The nodes from a tensor up to the constant that it is made of, or None."""
+    path: list[Node] = []
+    while len(path) < _LONGEST:
+        node = graph.get(ref.node)
+        if node is None or (ref.index and node.op not in SWITCHES):
+            return None
+        path.append(node)
+        if node.op == "Const":
+            return path
+        if node.op not in IDENTITIES | _GATES | FAKE_QUANTS | {"Dequantize"}:
+            return None
+        if not node.data_inputs:
+            return None
+        ref = node.data_inputs[0]
+    return None
+
+
+def _value(graph: Graph, path: list[Node]) -> Tensor | None:
+    """What the last node of a path becomes on its way to the first."""
+    value = path[-1].attr_tensor("value")
+    for node in reversed(path[:-1]):
+        if node.op in IDENTITIES or node.op in _GATES:
+            continue
+        others = [_path(graph, r) for r in node.data_inputs[1:]]
+        if any(o is None or any(n.op == "Dequantize" for n in o) for o in others):
+            return None
+        ends = [o[-1].attr_tensor("value") for o in others if o]
+        try:
+            (value,) = evaluate_node(node, [value, *ends])
+        except MobileprepError:
+            return None
+    return value
+
 
 BY_RULE: Final = "a rule leaves it float"
 _NO_KERNEL: Final = {
@@ -180,3 +290,39 @@ class _Conditions:
         if values.node not in self._conditional:
             return False
         return self._branches.of(weights) <= self._branches.of(values)
+
+
+# As quantize_weights has it.
+_LEAST: Final = 1024
+# About what the nodes that decode weights take of a file.
+_DECODING_BYTES: Final = 512
+_PASSING: Final = IDENTITIES | ENTERS | SWITCHES
+
+
+def is_worth_storing(
+    graph: Graph, layer: Node, weights: Weights, quantized: Collection[str]
+) -> bool:
+    """Whether a file becomes smaller by weights in eight bits.
+
+    Args:
+        graph: the graph.
+        layer: the layer.
+        weights: its weights.
+        quantized: the names of all layers that take eight-bit weights; where others take the same
+            weights, they have to stay.
+    """
+    size = weights.value.size
+    channels = output_channels(layer, Tensor.of(weights.value)) or 0
+    saved = 3 * size - 4 * channels
+    if size < _LEAST or saved < _DECODING_BYTES:
+        return False
+    stored = graph[weights.name]
+    if stored.op == "Const" and stored.attr_tensor("value").dtype is not DType.FLOAT:
+        return False  # in eight bits already
+
+    def passed(name: str) -> Iterator[str]:
+        return (n.name for n in graph.consumers.get(name, ()) if n.op in _PASSING)
+
+    passing = closure([stored.name], passed)
+    users = {n.name for name in passing for n in graph.consumers.get(name, ())}
+    return users - passing <= set(quantized)

@@ -14,15 +14,14 @@ from typing import Final
 import numpy as np
 
 import mobileprep.transforms.quantize_nodes.nodes as make
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import loop_nodes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
-from mobileprep.ir.unused import without_newly_unused
-from mobileprep.rewriting.layers import data_input, layer_kind
+from mobileprep.graph.control_flow import loop_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.reachability import without_newly_unused
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result
 from mobileprep.transforms.quantize_nodes.eightbit_tensors import EightbitTensors, Ports
 from mobileprep.transforms.quantize_nodes.layer_choice import (
@@ -30,9 +29,10 @@ from mobileprep.transforms.quantize_nodes.layer_choice import (
     LayerChoice,
     stored_though,
 )
-from mobileprep.transforms.quantize_nodes.ops import eightbit_attrs
+from mobileprep.transforms.quantize_nodes.rules import eightbit_attrs
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 from mobileprep.transforms.quantize_nodes.weights import QuantizedWeights
+from mobileprep.transforms.rewriting.layers import data_input, layer_kind
 
 MEASURED: Final = "its range is not known, so that it is measured when the graph runs"
 _NARROW: Final = "the range of its input is narrower than 0.01, the least that QuantizeV2 has"

@@ -9,12 +9,11 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref, control
+from mobileprep.graph.tensor import Tensor
 
 FLOAT: Final = attr.dtype(DType.FLOAT)
 QUINT8: Final = attr.dtype(DType.QUINT8)

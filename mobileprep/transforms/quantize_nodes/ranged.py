@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.reachability import closure
-from mobileprep.ir.refs import Edge, edge
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import closure
+from mobileprep.graph.refs import Edge, edge
 from mobileprep.transforms.quantize_nodes.eightbit_tensors import CARRYING
 from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
 from mobileprep.transforms.quantize_nodes.rules import Rules

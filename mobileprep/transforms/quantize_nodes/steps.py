@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.tensor import Array
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.tensor import Array
 
 LEVELS = 256
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import constant_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
 from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
 
 _MIDDLE: Final = 128

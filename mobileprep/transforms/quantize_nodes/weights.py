@@ -6,9 +6,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.tensor import Array
-from mobileprep.numerics.ranges import (
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.ranges import (
     MOST_COUNTED,
     SHARES,
     USUAL_PERCENTILE,
@@ -18,8 +18,6 @@ from mobileprep.numerics.ranges import (
     channel_steps,
     observed_range,
 )
-from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
-from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
 
 Granularity: TypeAlias = Literal["tensor", "channel"]
@@ -163,3 +161,67 @@ def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> fl
 def _channel_shape(weights: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
     """The weights' shape with ones beside the channels."""
     return tuple(size if i - weights.ndim in axes else 1 for i, size in enumerate(weights.shape))
+
+
+def rounded_with_sums(values: Array, axes: tuple[int, ...]) -> Array:
+    """Values rounded to whole numbers whose sums are the nearest to those of the values.
+
+    Activations mostly have a mean far from zero, which multiplies the sum of a channel's rounding
+    errors: rounding each weight to the nearest shifts whole channels. Where the errors add up to
+    more than a half, those weights that are the nearest to the next number go there. This is the
+    shift that Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+    Correction" (2019), section 3.2, correct in the bias afterwards, which takes the means; that
+    the means of a layer's inputs are alike is what rounding goes by.
+
+    Args:
+        values: any shape.
+        axes: those of the output channels, counted from the last: -1.
+
+    Returns:
+        float32, at most one from each value.
+    """
+    places = [values.ndim + axis for axis in axes]
+    last = list(range(-len(places), 0))
+    moved = np.moveaxis(values, places, last)
+    flat = moved.reshape(-1, int(np.prod(moved.shape[moved.ndim - len(places) :])))
+    whole = np.rint(flat)
+    errors = flat - whole
+    missing = np.rint(errors.sum(axis=0, dtype=np.float64))
+    for channel in np.flatnonzero(missing):
+        count = int(abs(missing[channel]))
+        sign = np.float32(np.sign(missing[channel]))
+        # Stable, so that the same weights give the same numbers everywhere.
+        order = np.argsort(-errors[:, channel] * sign, kind="stable")
+        whole[order[:count], channel] += sign
+    out: Array = np.moveaxis(whole.reshape(moved.shape), last, places)
+    return out
+
+
+_FEW: Final = 1 << 12
+# Products of a step and a whole number, in single precision, are off by less of a step.
+_SLACK: Final = 1e-3
+
+
+def steps_of_lattice(weights: Array) -> EvenSteps | None:
+    """The steps, zero among them, that all weights lie on; None where they lie on none.
+
+    Args:
+        weights: finite float32 numbers.
+    """
+    flat = weights.reshape(-1)
+    if np.unique(flat[:_FEW]).size > LEVELS:
+        return None
+    values = np.unique(flat).astype(np.float64)
+    if not 2 <= values.size <= LEVELS:
+        return None
+    size = float(np.diff(values).min())
+    if size <= np.finfo(np.float32).tiny:
+        return None
+    whole = np.rint(values / size)
+    lowest, highest = min(whole[0], 0), max(whole[-1], 0)
+    if not 0 < highest - lowest < LEVELS:
+        return None
+    # The difference of two rounded numbers is less exact than the largest of them.
+    size = float((values * whole).sum() / np.square(whole).sum())
+    is_on_steps = np.abs(values / size - whole).max() < _SLACK
+    return EvenSteps(size, int(-lowest)) if is_on_steps else None

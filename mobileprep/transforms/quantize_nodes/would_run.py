@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.control_flow import conditional_nodes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import constant_behind
-from mobileprep.ir.node import Node
-from mobileprep.ir.reachability import dependents
-from mobileprep.ir.refs import Ref, edge
+import mobileprep.transforms.quantize_nodes.nodes as make
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Match, op
+from mobileprep.graph.reachability import dependents
+from mobileprep.graph.refs import Ref, control, edge
+from mobileprep.graph.rewrite import Renames, Rule, rename_inputs, rewrite
 from mobileprep.ops.nn.conv import has_channel_groups
 from mobileprep.ops.quantized.arithmetic import always_align
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
-from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
 
 # The size of their results is found when they run, and may be none.
 _SIZED_BY_DATA: Final = frozenset(
@@ -72,3 +74,120 @@ class WouldRun:
 
     def _shape(self, ref: Ref) -> TensorShape:
         return shape_of(self._shapes, ref)
+
+
+_LONGEST: Final = 32
+
+
+def reason_windows_differ(graph: Graph, node: Node) -> str:
+    """Why a convolution's eight-bit form may lay its windows elsewhere; empty where it does not.
+
+    It has one stride for both axes. Where strides leave pixels out at the end of an axis, it
+    leaves out as many at its beginning, which begins to tell at two pixels and more.
+    """
+    if node.op != "Conv2D":
+        return ""
+    strides = node.attr_ints("strides")
+    if len(strides) != 4 or strides[1] != strides[2] or strides[0] != 1 or strides[3] != 1:
+        return "there is no eight-bit form with unequal strides"
+    stride = strides[1]
+    if node.attr_str("padding") == "VALID":
+        fits = stride <= 3
+    else:
+        fits = _filter_size(graph, node) >= stride - 1
+    return "" if fits else "the windows of its eight-bit form may lie elsewhere"
+
+
+def _filter_size(graph: Graph, node: Node) -> int:
+    """The lesser of a filter's height and width; 1 where they are not known."""
+    source = graph.get(node.data_inputs[1].node) if len(node.data_inputs) > 1 else None
+    seen = 0
+    while source is not None and source.op != "Const" and source.data_inputs and seen < _LONGEST:
+        source = graph.get(source.data_inputs[0].node)
+        seen += 1
+    if source is None or source.op != "Const":
+        return 1
+    shape = source.attr_tensor("value").shape
+    return min(shape[:2]) if len(shape) == 4 else 1
+
+
+_MEASURED: Final = op(
+    "Requantize",
+    op("*", label="source"),
+    "*",
+    "*",
+    "RequantizationRange",
+    "RequantizationRange",
+)
+_REQUANTIZED_TWICE: Final = op(
+    "Requantize",
+    op(
+        "QuantizeV2",
+        op("Dequantize", _MEASURED, "Requantize", "Requantize"),
+        "Const",
+        "Const",
+    ),
+    "QuantizeV2",
+    "QuantizeV2",
+    op("Const", label="min"),
+    op("Const", label="max"),
+)
+_WITH_ZERO: Final = frozenset({"Minimum", "Maximum"})
+_DEQUANTIZED_AND_BACK: Final = op(
+    "QuantizeV2", op("Dequantize", label="float"), "Min|Minimum", "Max|Maximum"
+)
+
+
+def merge_adjacent_requantizes(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
+    """Let a learnt range take the place of one measured at run time just before it.
+
+    Args:
+        graph: the graph.
+        protected: names of nodes that must survive.
+        borrow: let several places share the constants of the range.
+
+    Source: ``MergeAdjacentRequantizes`` of TensorFlow 1.15's graph transforms.
+    """
+    pattern = _REQUANTIZED_TWICE.borrowing("min", "max") if borrow else _REQUANTIZED_TWICE
+    return rewrite(graph, Rule(pattern, _requantized_once), protected).graph
+
+
+def remove_redundant_quantizations(graph: Graph, protected: Collection[str]) -> Graph:
+    """Connect eight-bit ops directly where a float conversion there and back lies between them.
+
+    The conversions stay where something else needs the floats. Source:
+    ``RemoveRedundantQuantizations`` of TensorFlow 1.15's graph transforms.
+    """
+    renames = Renames()
+
+    def connect(match: Match) -> list[Node]:
+        back, eightbit = match.node, match["float"].inputs
+        if back.name in protected:
+            return list(match.nodes)
+        for index, source in enumerate(eightbit[:3]):
+            renames.tensor(make.port(back.name, index), source)
+        renames.tensor(control(back.name), control(eightbit[0].node))
+        needed = match.used_outside - {back.name}
+        return list(match.nodes) if needed else []
+
+    rule = Rule(_DEQUANTIZED_AND_BACK, connect, _reason_to_keep, allow_inconsistencies=True)
+    return rename_inputs(rewrite(graph, rule, protected).graph, renames)
+
+
+def _requantized_once(match: Match) -> list[Node]:
+    source, low, high = match["source"], match["min"], match["max"]
+    inputs = (*make.ports(source.name), *match.node.inputs[3:])
+    # The original spells the constants without an output number, as they are given here.
+    return [source, low, high, replace(match.node, inputs=inputs)]
+
+
+def _reason_to_keep(match: Match) -> str:
+    back, floats = match.node, match["float"]
+    if back.attr_dtype("T") is not floats.attr_dtype("T"):
+        return "the integers are of another type"
+    ends = [m.node for m in match.root.inputs[1:]]
+    if any(n.op in _WITH_ZERO and not make.holds_zero(n.name) for n in ends):
+        return "its range is not measured"
+    if back.attr_str("mode", "") != floats.attr_str("mode", ""):
+        return "the integers are of another mode"
+    return ""

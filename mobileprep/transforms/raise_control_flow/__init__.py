@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import GATES, conditional_nodes
-from mobileprep.ir.ends import ends, nodes_of
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.reachability import dependents, reachable
-from mobileprep.ir.refs import Ref, edge, parse_ref
-from mobileprep.ir.verify import check_graph, check_tensors
-from mobileprep.options.declare import Option
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.control_flow import GATES, conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import dependents, ends, nodes_of, reachable
+from mobileprep.graph.refs import Ref, edge, parse_ref
+from mobileprep.graph.verify import check_graph, check_tensors
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.raise_control_flow.arrays import without_arrays
-from mobileprep.transforms.raise_control_flow.assembly import assembled
-from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
+from mobileprep.transforms.raise_control_flow.conditionals import assembled, raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
 from mobileprep.transforms.raise_control_flow.region import Raising, cannot_raise

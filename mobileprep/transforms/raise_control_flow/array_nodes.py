@@ -7,14 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref, control
+from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.raise_control_flow.region import cannot_raise
 from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of
 

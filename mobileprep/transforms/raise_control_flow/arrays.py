@@ -6,23 +6,27 @@ what the array holds at that point.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.bypass import constant_behind, source_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import ENTERS, FEEDABLE, MERGES, NEXT_ITERATIONS, SUMS, SWITCHES
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.shape_function import ShapeConflictError, merge
-from mobileprep.transforms.raise_control_flow.array_facts import counts_up, fresh_scatters
 from mobileprep.transforms.raise_control_flow.array_nodes import ArrayNodes, Form, Size
 from mobileprep.transforms.raise_control_flow.loop_shapes import LoopShapes
-from mobileprep.transforms.raise_control_flow.open_sizes import OpenSizes
 from mobileprep.transforms.raise_control_flow.region import cannot_raise
-from mobileprep.transforms.raise_control_flow.tracing import TracedArray, traced_arrays
+from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of, traced_arrays
 
 # Elements of one array may be read from another.
 _MOST_ROUNDS: Final = 8
@@ -191,3 +195,208 @@ def _joined(graph: Graph, array: TracedArray, element: TensorShape) -> tuple[Siz
         return None
     writes = array.of_op("TensorArrayWriteV3")
     return (0, *element[1:]) if all(counts_up(graph, n.data_inputs[1]) for n in writes) else None
+
+
+# How far two expressions are compared.
+_MOST_COMPARED: Final = 64
+
+
+def fresh_scatters(graph: Graph, array: TracedArray) -> frozenset[str]:
+    """Scatters after which a tensor's rows are all that an array holds, in their order."""
+    found = set()
+    for node in array.of_op("TensorArrayScatterV3"):
+        begun = source_behind(graph, flow_of(node)) == Ref(array.node.name, 1)
+        if begun and _covers(graph, node.data_inputs[1], array):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
+    """Whether indices count all places of a new array up."""
+    size = array.node.data_inputs[0]
+    known = value_behind(graph, size)
+    given = value_behind(graph, indices)
+    if given is not None:
+        count = len(given) if given.ndim == 1 else -1
+        whole = known is not None and (int(known) == count or _grows(array, known))
+        return whole and bool((given == np.arange(count)).all())
+    node = graph[source_behind(graph, indices).node]
+    if node.op != "Range" or len(node.data_inputs) != 3:
+        return False
+    first, limit, step = node.data_inputs
+    starts = [value_behind(graph, r) for r in (first, step)]
+    if any(s is None or s.size != 1 for s in starts) or [
+        int(s) for s in starts if s is not None
+    ] != [0, 1]:
+        return False
+    return _grows(array, known) or same_value(graph, limit, size)
+
+
+def _grows(array: TracedArray, size: Array | None) -> bool:
+    """Whether an array is empty at first, and takes as many elements as come."""
+    return array.is_dynamic and size is not None and size.size == 1 and int(size) == 0
+
+
+def value_behind(graph: Graph, ref: Ref) -> Array | None:
+    """The elements of a constant, or None where a tensor is none."""
+    found = constant_behind(graph, ref)
+    return None if found is None else found.array()
+
+
+def same_value(graph: Graph, one: Ref, other: Ref) -> bool:
+    """Whether two tensors are computed alike from the same tensors, as far as is compared."""
+    waiting, compared = [(one, other)], 0
+    while waiting:
+        a, b = (source_behind(graph, r) for r in waiting.pop())
+        compared += 1
+        if a == b:
+            continue
+        x, y = graph[a.node], graph[b.node]
+        values = [value_behind(graph, r) for r in (a, b)]
+        if values[0] is not None and values[1] is not None:
+            if not np.array_equal(values[0], values[1]):
+                return False
+            continue
+        alike = (x.op, a.index, len(x.data_inputs)) == (y.op, b.index, len(y.data_inputs))
+        if not alike or not x.data_inputs or _told(x) != _told(y) or x.op in MERGES:
+            return False
+        if compared > _MOST_COMPARED:
+            return False
+        waiting += zip(x.data_inputs, y.data_inputs, strict=True)
+    return True
+
+
+def _told(node: Node) -> dict[str, AttrValue]:
+    """The attributes that say what a node computes."""
+    return {name: value for name, value in node.attrs.items() if not name.startswith("_")}
+
+
+def counts_up(graph: Graph, index: Ref) -> bool:
+    """Whether a tensor is a loop variable that grows by a constant in each turn."""
+    head = _head(graph, index)
+    if head is None or len(head.data_inputs) != 2:
+        return False
+    givers = [graph[r.node] for r in head.data_inputs]
+    for first, later in (givers, givers[::-1]):
+        if first.op in ENTERS and later.op in NEXT_ITERATIONS and later.data_inputs:
+            return _is_step(graph, later.data_inputs[0], head)
+    return False
+
+
+def _is_step(graph: Graph, ref: Ref, head: Node) -> bool:
+    total = graph[source_behind(graph, ref).node]
+    if total.op not in SUMS or len(total.data_inputs) != 2:
+        return False
+    for part, step in (total.data_inputs, total.data_inputs[::-1]):
+        value = value_behind(graph, step)
+        if value is not None and value.size == 1 and value > 0 and _head(graph, part) is head:
+            return True
+    return False
+
+
+def _head(graph: Graph, ref: Ref) -> Node | None:
+    """The Merge that a tensor in a loop's body comes from unchanged."""
+    ref = source_behind(graph, ref)
+    node = graph[ref.node]
+    if node.op in SWITCHES and node.data_inputs:
+        node = graph[source_behind(graph, node.data_inputs[0]).node]
+    return node if node.op in MERGES else None
+
+
+_PRIMES: Final = (7919, 7933, 7937, 7949, 7951, 7963, 7993, 8009, 8011, 8017, 8039, 8053)
+_OTHERS: Final = (9901, 9907, 9923, 9929, 9931, 9941, 9949, 9967, 9973, 10007, 10009, 10037)
+_INT32: Final = attr.dtype(DType.INT32)
+
+Place = tuple[str, int]
+"""An input's name, and an axis of it."""
+
+_Way = Callable[[str, int, Sequence[int]], Hashable]
+# What is equal for sizes that are taken to be the same, of an input's name, an axis, and the axes
+# that it leaves open: one batch, none, the same axes, or the same axes from the last, as for
+# [time, batch] beside [batch].
+_WAYS: Final[Sequence[_Way]] = (
+    lambda name, axis, _: axis and (name, axis),
+    lambda name, axis, _: (name, axis),
+    lambda _, axis, __: axis,
+    lambda _, axis, left_open: left_open[-1] - axis,
+)
+
+
+class OpenSizes:
+    """Finds the inputs' sizes that sizes of elements are.
+
+    Args:
+        graph: a draft, whose tensors have the same shapes as in the graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._names = FreshNames(graph.by_name)
+        self._made: dict[Place, Ref] = {}
+        self.nodes: list[Node] = []
+        """What computes the sizes that were found."""
+
+    def of(
+        self,
+        array: TracedArray,
+        axis: int,
+        element: Callable[[TracedArray, LoopShapes], TensorShape],
+    ) -> Ref | None:
+        """A scalar of int32 with the size of elements along an axis, where it is found."""
+        for trials in self._trials:
+            found = {self._place(element(array, shapes), axis, at) for shapes, at in trials}
+            place = found.pop() if len(found) == 1 else None
+            if place is not None:
+                return self._size(place)
+        return None
+
+    @cached_property
+    def _trials(self) -> Sequence[Sequence[tuple[LoopShapes, Mapping[int, Place]]]]:
+        """Shapes with primes for open sizes, twice for each way in which sizes may be the same."""
+        shapes = dict(self._open_inputs())
+        count = sum(shape.count(-1) for shape in shapes.values())
+        ways = _WAYS if 0 < count <= len(_PRIMES) else ()
+        return [[self._tried(shapes, p, way) for p in (_PRIMES, _OTHERS)] for way in ways]
+
+    def _open_inputs(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        for node in self._graph:
+            shape = node.attr_shape("shape") if node.op in FEEDABLE else None
+            if shape is not None and -1 in shape:
+                yield node.name, shape
+
+    def _tried(
+        self, shapes: Mapping[str, tuple[int, ...]], primes: Sequence[int], way: _Way
+    ) -> tuple[LoopShapes, Mapping[int, Place]]:
+        places: dict[int, Place] = {}
+        groups: dict[Hashable, int] = {}
+        fed: dict[str, TensorShape] = {}
+        for name, shape in shapes.items():
+            sizes = list(shape)
+            left_open = [axis for axis, size in enumerate(shape) if size < 0]
+            for axis in left_open:
+                sizes[axis] = groups.setdefault(way(name, axis, left_open), primes[len(groups)])
+                places.setdefault(sizes[axis], (name, axis))
+            fed[name] = tuple(sizes)
+        return LoopShapes(self._graph, fed), places
+
+    def _place(self, shape: TensorShape, axis: int, places: Mapping[int, Place]) -> Place | None:
+        return None if shape is None or axis >= len(shape) else places.get(shape[axis])
+
+    def _size(self, place: Place) -> Ref:
+        if place not in self._made:
+            name, axis = place
+            node = self._graph[name]
+            kind = node.attribute("dtype")
+            sizes = self._names.name(f"{name}/sizes")
+            which, first = (self._names.name(f"{name}/{n}") for n in ("which", "first"))
+            size = self._names.name(f"{name}/size_{axis}")
+            kinds = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
+            inputs = (Ref(sizes), Ref(which), Ref(first))
+            self.nodes += [
+                Node(sizes, "Shape", (Ref(name),), "", {"T": kind, "out_type": _INT32}),
+                constant(which, Tensor.of(np.int32(axis))),
+                constant(first, Tensor.of(np.int32(0))),
+                Node(size, "GatherV2", inputs, "", {**kinds, "batch_dims": attr.integer(0)}),
+            ]
+            self._made[place] = Ref(size)
+        return self._made[place]

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.graph import Function, Library
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import Ref
-from mobileprep.opdefs.bodies import Body, function_of
-from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.opdefs.bodies import Body, function_of
+from mobileprep.graph.opdefs.definitions import any_op_def
+from mobileprep.graph.reachability import without_dangling
+from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.transforms.raise_control_flow.region import Raising
 
 _STATELESS: Final = {"While": "StatelessWhile", "If": "StatelessIf"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mobileprep.ir.attrs import AttrValue, TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import ENTERS, MERGES, NEXT_ITERATIONS
+from mobileprep.graph.refs import Ref
 from mobileprep.ops.shape_function import common
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 

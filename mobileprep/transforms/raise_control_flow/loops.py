@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.frames import Frame, Frames
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.verify import execution_order
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.frames import Frame, Frames
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.verify import execution_order
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.loop_shapes import LoopShapes

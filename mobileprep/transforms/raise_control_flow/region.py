@@ -7,17 +7,16 @@ from dataclasses import field
 from functools import cached_property, partial
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import SWITCHES
-from mobileprep.ir.refs import Edge, Ref, control, edge
-from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import SWITCHES
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.refs import Edge, FreshNames, Ref, control, edge
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.transforms.raise_control_flow.region import cannot_raise, malformed
 
 PASSING: Final = ENTERS | EXITS | MERGES | NEXT_ITERATIONS | SWITCHES | {"Identity"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.frozen import dataclass
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import SUMS
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import SUMS
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.transforms.raise_control_flow.region import Raising, Slice
 

@@ -8,15 +8,15 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.op_sets import ENTERS
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.options.declare import Option
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import ENTERS
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import (
     Context,

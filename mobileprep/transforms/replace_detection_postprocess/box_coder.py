@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import DIVISIONS, SCALINGS, SUMS
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import DIVISIONS, SCALINGS, SUMS
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
 from mobileprep.transforms.base import refuse
 from mobileprep.transforms.replace_detection_postprocess.images import Images
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.ends import ends, placeholders
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import ends, placeholders
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
 

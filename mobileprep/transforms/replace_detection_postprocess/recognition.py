@@ -8,18 +8,18 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import IDENTITIES
-from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, SUMS
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import ENTERS, SUMS
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
 from mobileprep.transforms.base import refuse
 from mobileprep.transforms.replace_detection_postprocess.box_coder import RAW_OUTPUTS, box_coder
 from mobileprep.transforms.replace_detection_postprocess.images import Images

@@ -7,13 +7,12 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.names import FreshNames
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.transforms.replace_detection_postprocess.recognition import Detector
 
 PREFIX: Final = "detection_postprocess"

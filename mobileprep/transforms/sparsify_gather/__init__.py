@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
-from mobileprep.frozen import dataclass
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.pattern import Match, op
-from mobileprep.ir.refs import control
-from mobileprep.ir.rewrite import Rule, rewrite_all
-from mobileprep.ir.verify import check_inputs
-from mobileprep.options.declare import Option
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Match, op
+from mobileprep.graph.refs import control
+from mobileprep.graph.rewrite import Rule, rewrite_all
+from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
-from mobileprep.transforms.sparsify_gather.gathers import Gathers
-from mobileprep.transforms.sparsify_gather.leftovers import without_leftovers
-from mobileprep.transforms.sparsify_gather.restored import Restored
-from mobileprep.transforms.sparsify_gather.table import lookup_nodes, table_nodes
+from mobileprep.transforms.sparsify_gather.gathers import Gathers, lookup_nodes, table_nodes
+from mobileprep.transforms.sparsify_gather.leftovers import Restored, without_leftovers
 
 _READ: Final = op("Identity", op("Const|Variable|VariableV2", label="weights"), label="read")
 _PATTERNS: Final = (

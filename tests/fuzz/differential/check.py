@@ -12,12 +12,12 @@ import numpy as np
 from mobileprep.errors import MobileprepError, UnsupportedError, UsageError
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.refs import Ref, edge
-from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.refs import Ref, edge
+from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput, prepared
-from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.engines import ENGINES, Answer, Worker
 from tests.fuzz.differential.generate import Case

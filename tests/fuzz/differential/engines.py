@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.tensor import Array
 
 SECONDS = 20.0
 STARTING_SECONDS = 180.0

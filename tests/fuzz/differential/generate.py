@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import Mode
 from tests.fuzz.differential.items import Body, Choice, Loop, graph_of
 from tests.fuzz.differential.nodes import BODY_NODES, FLOAT_NODES, INTEGER_NODES, Added

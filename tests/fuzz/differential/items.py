@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Graph, Library, Versions
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import parse_function_ref, parse_ref
-from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.opdefs.definitions import any_op_def
+from mobileprep.graph.refs import parse_function_ref, parse_ref
 from tests.litert.graphs import const, op
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.refs import Ref
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.check import Finding
 from tests.fuzz.differential.generate import Case

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.ir.attrs import FuncRef
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node
-from mobileprep.ir.reachability import reachable
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.graph.attrs import FuncRef
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.generate import Case
 from tests.litert.graphs import const, feed

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
 from tests.fuzz.differential.generate import Case
 
 _MAX_SHOWN = 24

@@ -16,12 +16,12 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Edge, Ref, edge
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.refs import Edge, Ref, edge
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.prepare import Prepared
-from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.litert.graphs import feed, op
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.fuzz.differential.items import Item, dtype_of, graph_of, typed
 from tests.litert.graphs import const, feed, op

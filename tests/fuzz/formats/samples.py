@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
-from tests.datasets.made import tf_record
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
+from tests.data.made import tf_record
 from tests.fuzz import seeds
 from tests.fuzz.case import Case, fuzzed, shared_out
 from tests.fuzz.damage import damaged_bytes, damaged_text

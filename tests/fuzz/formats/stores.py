@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from functools import lru_cache
 
+from mobileprep.building.report.page.render import PAGE
 from mobileprep.core.files import sha256_bytes
-from mobileprep.report.page.render import PAGE
 from tests.fuzz import seeds
 from tests.fuzz.case import Case, fuzzed, shared_out
 from tests.fuzz.damage import damaged_bytes

@@ -16,20 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.building.pipeline.execute import Executor
+from mobileprep.building.pipeline.runner import build
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.plan.planner import plan_recipes
+from mobileprep.building.plan.spec import PAGE
+from mobileprep.building.plan.stages import STAGES, CompressStage
 from mobileprep.formats.arrays import write_arrays
-from mobileprep.ir.files import write_graph
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
-from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.runner import build
-from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Store
-from mobileprep.plan.planner import plan_recipes
-from mobileprep.plan.spec import PAGE
-from mobileprep.plan.stages import STAGES, CompressStage
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.load import load_recipe
-from tests.stages.jobs import op, placeholder
+from tests.building.stages.jobs import op, placeholder
 
 DIGESTS = Path(__file__).parent / "digests.json"
 COMMAND = "python -m tests.golden.stages.make"
@@ -104,7 +104,7 @@ def complaints(before: Noted, after: Noted) -> list[str]:
             changed = sorted(dict(new["outputs"].items() ^ old["outputs"].items()))
             told.append(
                 f"{kind.__name__} leaves something else ({', '.join(changed)}): raise its version "
-                f"in mobileprep/plan/stages.py and run {COMMAND}"
+                f"in mobileprep/building/plan/stages.py and run {COMMAND}"
             )
     return told
 

@@ -12,12 +12,12 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import parse_function_ref
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import parse_function_ref
 from tests.litert.graphs import answered, codes, expected, model
 from tests.litert.one_op import compare
 from tests.transforms.graphs import const, node, placeholder

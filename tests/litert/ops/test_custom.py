@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.litert.graphs import answered, codes, const, feed, model, op
 from tests.litert.one_op import check, numbers
 

@@ -14,8 +14,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.litert_engine import LiteRtModel

@@ -8,7 +8,7 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import check, compare, integers, numbers
 

@@ -10,11 +10,11 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
 from tests.litert.graphs import answered, const, expected, feed, model, numpy_type
 from tests.litert.one_op import check, compare, numbers
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.tensor import Array
 from tests.litert.one_op import check
 
 LIMITS = [np.float32(0.4), np.float32(0.2)]

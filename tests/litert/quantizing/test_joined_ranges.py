@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.litert.convert import INTEGERS, Mode, converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.litert.quantizing.kernels import Integers
 from tests.litert.graphs import answered, codes, const, expected, feed, op
 from tests.litert.integer_op import integer_model, ranges_of
 from tests.litert.one_op import numbers

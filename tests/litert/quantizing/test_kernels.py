@@ -13,14 +13,13 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.convert import Mode
 from mobileprep.litert.program import Op, Port, Program, Value
-from mobileprep.litert.quantizing.kernels import KERNELS
+from mobileprep.litert.quantizing.kernels import KERNELS, EndType, Integers
 from mobileprep.litert.quantizing.quantize import quantized
-from mobileprep.litert.quantizing.settings import EndType, Integers
 from mobileprep.ops.math.special import erf
 from tests.litert.graphs import answered, codes, const, expected, feed, numpy_type, op
 from tests.litert.integer_op import (

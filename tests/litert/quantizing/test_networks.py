@@ -12,11 +12,11 @@ from mobileprep.errors import TransformError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import LiteTensor, ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
-from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.litert.quantizing.kernels import Integers
 from tests.litert.graphs import answered, codes, const, expected, feed, op
 from tests.litert.integer_op import integer_model, ranges_of
 from tests.litert.one_op import numbers

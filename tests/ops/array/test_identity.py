@@ -7,8 +7,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, refused, unlike
 from tests.ops.graphs import c, f32, i32, n, run, run_all

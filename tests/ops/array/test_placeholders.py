@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph, Versions
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph, Versions
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, unlike

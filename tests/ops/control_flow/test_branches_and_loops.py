@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
-from mobileprep.ir.graph import Function, Graph, Library
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.opdef import ArgDef, OpDef
-from mobileprep.ir.refs import Ref, parse_function_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import Ref, parse_function_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.shape_inference import infer_shapes
 from tests.ops.cases import OpCase, case
 

@@ -9,12 +9,12 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.numerics.texts import as_texts
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.ops.context import Printed
+from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case
 from tests.transforms.graphs import const, node, placeholder

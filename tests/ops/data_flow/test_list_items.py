@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, made, refused
 from tests.ops.graphs import c, n

@@ -9,8 +9,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, made, refused, unlike
 from tests.ops.graphs import c, n

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, made, refused, unlike
 from tests.ops.graphs import c, i32, n, p

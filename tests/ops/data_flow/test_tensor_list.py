@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import c, n
 

@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.litert.graphs import answered, feed, model, op

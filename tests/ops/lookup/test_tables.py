@@ -9,9 +9,9 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, unlike
 from tests.ops.strings.test_joining import scalar, texts

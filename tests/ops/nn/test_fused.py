@@ -7,9 +7,9 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.node import Node
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.node import Node
 from mobileprep.ops.kernel import find_kernel
 from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import run

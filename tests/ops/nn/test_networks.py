@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.numerics.windows import Window
+from mobileprep.ops.numerics.windows import Window
 from tests.ops import naive
 from tests.ops.graphs import f32, i32, run, run_all
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir.node import Node
+from mobileprep.graph.node import Node
 from mobileprep.ops.quantized.arithmetic import align, always_align
 
 SIZES = (-1, 1, 2, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UsageError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.accounting.costs import (
     GraphCosts,
     Recorder,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.accounting.costs import run_costs, sample_costs
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.sampling.inputs import FedTensor

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.choose import open_engine
 from tests.ops.lookup.test_tables import STRING, table, text_const

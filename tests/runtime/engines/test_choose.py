@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError, UsageError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines import choose
 from mobileprep.runtime.engines.choose import ENGINE_NAMES, installed_engines, open_engine
 from tests.transforms.graphs import node, normal, placeholder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.litert.graphs import feed, model, op
 

@@ -11,8 +11,8 @@ import pytest
 from mobileprep.core.limits import set_limits
 from mobileprep.errors import MemoryLimitError
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tflite import read_tflite
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tflite import read_tflite
 from mobileprep.runtime.engines.litert_engine import LiteRtEngine
 from tests.litert.graphs import feed, model, op
 

@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.agreement import check_agreement
 from mobileprep.runtime.engines.choose import open_engine
 from tests.transforms.graphs import const, conv, node, normal, placeholder

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines import openvino_engine
 from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
 from tests.transforms.graphs import node, normal, placeholder

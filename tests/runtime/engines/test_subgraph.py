@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.subgraph import checked_feeds, cut_out
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import const, node, normal, placeholder

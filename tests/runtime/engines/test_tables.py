@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from mobileprep.runtime.engines.subgraph import TableFiller

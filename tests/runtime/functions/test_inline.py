@@ -166,7 +166,7 @@ def test_a_call_that_feeds_itself_is_refused():
 
 
 def test_calls_that_grow_without_bounds_are_refused(monkeypatch):
-    monkeypatch.setattr("mobileprep.runtime.functions.splice.MOST_NODES", 1000)
+    monkeypatch.setattr("mobileprep.runtime.functions.inline.MOST_NODES", 1000)
     functions = [function("f0", "a", "", out="a")]
     for i in range(1, 40):
         twice = "".join(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.ir.graph import Graph
+from mobileprep.graph.graph import Graph
 from tests.freezing.graphs import parsed
 
 T = 'attr { key: "T" value { type: DT_FLOAT } }'

@@ -10,15 +10,15 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph, Versions
-from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.inputs import fed_tensors
-from tests.stages.jobs import op, placeholder
+from tests.building.stages.jobs import op, placeholder
 
 NEW = Versions(producer=1000)
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
 from tests.transforms.graphs import const, conv, node, placeholder

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import constant
-from mobileprep.ir.tensor import Tensor
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.sampling.first_ops import first_norm_spread
-from tests.stages.jobs import op, placeholder
+from tests.building.stages.jobs import op, placeholder
 
 
 def network(variance: float = 0.25, *, norm: str = "FusedBatchNorm") -> Graph:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from mobileprep.inspection.visible import plain
+from mobileprep.core.printable import plain
 
 
 def show(lines: Iterable[str], keep: str = "", *, file: TextIO | None = None) -> None:

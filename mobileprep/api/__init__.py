@@ -1,1 +1,0 @@
-"""What verbs, notebooks and build files ask for: one function a service, from values to values."""

@@ -1,1 +1,0 @@
-"""Looking into models: summaries, drawings, differences."""

@@ -1,1 +1,0 @@
-"""What ``verify`` looks for beside the files that manifests list."""

@@ -1,0 +1,1 @@
+"""Stages, their plan, the engine that runs them, the cache, and reports."""

@@ -1,0 +1,397 @@
+"""Recipes to the folders that apps ship."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.building.known_files import being_hashed
+from mobileprep.building.lock import check_locks
+from mobileprep.building.pages import Pages, check_page
+from mobileprep.building.pipeline.eviction import store_bound
+from mobileprep.building.pipeline.execute import Advance, Executor, Listener, Moment, Ran
+from mobileprep.building.pipeline.execute import Warn as StageWarn
+from mobileprep.building.pipeline.file_index import FileIndex
+from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.pipeline.overlaps import check_overlaps
+from mobileprep.building.pipeline.publish import MANIFEST, hash_all, listed, made_of, manifest
+from mobileprep.building.pipeline.runner import FollowUp, stale_stages
+from mobileprep.building.pipeline.runner import build as run_stages
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.plan.search_stages import ChoiceStage
+from mobileprep.building.plan.spec import Stage, TargetPlan
+from mobileprep.building.plan.stages import TransformStage
+from mobileprep.building.report.collect import Report
+from mobileprep.building.targets import plan_state, promised_files, publish_target, shared_store
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
+from mobileprep.core.files import check_name, check_writable, file_inside, inside
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.limits import shared_memory
+from mobileprep.core.parallel import cores
+from mobileprep.errors import ArtifactError, MissedLimitError, MobileprepError, UsageError
+from mobileprep.recipe.loading import load_recipes, target_folders
+from mobileprep.recipe.model import Recipe
+
+if TYPE_CHECKING:
+    from mobileprep.building.pipeline.exchange import Sharing
+
+
+@dataclass(frozen=True)
+class BuiltTarget:
+    """The folder of a target.
+
+    Args:
+        folder: where its files are; ``manifest.json`` there lists them with their digests.
+        report: sizes, costs, what each transform did, how far outputs moved.
+        is_changed: whether anything was written there.
+    """
+
+    folder: Path
+    report: Report
+    is_changed: bool
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a build did.
+
+    Args:
+        targets: their folders, in the order of the recipes.
+        ran: the names of the stages that ran; empty where all was fresh.
+    """
+
+    targets: tuple[BuiltTarget, ...]
+    ran: tuple[str, ...]
+
+
+def build(
+    recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
+    out: FilePath = "out",
+    *,
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    force: bool = False,
+    checksum: bool = False,
+    wait: bool = True,
+    locked: bool = False,
+    warn: Warn | None = None,
+) -> Build:
+    """Build recipes: run the stages that are stale, and bring each target's folder up to date.
+
+    Args:
+        recipes: one or more, loaded or as files.
+        out: the folder for outputs; it gets a folder for each recipe and in it one a target.
+        targets: the names of those to build; by default all.
+        jobs: how many stages may run at once; by default as many as there are processors.
+        force: run every stage again.
+        checksum: hash every file, instead of trusting those whose times have not changed.
+        wait: wait while another process works on a target's folder; without, that is an error.
+        locked: make sure that all is as ``mobileprep.lock`` beside each recipe pins it.
+        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 1.
+        RecipeError: a recipe is wrong, see ``load_recipe``.
+        CorruptFileError: a file is missing, damaged, or not what the recipe or its lock pins.
+        MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
+            TransformError of the model, AccuracyError of a check, a validation or a budget.
+        ArtifactError: an output cannot be written, or would lie where the build reads; or another
+            process works on a folder, and ``wait`` is off.
+    """
+    workers = workers_of(jobs)
+    tell = warn or as_warning
+    loaded, wanted = load_recipes(recipes), names_of(targets)
+    judged = functools.partial(
+        prepared, loaded, Path(out), targets=wanted, force=force, checksum=checksum
+    )
+    state = judged()
+    folders = target_folders(loaded, Path(out), wanted)
+    memory = [recipe.memory for recipe in loaded]
+    with folder_locks(folders, wait=wait, tell=tell) as waited:
+        if waited:
+            state = judged()
+        if locked:
+            check_locks(loaded, state, whole=not wanted)
+        run = run_build(
+            state, Path(out), jobs=workers, listen=_nobody, warn=_telling(tell), memory=memory
+        )
+    for text in run.warnings:
+        tell(text)
+    return Build(run.targets, tuple(stage.task for stage in run.ran))
+
+
+@dataclass(frozen=True)
+class BuildRun:
+    """What a run of a plan came to.
+
+    Args:
+        targets: the folders that are up to date now, in the order of the plan.
+        ran: the stages that ran, in the order they finished.
+        failures: what went wrong, where the build was to go on.
+        warnings: what the user should know of the pages and the remote store.
+    """
+
+    targets: tuple[BuiltTarget, ...]
+    ran: tuple[Ran, ...]
+    failures: tuple[MobileprepError, ...]
+    warnings: tuple[str, ...]
+
+
+def run_build(
+    state: State,
+    out: Path,
+    *,
+    jobs: int,
+    listen: Listener,
+    warn: StageWarn,
+    advance: Advance = lambda _task, _done, _total: None,
+    keep_going: bool = False,
+    memory: Iterable[int | None] = (),
+    partial: Collection[str] = (),
+) -> BuildRun:
+    """Run what is stale of a plan, and bring the folder of each target up to date.
+
+    Args:
+        state: the plan against a store.
+        out: the output folder.
+        jobs: how many stages may run at once.
+        listen: told of every stage's start and end.
+        warn: told what stages warn of, and where the build fails, of the remote store without the
+            name of a stage.
+        advance: told how far stages are that run samples.
+        keep_going: after a failure go on with what does not depend on it.
+        memory: what each recipe says that runs may take.
+        partial: the names of recipes with targets that cannot be planned; their pages stay.
+
+    Raises:
+        UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
+        MobileprepError: the first failure, unless the build was to go on.
+    """
+    bound = store_bound(os.environ)
+    executor = Executor(state, listen, warn, advance)
+    done: dict[str, BuiltTarget] = {}
+    pages = Pages(executor, out, partial)
+
+    def finish(target: TargetPlan) -> None:
+        report, is_changed = publish_target(target, executor, out)
+        folder = out.joinpath(*target.folder.split("/"))
+        done[target.folder] = BuiltTarget(folder, report, is_changed)
+        pages.published(target, report)
+
+    publishing = [
+        FollowUp(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets
+    ]
+
+    sharing = state.store.sharing
+    try:
+        if not keep_going:
+            _check_writable(state, out)
+        with (
+            _ended(sharing, warn),
+            shared_memory(min(jobs, len(stale_stages(state))), memory),
+        ):
+            follow_ups = [*publishing, *pages.follow_ups()]
+            found = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
+            failures = tuple(with_worst_layers(error, executor) for error in found)
+            told = pages.write()
+            if sharing is not None:
+                sharing.finish()
+    except MissedLimitError as error:
+        raise with_worst_layers(error, executor) from error
+    finally:
+        state.store.files.save()
+        state.store.finish(bound)
+    targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
+    warnings = () if sharing is None else sharing.warnings
+    return BuildRun(targets, tuple(executor.ran), failures, (*told, *warnings))
+
+
+def _check_writable(state: State, out: Path) -> None:
+    """Make sure that what stages make can be published, before the first of them runs.
+
+    Raises:
+        ArtifactError: a file cannot be written.
+    """
+    stale = {spec.task for spec, _ in stale_stages(state)}
+    waiting = [target for target in state.plan.targets if not stale.isdisjoint(target.tasks)]
+    for recipe in dict.fromkeys(target.recipe for target in waiting):
+        check_page(recipe, out)
+    for target in waiting:
+        check_target(target, promised_files(target, state), state, out)
+
+
+@contextlib.contextmanager
+def _ended(sharing: Sharing | None, warn: StageWarn) -> Iterator[None]:
+    """Tell what a remote store did to a build that fails: it leaves no result that would.
+
+    After an interrupt nothing of that store is waited for.
+    """
+    if sharing is None:
+        yield
+        return
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            sharing.stop()
+        for text in sharing.warnings:
+            warn("", text)
+        raise
+
+
+def prepared(
+    recipes: Sequence[Recipe],
+    out: Path,
+    *,
+    targets: Iterable[str] = (),
+    force: bool = False,
+    checksum: bool = False,
+    cache: Path | None = None,
+    files: FileIndex | None = None,
+) -> State:
+    """The plan of some recipes against the store, its pins and folders checked.
+
+    Args:
+        recipes: what to plan.
+        out: the output folder.
+        targets: names of targets, or of their folders; all without any.
+        force: judge every stage stale.
+        checksum: hash every file, whatever its times say.
+        cache: the store's folder; by default the user's.
+        files: what is known of files, where they are being hashed already, see ``being_hashed``.
+
+    Raises:
+        UsageError, CorruptFileError: see ``plan_state``.
+        ArtifactError: an output folder holds what the build reads.
+    """
+    targets = list(targets)
+    if files is None and (checksum or cache is None):
+        files = being_hashed(recipes, out, targets, checksum=checksum)
+    store = Store(cache, files) if cache is not None else shared_store(recipes, out, files)
+    state = plan_state(recipes, targets, store=store, force=force)
+    check_overlaps(recipes, state.plan, state.store, out)
+    if checksum:
+        hash_all(state, out)
+    return state
+
+
+def workers_of(jobs: int | None) -> int:
+    """How many stages run at once.
+
+    Raises:
+        UsageError: the number is below 1.
+    """
+    if jobs is not None and jobs < 1:
+        message = f"jobs is {jobs}"
+        raise UsageError(message, "give a number from 1 on")
+    return jobs or cores()
+
+
+def _telling(tell: Warn) -> StageWarn:
+    """Warnings of stages as sentences that name them."""
+    return lambda task, text: tell(f"{task}: {text}" if task else text)
+
+
+def _nobody(task: str, moment: Moment) -> None:
+    """Tells nothing."""
+
+
+def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Path) -> None:
+    """Make sure that the files of a target whose stages have yet to run can be written.
+
+    A folder that stays as it is, as where stages run again and leave the same, need not be
+    writable. It does not stay so for certain where its manifest is of other inputs or settings, or
+    a file is missing.
+
+    Args:
+        target: the target's plan.
+        names: the files that its folder is sure to get.
+        state: the plan against a store.
+        out: the output folder.
+
+    Raises:
+        ArtifactError: a file cannot be written.
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    folder = inside(out, target.folder)
+    for name in names:
+        check_name(file_inside(folder, name))
+    # One that is not there is made in the recipe's folder, where the page is written too.
+    if folder.is_dir() and not _may_stay(target, state, folder):
+        check_writable(folder / MANIFEST)
+
+
+def _may_stay(target: TargetPlan, state: State, folder: Path) -> bool:
+    """Whether a folder is whole, and of the same inputs and settings."""
+    found = manifest(folder)
+    wanted = made_of(target, {file.name: state.digest(file) for file in target.sources})
+    if not _told(wanted).items() <= _told(found).items():
+        return False
+    with contextlib.suppress(ArtifactError, OSError, ValueError):
+        return all(file_inside(folder, name).is_file() for name in listed(folder))
+    return False
+
+
+def _told(data: dict[str, object]) -> dict[str, str]:
+    """What a manifest tells, as text, which lists and tuples have alike."""
+    return {key: json.dumps(value, sort_keys=True) for key, value in data.items()}
+
+
+_QUANTIZER: Final = "quantize_nodes"
+# A build that has failed should not take long to say so: samples, and seconds.
+_SAMPLES: Final = 8
+_SECONDS: Final = 60.0
+
+
+def with_worst_layers(error: MobileprepError, executor: Executor) -> MobileprepError:
+    """An error with a hint that names the layers which lose most, where eight bits may be why.
+
+    Each layer is quantized alone, on few samples and for a minute at most.
+
+    Args:
+        error: what a build has failed with.
+        executor: of that build.
+    """
+    if not isinstance(error, MissedLimitError):
+        return error
+    target = _quantized(error.task, executor)
+    if target is None:
+        return error
+    from mobileprep.building.quantization_debugging import worst_layers  # imports numpy
+
+    try:
+        found = worst_layers(target, executor, samples=_SAMPLES, seconds=_SECONDS)
+    except MobileprepError:
+        return error  # what was missed matters more than why nothing else can be told
+    if not found.rule:
+        return error
+    of = "" if found.measured == found.layers else f" of the first {found.measured}"
+    hint = (
+        f"{error.hint}; or leave the layers in float that lose most, one at a time on "
+        f"{found.samples} samples{of}: under 'quantize', write\n"
+        f"    rules: [{found.rule}]"
+    )
+    return error.at(error.where, hint=hint)
+
+
+def _quantized(task: str, executor: Executor) -> TargetPlan | None:
+    """The target that a stage is of, if its nodes were quantized before that stage."""
+    plan = executor.state.plan
+    for target in plan.targets:
+        if task not in target.tasks:
+            continue
+        before = target.tasks[: target.tasks.index(task)]
+        asked = [plan.stage(one).stage for one in before]
+        return target if any(map(_quantizes, asked)) else None
+    return None
+
+
+def _quantizes(stage: Stage) -> bool:
+    is_step = isinstance(stage, TransformStage) and stage.transform == _QUANTIZER
+    return is_step or isinstance(stage, ChoiceStage)

@@ -1,0 +1,341 @@
+"""Ranges of the tensors that targets quantize, measured and kept in range files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mobileprep.building.pipeline.eviction import store_bound
+from mobileprep.building.pipeline.execute import Advance, Executor, Listener
+from mobileprep.building.pipeline.execute import Warn as TaskWarn
+from mobileprep.building.pipeline.runner import build as run_stages
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.plan.portable import portable_recipe
+from mobileprep.building.plan.running_stages import CalibrateStage
+from mobileprep.building.plan.spec import Plan, StageSpec
+from mobileprep.building.targets import plan_state
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
+from mobileprep.core.files import write_text
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.limits import shared_memory
+from mobileprep.errors import RecipeError, UsageError
+from mobileprep.formats.range_file import (
+    RangeFile,
+    TensorRange,
+    range_file_text,
+    ranges_from_bytes,
+    read_range_file,
+)
+from mobileprep.recipe.loading import check_names, load_recipe
+from mobileprep.recipe.model import Recipe, Target
+
+
+@dataclass(frozen=True)
+class RangeGroup:
+    """Targets whose ranges go into one file.
+
+    Args:
+        path: the file; None where the recipe names none.
+        name: as the recipe has it.
+        members: the targets with their recipes.
+    """
+
+    path: Path | None
+    name: str | None
+    members: tuple[tuple[Recipe, Target], ...]
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The targets' folders below the output folder."""
+        return tuple(f"{recipe.name}/{target.folder}" for recipe, target in self.members)
+
+
+def range_groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[RangeGroup]:
+    """The targets that take observed ranges, by the file that keeps them.
+
+    Args:
+        recipes: with their targets.
+        wanted: the names or folders of targets, or none for all; those that share a range file
+            with one of them are taken too.
+
+    Raises:
+        UsageError: there is none.
+        RecipeError: a calibration names no samples.
+    """
+    named: dict[str, list[tuple[Recipe, Target]]] = {}
+    for recipe in recipes:
+        for target in recipe.targets:
+            if target.calibration is not None and target.takes_ranges:
+                file = target.calibration.range_file
+                own = f"{recipe.name}/{target.folder}"
+                key = own if file is None else os.path.realpath(file.path)
+                named.setdefault(key, []).append((recipe, target))
+    chosen = [
+        members
+        for members in named.values()
+        if not wanted or any({t.name, t.folder} & wanted for _, t in members)
+    ]
+    if not chosen:
+        hint = "write 'quantize: {mode: nodes, ranges: observed}' and a calibration"
+        message = f"no target {' or '.join(sorted(wanted))} takes observed ranges".replace(
+            "  ", " "
+        )
+        raise UsageError(message, hint)
+    return [_group(members) for members in chosen]
+
+
+def _group(members: Sequence[tuple[Recipe, Target]]) -> RangeGroup:
+    calibration = members[0][1].calibration
+    file = None if calibration is None else calibration.range_file
+    for _, target in members:
+        if target.calibration is not None and target.calibration.data is None:
+            message = "the calibration names no samples to measure ranges on"
+            place = target.place(("calibration",))
+            raise RecipeError(message, "add 'data: samples.npz'", place)
+    if file is None:
+        return RangeGroup(None, None, tuple(members))
+    return RangeGroup(file.path, file.shown, tuple(members))
+
+
+def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFile:
+    """The ranges of several targets as one file has them.
+
+    Raises:
+        RecipeError: they differ.
+    """
+    joined = found[group.folders[0]]
+    for folder, (_, target) in zip(group.folders[1:], group.members[1:], strict=True):
+        more = found[folder]
+        same = (more.method, more.samples, more.data) == (
+            *(joined.method, joined.samples),
+            joined.data,
+        )
+        other = [n for n, r in more.tensors.items() if joined.tensors.get(n, r) != r]
+        if not same or other:
+            why = f"{other[0]!r} has another range" if other else "they are measured otherwise"
+            message = f"{folder} and {group.folders[0]} cannot share {group.name}: {why}"
+            hint = "name a range file in the target's own calibration"
+            raise RecipeError(message, hint, target.place(("calibration", "range_file")))
+        tensors = {**joined.tensors, **more.tensors}
+        unseen = tuple(sorted({*joined.unseen, *more.unseen}))
+        joined = replace(joined, tensors=tensors, unseen=unseen)
+    return joined
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A tensor whose range is another than the file had.
+
+    Args:
+        tensor: its name.
+        before: least and greatest value in the file; None for a tensor that it did not have.
+        after: as they were measured; None for one that is no longer there.
+        share: how far the end that moved further did, as a share of the width before; None where
+            there was none.
+    """
+
+    tensor: str
+    before: tuple[float, float] | None
+    after: tuple[float, float] | None
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Ranges that were measured for some targets.
+
+    Args:
+        range_file: the file that keeps them; None where the recipe names none.
+        targets: the folders of the targets that they are for, below the output folder.
+        method: how they were found.
+        samples: on how many samples.
+        tensors: how many have a range.
+        unseen: tensors that no sample reached.
+        moved: what is not as the file had it.
+        is_changed: whether the file is another now, or would be.
+    """
+
+    range_file: str | None
+    targets: tuple[str, ...]
+    method: str
+    samples: int
+    tensors: int
+    unseen: tuple[str, ...]
+    moved: tuple[Moved, ...]
+    is_changed: bool
+
+
+def calibrate(
+    recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
+    *,
+    targets: Sequence[str] = (),
+    check: bool = False,
+    warn: Warn | None = None,
+) -> tuple[Calibrated, ...]:
+    """Measure the ranges that targets quantize by, and write the range files of their recipes.
+
+    What has been measured before on the same graph and data is not measured again.
+
+    Args:
+        recipes: one or more, loaded or as files.
+        targets: the names of those to measure for; by default all that take observed ranges. Those
+            that share a range file with one of them are measured too.
+        check: write nothing.
+        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        One for each range file, and for each target without one.
+
+    Raises:
+        UsageError: no target takes observed ranges, or none is named so.
+        RecipeError: a recipe is wrong, names no data, or has targets share a range file whose
+            ranges differ.
+        CorruptFileError: a file is missing or damaged; so is what lies where the ranges would.
+        AccuracyError: the data does not fit, or makes a tensor NaN or infinite.
+        MobileprepError: what the stages before raise.
+        ArtifactError: a range file cannot be written.
+    """
+    listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
+    loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
+    tell = warn or as_warning
+    return run_calibrations(
+        plan_calibrations(loaded, names_of(targets)),
+        check=check,
+        warn=lambda task, text: tell(f"{task}: {text}"),
+    )
+
+
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """What is to be measured.
+
+    Args:
+        state: of the stages up to the calibrations.
+        ends: the task that leaves the ranges of a target, by the target's folder.
+        groups: the targets by range file.
+        memory: what each recipe says that runs may take.
+    """
+
+    state: State
+    ends: Mapping[str, str]
+    groups: tuple[RangeGroup, ...]
+    memory: tuple[int | None, ...] = ()
+
+
+def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> CalibrationPlan:
+    """Plan what ``calibrate`` measures; see there for the arguments and errors."""
+    check_names(recipes)
+    # While they are whole: the names of files go by all that a recipe names.
+    recipes = [portable_recipe(recipe) for recipe in recipes]
+    groups = range_groups(recipes, frozenset(targets))
+    wanted = {id(target) for group in groups for _, target in group.members}
+    bare = []
+    for recipe in recipes:
+        chosen = tuple(_without_file(t) for t in recipe.targets if id(t) in wanted)
+        if chosen:
+            bare.append(replace(recipe, targets=chosen))
+    whole = plan_state(bare)
+    ends = {t.folder: t.records.calibrations[-1].task for t in whole.plan.targets}
+    return CalibrationPlan(
+        State(_until(whole.plan, ends.values()), whole.store),
+        ends,
+        tuple(groups),
+        tuple(recipe.memory for recipe in bare),
+    )
+
+
+def run_calibrations(
+    plan: CalibrationPlan,
+    *,
+    check: bool = False,
+    listen: Listener = lambda _task, _moment: None,
+    warn: TaskWarn,
+    advance: Advance = lambda _task, _done, _total: None,
+) -> tuple[Calibrated, ...]:
+    """Measure what is planned, and write the range files.
+
+    Args:
+        plan: what to measure.
+        check: write nothing.
+        listen, warn, advance: see ``Executor``.
+
+    Raises:
+        MobileprepError: see ``calibrate``.
+    """
+    found = _measured(plan, Executor(plan.state, listen, warn, advance))
+    return tuple(_kept(group, found, check=check) for group in plan.groups)
+
+
+def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFile]:
+    """The ranges of each target, by its folder."""
+    state = plan.state
+    bound = store_bound(os.environ)
+    try:
+        with shared_memory(1, plan.memory):
+            run_stages(executor)
+        pieces = {
+            folder: b"".join(
+                state.store.pieces(executor.record(task).outputs[CalibrateStage.RANGES])
+            )
+            for folder, task in plan.ends.items()
+        }
+    finally:
+        state.store.files.save()
+        state.store.finish(bound)
+    return {folder: ranges_from_bytes(data, folder) for folder, data in pieces.items()}
+
+
+def _without_file(target: Target) -> Target:
+    assert target.calibration is not None
+    return replace(target, calibration=replace(target.calibration, range_file=None))
+
+
+def _until(plan: Plan, tasks: Iterable[str]) -> Plan:
+    """The stages of a plan that some tasks need, and those."""
+    needed = set(tasks)
+    kept: list[StageSpec] = []
+    for spec in reversed(plan.stages):
+        if spec.task in needed:
+            needed.update(spec.needs)
+            kept.append(spec)
+    return Plan(tuple(reversed(kept)), ())
+
+
+def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> Calibrated:
+    ranges = joined_ranges(group, found)
+    text = range_file_text(ranges)
+    before, is_changed = RangeFile(), False
+    if group.path is not None:
+        # What is no range file is not overwritten: the name may be a slip.
+        is_there = group.path.exists()
+        before = read_range_file(group.path) if is_there else before
+        is_changed = not is_there or group.path.read_bytes() != text.encode()
+        if is_changed and not check:
+            write_text(group.path, text)
+    return Calibrated(
+        group.name,
+        group.folders,
+        ranges.method,
+        ranges.samples,
+        len(ranges.tensors),
+        ranges.unseen,
+        tuple(_moved(before, ranges)) if group.path is not None else (),
+        is_changed,
+    )
+
+
+def _moved(before: RangeFile, after: RangeFile) -> Iterator[Moved]:
+    for tensor in sorted({*before.tensors, *after.tensors}):
+        old, new = before.tensors.get(tensor), after.tensors.get(tensor)
+        if old is None or new is None:
+            yield Moved(tensor, _ends(old), _ends(new), None)
+        elif _ends(old) != _ends(new):
+            further = max(abs(new.low - old.low), abs(new.high - old.high))
+            width = old.high - old.low
+            yield Moved(tensor, _ends(old), _ends(new), further / width if width else None)
+
+
+def _ends(found: TensorRange | None) -> tuple[float, float] | None:
+    return None if found is None else (found.low, found.high)

@@ -1,0 +1,456 @@
+"""What builds differ in from earlier ones: reports beside reports, and models beside models."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from mobileprep.building.pipeline.runner import Built, collect
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.comparison.model import (
+    Cause,
+    Comparison,
+    Figure,
+    Kind,
+    NodeChanges,
+    RangeChange,
+    StepChange,
+)
+from mobileprep.building.report.text import metric_title
+from mobileprep.building.report_files import StoredReport, model_file, node_changes, stored_reports
+from mobileprep.building.targets import build_report
+from mobileprep.errors import UsageError
+from mobileprep.recipe.model import Recipe, Target
+
+_Model: TypeAlias = Callable[[], Path | None]
+
+
+def compare_built(recipes: Sequence[Recipe], state: State, earlier: Path) -> list[Comparison]:
+    """What the targets of recipes that are built differ in from an earlier build.
+
+    Args:
+        recipes: the recipes.
+        state: their plan, all of whose stages are fresh.
+        earlier: the earlier build's report or folder, see ``stored_reports``.
+
+    Raises:
+        CorruptFileError: there is no report, or a stage has not run.
+        UsageError: the earlier build has none of these targets.
+    """
+    built = collect(state)
+    targets = {(r.name, t.folder): t for r in recipes for t in r.targets}
+    with tempfile.TemporaryDirectory() as folder:
+        models: dict[tuple[str, str], _Model] = {}
+        reports = []
+        for number, one in enumerate(built):
+            report = build_report(one)
+            reports.append(report)
+            place = Path(folder, str(number))
+            models[_key(report)] = lambda b=one, p=place: _unpacked(b, state.store, p)  # type: ignore[misc]
+        places = {_key(r): _places(targets[_key(r)]) for r in reports}
+        return _compared(stored_reports(earlier), reports, places.__getitem__, models, earlier)
+
+
+def compare_stored(later: Sequence[StoredReport], earlier: Path) -> list[Comparison]:
+    """What builds that have left reports differ in from an earlier one.
+
+    Raises:
+        CorruptFileError: there is no earlier report.
+        UsageError: the earlier build has none of these targets.
+    """
+    models: dict[tuple[str, str], _Model] = {
+        _key(s.report): (lambda s=s: model_file(s))  # type: ignore[misc]
+        for s in later
+    }
+    reports = [s.report for s in later]
+    return _compared(stored_reports(earlier), reports, lambda _: _nowhere, models, earlier)
+
+
+def _compared(
+    old: Sequence[StoredReport],
+    new: Sequence[Report],
+    place: Callable[[tuple[str, str]], Place],
+    models: dict[tuple[str, str], _Model],
+    earlier: Path,
+) -> list[Comparison]:
+    if len(new) == 1 and len(old) > 1:
+        # Of a whole build, one target was asked for.
+        old = [s for s in old if _key(s.report) == _key(new[0])]
+    if not {_key(s.report) for s in old} & {_key(r) for r in new} and len(old) != 1:
+        message = "the earlier build has none of these targets"
+        raise UsageError(message, "name the report or the folder of the same recipe", str(earlier))
+    by_report = {id(s.report): s for s in old}
+
+    def nodes(before: Report, after: Report) -> NodeChanges:
+        return node_changes(model_file(by_report[id(before)]), models[_key(after)]())
+
+    return compare_builds([s.report for s in old], new, lambda r: place(_key(r)), nodes)
+
+
+def _key(report: Report) -> tuple[str, str]:
+    return report.recipe, report.target
+
+
+def _nowhere(_keys: Sequence[str | int]) -> str:
+    return ""
+
+
+def _places(target: Target) -> Place:
+    """Where a target's keys stand; each step of its chain knows its own place."""
+
+    def place(keys: Sequence[str | int]) -> str:
+        if len(keys) > 1 and keys[0] == "transforms" and isinstance(keys[1], int):
+            return target.transforms[keys[1]].place
+        return target.place(keys)
+
+    return place
+
+
+def _unpacked(built: Built, store: Store, folder: Path) -> Path | None:
+    """The model that a target's stages have left, as a file; None where the store lacks it."""
+    name = built.records.package.model.file
+    output = built.files.get(name)
+    if output is None:
+        return None
+    folder.mkdir()
+    path = folder / Path(name).name
+    with path.open("wb") as stream:
+        for piece in store.pieces(output):
+            stream.write(piece)
+    return path
+
+
+NO_SETTINGS: Final = "the earlier report does not hold what it was made from"
+
+
+def compare_reports(
+    old: Report, new: Report, place: Place, nodes: NodeChanges | None = None
+) -> Comparison:
+    """What a target's build differs in from an earlier one.
+
+    Args:
+        old: the earlier report.
+        new: the report now.
+        place: tells where keys stand in the recipe.
+        nodes: what the two models differ in, where they were compared.
+    """
+    known = bool(old.settings and new.settings)
+    found = list(causes_of(old, new, place)) if known else []
+    keys: dict[int, list[str]] = {}
+    for cause, step in found:
+        if step is not None:
+            keys.setdefault(step, []).append(cause.key)
+    warned, warns = _warnings(old), _warnings(new)
+    made = Comparison(
+        new.recipe,
+        new.target,
+        "same",
+        tuple(cause for cause, _ in found),
+        "" if known else NO_SETTINGS,
+        tuple(step_changes(old, new, keys)),
+        changed_figures(_sizes(old), _sizes(new)),
+        changed_figures(old.ops, new.ops),
+        changed_figures(_accuracies(old), _accuracies(new)),
+        changed_figures(_outputs(old), _outputs(new)),
+        _ranges(old, new),
+        changed_figures(_tensors(old), _tensors(new)),
+        changed_figures(_limits(old), _limits(new)),
+        changed_figures(_kernels(old), _kernels(new)),
+        tuple(w for w in warns if w not in warned),
+        tuple(w for w in warned if w not in warns),
+        nodes,
+    )
+    return _judged(made)
+
+
+def compare_builds(
+    old: Sequence[Report],
+    new: Sequence[Report],
+    place: Callable[[Report], Place],
+    nodes: Callable[[Report, Report], NodeChanges | None],
+) -> list[Comparison]:
+    """Each target beside its earlier build, in the new one's order; those that are gone last.
+
+    One report on each side is one target, whatever its name was.
+
+    Args:
+        old: the earlier reports.
+        new: the reports now.
+        place: tells where a target's keys stand in the recipe.
+        nodes: compares the models of an earlier and a new report.
+    """
+    before = {(r.recipe, r.target): r for r in old}
+    if len(old) == len(new) == 1:
+        before = {(new[0].recipe, new[0].target): old[0]}
+    found = []
+    for report in new:
+        earlier = before.pop((report.recipe, report.target), None)
+        if earlier is None:
+            found.append(Comparison(report.recipe, report.target, "added"))
+        else:
+            compared = nodes(earlier, report)
+            found.append(compare_reports(earlier, report, place(report), compared))
+    found += [Comparison(recipe, target, "removed") for recipe, target in before]
+    return found
+
+
+def _judged(made: Comparison) -> Comparison:
+    """The same, said to be changed where anything of it is."""
+    told = (made.causes, made.steps, made.sizes, made.ops, made.accuracies, made.outputs)
+    more = (made.ranges, made.tensors, made.limits, made.kernels, made.warnings, made.solved)
+    nodes = made.nodes is not None and made.nodes.changes
+    return dataclasses.replace(made, state="changed") if any((*told, *more, nodes)) else made
+
+
+def _sizes(report: Report) -> dict[str, float | None]:
+    source, model = report.source, report.model
+    found: dict[str, float | None] = {
+        "model bytes": model.bytes,
+        "compressed bytes": report.compressed.bytes,
+        "nodes": model.nodes,
+        "parameters": model.parameters,
+        "source bytes": source.bytes,
+        "source nodes": source.nodes,
+        "source parameters": source.parameters,
+    }
+    # The model is told of already, and is called as it likes.
+    files = {name: size for name, size in report.files.items() if name != model.file}
+    return {**found, **{f"file {name}": size for name, size in files.items()}}
+
+
+def _accuracies(report: Report) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for metric in () if report.accuracy is None else report.accuracy.metrics:
+        found[f"{metric_title(metric)}{_basis(report)}"] = metric.after
+        found[f"{metric_title(metric)} of the source"] = metric.before
+    return found
+
+
+def _outputs(report: Report) -> dict[str, float | None]:
+    outputs = () if report.accuracy is None else report.accuracy.outputs
+    return {f"{output.output}{_basis(report)}": output.share_of_peak for output in outputs}
+
+
+def _basis(report: Report) -> str:
+    """The basis of numbers of a graph, which are not comparable with those of its file."""
+    accuracy = report.accuracy
+    return f" ({accuracy.basis})" if accuracy is not None and accuracy.is_of_graph else ""
+
+
+def _tensors(report: Report) -> dict[str, float | None]:
+    tensors = () if report.damage is None else report.damage.tensors
+    return {tensor.tensor: tensor.sqnr for tensor in tensors}
+
+
+def _limits(report: Report) -> dict[str, float | None]:
+    return {line.name: line.found for line in report.budget}
+
+
+def _kernels(report: Report) -> dict[str, float | None]:
+    return {f"kernels for TensorFlow {k.tensorflow}": k.kernels for k in report.kernels}
+
+
+def _ranges(old: Report, new: Report) -> tuple[RangeChange, ...]:
+    before, after = (
+        {name: tuple(ends) for c in report.calibrations for name, ends in c.ranges.items()}
+        for report in (old, new)
+    )
+    return tuple(
+        RangeChange(name, before.get(name), after.get(name))
+        for name in dict.fromkeys([*after, *before])
+        if before.get(name) != after.get(name)
+    )
+
+
+def _warnings(report: Report) -> list[str]:
+    found = [*report.source.warnings, *(w for step in report.steps for w in step.warnings)]
+    found += [*report.warnings, *(() if report.check is None else report.check.warnings)]
+    found += [w for calibration in report.calibrations for w in calibration.warnings]
+    return list(dict.fromkeys([*found, *(report.accuracy.warnings if report.accuracy else ())]))
+
+
+def step_changes(
+    old: Report, new: Report, keys: Mapping[int, Sequence[str]]
+) -> Iterator[StepChange]:
+    """The transforms that do something else than before.
+
+    Args:
+        old: the earlier report.
+        new: the report now.
+        keys: the recipe's keys that are another, by the position of their step in the new chain.
+    """
+    before, after = _effects(old), _effects(new)
+    names = [[step.name for step in report.steps] for report in (old, new)]
+    for i, j in aligned(*names):
+        at = j if j is not None else i
+        assert at is not None
+        causes = tuple(keys.get(j, ())) if j is not None else ()
+        figures = changed_figures({} if i is None else before[i], {} if j is None else after[j])
+        if i is None or j is None or causes or figures:
+            kind: Kind = "added" if i is None else "removed" if j is None else "changed"
+            name = names[0][at] if j is None else names[1][at]
+            yield StepChange(kind, at + 1, name, causes, figures)
+
+
+def _effects(report: Report) -> list[dict[str, float | None]]:
+    found = []
+    nodes, parameters, size = (
+        report.source.nodes,
+        report.source.parameters,
+        report.source.bytes,
+    )
+    for step in report.steps:
+        found.append(
+            {
+                "nodes": step.nodes - nodes,
+                "parameters": step.parameters - parameters,
+                "bytes": step.bytes - size,
+                "matched": step.matched,
+                "added": step.added,
+                "removed": step.removed,
+                "changed": step.changed,
+                "difference": step.largest_difference,
+                **{f"left: {reason}": count for reason, count in step.skipped.items()},
+            }
+        )
+        nodes, parameters, size = step.nodes, step.parameters, step.bytes
+    return found
+
+
+def changed_figures(
+    old: Mapping[str, float | None], new: Mapping[str, float | None]
+) -> tuple[Figure, ...]:
+    """The numbers that are others, in the new order; what is not finite is told as none."""
+    pairs = (
+        (name, _finite(old.get(name)), _finite(new.get(name)))
+        for name in dict.fromkeys([*new, *old])
+    )
+    return tuple(Figure(name, a, b) for name, a, b in pairs if a != b)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+Place: TypeAlias = Callable[[Sequence[str | int]], str]
+"""Where a key stands in the recipe: of ``("transforms", 3)`` the third step, from 0."""
+
+_CHAIN: Final = "transforms"
+
+
+def causes_of(old: Report, new: Report, place: Place) -> Iterator[tuple[Cause, int | None]]:
+    """What is another, and for a step of the chain its position in the new one.
+
+    Args:
+        old: the earlier report.
+        new: the report now.
+        place: tells where keys stand.
+    """
+    if old.tool != new.tool:
+        yield Cause("tool", "mobileprep", old.tool or None, new.tool or None), None
+    for cause in _settings(old.settings, new.settings, place):
+        yield cause, None
+    yield from _steps(_chain(old), _chain(new), place)
+    for name in sorted({*old.sources, *new.sources}):
+        before, after = old.sources.get(name), new.sources.get(name)
+        if before != after:
+            yield Cause("source", name, before, after), None
+
+
+def _settings(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Iterator[Cause]:
+    without = ({k: v for k, v in settings.items() if k != _CHAIN} for settings in (old, new))
+    for path, before, after in _differing((), *without):
+        yield Cause("setting", ".".join(path), before, after, place(path))
+
+
+def _steps(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], place: Place
+) -> Iterator[tuple[Cause, int | None]]:
+    names = [[str(step.get("name")) for step in chain] for chain in (old, new)]
+    old_labels, new_labels = map(labels, names)
+    for i, j in aligned(*names):
+        if i is not None and j is not None:
+            where = place((_CHAIN, j))
+            for path, before, after in _differing((), _options(old[i]), _options(new[j])):
+                key = ".".join((_CHAIN, new_labels[j], *path))
+                yield Cause("setting", key, before, after, where), j
+        elif i is not None:
+            yield Cause("setting", f"{_CHAIN}.{old_labels[i]}", _options(old[i]), None), None
+        elif j is not None:
+            where = place((_CHAIN, j))
+            key = f"{_CHAIN}.{new_labels[j]}"
+            yield Cause("setting", key, None, _options(new[j]), where), j
+
+
+def _chain(report: Report) -> list[Mapping[str, Any]]:
+    steps = report.settings.get(_CHAIN)
+    return [s for s in steps if isinstance(s, Mapping)] if isinstance(steps, list | tuple) else []
+
+
+def _options(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's options beside what else is said of it, as a recipe has them."""
+    options = step.get("options")
+    named = dict(options) if isinstance(options, Mapping) else {}
+    # Both are as good as not there, and most steps have them so.
+    rest = {k: v for k, v in step.items() if k not in ("name", "options") and v}
+    return {**named, **rest}
+
+
+def _differing(
+    path: tuple[str, ...], old: object, new: object
+) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """The keys with other values, those of nested mappings and of named things one by one."""
+    before, after = _named(old), _named(new)
+    if before is None or after is None:
+        if old != new:
+            yield path, old, new
+        return
+    for key in dict.fromkeys([*after, *before]):
+        yield from _differing((*path, key), before.get(key), after.get(key))
+
+
+def _named(value: object) -> Mapping[str, Any] | None:
+    """A mapping, or a list of things that have names as one; else None."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list | tuple) and value and all(_is_named(item) for item in value):
+        by_name = {item["name"]: item for item in value}
+        return by_name if len(by_name) == len(value) else None
+    return None
+
+
+def _is_named(item: object) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("name"), str)
+
+
+def aligned(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+    """Pairs of positions, in order; None where a step is only in the other chain.
+
+    Args:
+        old: the transforms' names.
+        new: the same, now.
+    """
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for tag, a, a_end, b, b_end in matcher.get_opcodes():
+        if tag == "equal":
+            yield from zip(range(a, a_end), range(b, b_end), strict=True)
+        else:
+            yield from ((i, None) for i in range(a, a_end))
+            yield from ((None, j) for j in range(b, b_end))
+
+
+def labels(names: Sequence[str]) -> list[str]:
+    """Names that tell steps apart: ``fold_constants``, and ``fold_constants#2`` for the second."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return found

@@ -1,0 +1,315 @@
+"""What this installation has for builds, and what it lacks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from mobileprep import __version__
+from mobileprep.building.cache import folder_bytes, shown_remote
+from mobileprep.building.pipeline.eviction import store_bound
+from mobileprep.building.pipeline.remote.guarded import open_remote
+from mobileprep.building.pipeline.remote.settings import remote_settings
+from mobileprep.building.pipeline.store import FORMAT, default_folder
+from mobileprep.building.plan.engines import (
+    LITERT,
+    LITERT_INSTALL,
+    LITERT_MODULE,
+    OPTIONAL_ENGINES,
+    engine_version,
+)
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import MobileprepError
+from mobileprep.formats.shared_library import SharedLibrary, read_library, texts_in
+from mobileprep.graph.files import read_shipped_graph
+
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
+_RUNNING: Final = "running models in check, validation, run and benchmark"
+_RUNNING_LITE: Final = "running .tflite files in validation, run, compare and benchmark"
+# What each extra brings besides fsspec, and what for; engines tell how they are added.
+_EXTRAS: Final = {
+    "azure": ("adlfs", "a remote store at az://"),
+    "completion": ("shtab", "completion of commands in bash, zsh and fish"),
+    "crc32c": ("google-crc32c", "faster checksums of checkpoints"),
+    "dask": ("distributed", "calibration on many machines"),
+    "elf": ("pyelftools", "doctor --library"),
+    "encrypt": ("cryptography", "encrypted models: `protect` in recipes"),
+    "gcs": ("gcsfs", "a remote store at gs://"),
+    "integration": ("jinja2", "code for apps: `integration` in recipes"),
+    "image": ("pillow", "pictures as inputs, and the ops that decode them"),
+    "narrow": ("ml_dtypes", "graphs with bfloat16, float8, or int4"),
+    "remote": ("urllib3", "a remote store over HTTP"),
+    "regex": ("google-re2", "graphs with regular expressions"),
+    "s3": ("s3fs", "a remote store at s3://"),
+    "tflite": ("flatbuffers", "files for LiteRT: the verb tflite, `artifact: tflite`"),
+    "watch": ("watchfiles", "the verb watch"),
+}
+
+
+@dataclass(frozen=True)
+class Required:
+    """A package that this one cannot do without.
+
+    Args:
+        name: the package's.
+        version: what is installed; null where it is missing.
+        oldest: the oldest version that will do; empty where any will.
+    """
+
+    name: str
+    version: str | None
+    oldest: str
+
+
+@dataclass(frozen=True)
+class OptionalPackage:
+    """What a package that may be added is for.
+
+    Args:
+        package: its name, or that of the engine.
+        use: what it is for.
+        version: what is installed; null where it is missing.
+        install: how to add it.
+    """
+
+    package: str
+    use: str
+    version: str | None
+    install: str
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """The store of what builds have left.
+
+    Args:
+        folder: where it is.
+        bytes: what its files take together.
+        free_bytes: what is free there.
+        writable: whether this user may write there.
+        remote: the remote store that MOBILEPREP_REMOTE_CACHE names, its user and password
+            left out; null for none.
+    """
+
+    folder: str
+    bytes: int
+    free_bytes: int
+    writable: bool
+    remote: str | None
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """What an installation has, and what is wrong with it.
+
+    Args:
+        mobileprep: the version.
+        python: the version.
+        required: the packages that builds need.
+        features: the packages that may be added.
+        store: the store.
+        problems: what keeps builds from running, each with its mend; none where all is well.
+    """
+
+    mobileprep: str
+    python: str
+    required: tuple[Required, ...]
+    features: tuple[OptionalPackage, ...]
+    store: StorePlace
+    problems: tuple[str, ...]
+
+
+def doctor() -> Doctor:
+    """Look at this installation; nothing is left behind, and no other machine asked."""
+    required = tuple(Required(name, _version(name), oldest) for name, oldest in _required())
+    store = default_folder()
+    refusal = _refusal(store)
+    facts = StorePlace(
+        str(store),
+        folder_bytes(store),
+        shutil.disk_usage(_first(store, os.path.exists)).free,
+        not refusal,
+        shown_remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
+    )
+    return Doctor(
+        __version__,
+        platform.python_version(),
+        required,
+        tuple(_features()),
+        facts,
+        (*_lacking(required), *((refusal,) if refusal else ()), *_refused_variables()),
+    )
+
+
+def _features() -> Iterator[OptionalPackage]:
+    for extra, (package, use) in _EXTRAS.items():
+        yield OptionalPackage(package, use, _version(package), f"pip install 'mobileprep[{extra}]'")
+    for name, how in OPTIONAL_ENGINES.items():
+        yield OptionalPackage(f"engine {name}", _RUNNING, engine_version(name) or None, how)
+    version = engine_version(LITERT_MODULE) or None
+    yield OptionalPackage(f"engine {LITERT}", _RUNNING_LITE, version, LITERT_INSTALL)
+
+
+def _required() -> Iterator[tuple[str, str]]:
+    """The packages that this one needs, and the oldest version of each; none in a bare checkout."""
+    try:
+        listed = importlib.metadata.requires("mobileprep") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for text in sorted(listed):
+        found = _REQUIREMENT.match(text)
+        if found and "extra ==" not in text:
+            yield found[1], found[2] or ""
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _lacking(required: tuple[Required, ...]) -> Iterator[str]:
+    for package in required:
+        mend = f"pip install '{package.name}>={package.oldest}'"
+        if package.version is None:
+            yield f"{package.name} is missing: {mend}"
+        elif _numbers(package.version) < _numbers(package.oldest):
+            yield f"{package.name} {package.version} is too old: {mend}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a version, for comparison."""
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in release[0].split(".")) if release else ()
+
+
+def _refusal(store: Path) -> str:
+    """Why builds cannot write a store; empty where they can.
+
+    It is tried: what rights say is not enough, as /proc grants them all to root and takes no files.
+    """
+    # A link that leads nowhere is in the way as well.
+    folder = _first(store / FORMAT, os.path.lexists)
+    if not folder.is_dir():
+        return f"{folder} is no folder: set MOBILEPREP_CACHE to another"
+    try:
+        with tempfile.TemporaryDirectory(prefix=".mobileprep-", dir=folder) as made:
+            Path(made, "file").write_bytes(b"0")
+    except OSError as error:
+        reason = error.strerror or error
+        return f"{folder} cannot be written ({reason}): set MOBILEPREP_CACHE to another folder"
+    return ""
+
+
+def _refused_variables() -> Iterator[str]:
+    """The variables of the store that every build refuses, as it reads them."""
+    try:
+        store_bound(os.environ)
+    except MobileprepError as error:
+        yield _told(error)
+    try:
+        open_remote(remote_settings(None, os.environ))
+    except MobileprepError as error:
+        yield _told(error)
+
+
+def _told(error: MobileprepError) -> str:
+    # The place may be an address with a password.
+    return f"{shown_remote(error.where)}: {error.message}: {error.hint}"
+
+
+def _first(path: Path, is_there: Callable[[Path], bool]) -> Path:
+    """The path, or the first of the folders above it that is there."""
+    return next(p for p in (path, *path.absolute().parents) if is_there(p))
+
+
+PAGE: Final = 1 << 14
+"""Bytes of a page on devices with Android 15 and newer that have large ones."""
+_WIDE: Final = 64
+# Every library of TensorFlow has some of these ops, and the classes of their kernels.
+_OPS: Final = frozenset({"Const", "Identity", "NoOp", "Placeholder", "_Recv", "_Send"})
+_KERNELS: Final = frozenset({"ConstantOp", "IdentityOp", "PlaceholderOp"})
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """What is in a library, and what is wrong with it.
+
+    Args:
+        file: the library.
+        machine: the processor that it is for, as ELF names it.
+        abi: Android's name for that; empty where Android has none.
+        alignment: the least alignment of its segments in bytes.
+        missing_ops: the ops of the model whose names are nowhere in the library, sorted.
+        problems: what keeps it from being loaded, or the model from running, each with its mend.
+    """
+
+    file: str
+    machine: str
+    abi: str
+    alignment: int
+    missing_ops: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def library_facts(
+    library: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None
+) -> LibraryFacts:
+    """Look at a library, and whether it can have the ops of a graph.
+
+    Args:
+        library: an ELF file, such as ``libtensorflow_inference.so``.
+        graph: a GraphDef file; None where it is the library alone that counts.
+
+    Raises:
+        CorruptFileError: a file cannot be read, or is damaged.
+        InvalidGraphError: the graph breaks a rule.
+        UnsupportedError: the package pyelftools is not installed.
+    """
+    path = Path(library)
+    found = read_library(path)
+    ops: frozenset[str] = frozenset()
+    if graph is not None:
+        read = read_shipped_graph(Path(graph))
+        bodies = (node for function in read.library.functions.values() for node in function.nodes)
+        ops = frozenset(n.op for n in (*read, *bodies) if n.op not in read.library.functions)
+    known = texts_in(path, found, {*ops, *_OPS, *_KERNELS})
+    missing = tuple(sorted(ops - known))
+    alignment = min(found.alignments)
+    problems = (*_absence(known), *_problems(found, alignment, missing))
+    return LibraryFacts(str(path), found.machine, found.abi, alignment, missing, problems)
+
+
+def _absence(known: Collection[str]) -> Iterator[str]:
+    """What to do about a library in which TensorFlow registers no ops or kernels."""
+    if not _OPS & set(known):
+        yield (
+            "it holds no ops of TensorFlow: name the .so file that TensorFlow is linked into, and "
+            "strip no strings from it"
+        )
+    elif not _KERNELS & set(known):
+        yield (
+            "it holds no kernels, only the names of ops: link TensorFlow's static libraries whole "
+            "(-Wl,--whole-archive), and compile the kernels that ops_to_register.h lists"
+        )
+
+
+def _problems(library: SharedLibrary, alignment: int, missing: tuple[str, ...]) -> Iterator[str]:
+    if library.abi and library.bits == _WIDE and alignment < PAGE:
+        yield (
+            f"a segment is aligned to {alignment:,} bytes, and devices with pages of {PAGE:,} "
+            f"cannot load it: link with -Wl,-z,max-page-size={PAGE}"
+        )
+    if missing:
+        yield (
+            f"{len(missing)} ops of the model are not registered: {', '.join(missing)}; build it "
+            "with the model's ops_to_register.h"
+        )

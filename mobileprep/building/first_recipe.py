@@ -1,0 +1,397 @@
+"""A first recipe for a model: its text, and what building it came to."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from mobileprep.building.fit import check_models
+from mobileprep.building.pipeline.runner import collect
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.report.collect import Report
+from mobileprep.building.targets import build_report, plan_state
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.paths import opened
+from mobileprep.errors import AccuracyError, InvalidGraphError, MobileprepError, UnsupportedError
+from mobileprep.formats.arrays import read_headers
+from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
+from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
+from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE, RELEASES, TF115
+from mobileprep.recipe.first import Draft, DraftInput, recipe_text
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.schemas import modeline, recipe_schema
+
+_LABELS = "label"
+_UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says of the recipe; empty for what is proposed.
+
+    Args:
+        name: the recipe's.
+        signature: that of a SavedModel.
+        tags: those of its MetaGraph.
+        inputs, outputs: their names.
+        data: an .npz file of samples to validate with.
+        labels: the name of its array of labels; empty for ``label`` where there is such an array.
+        release: the TensorFlow release of the app; empty for the default, or a newer one if the
+            default does not load the model.
+    """
+
+    name: str = ""
+    signature: str = ""
+    tags: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    data: Path | None = None
+    labels: str = ""
+    release: str = ""
+
+
+def first_recipe(
+    found: FoundModel, path: Path, wishes: Wishes, run: RunStages | None
+) -> tuple[str, str]:
+    """The recipe's text, and what its build came to.
+
+    Where a training graph cannot be frozen, the graph for inference beside it is taken; where there
+    is none, loops and conditionals are lowered if that helps.
+
+    Args:
+        found: the model.
+        path: where the recipe will lie.
+        wishes: what the user says of it.
+        run: runs the stages of a plan; None to build nothing, and so to leave out checks.
+
+    Raises:
+        MobileprepError: the model cannot be built.
+    """
+    try:
+        return _final(_draft(found, path, wishes), path, run)
+    except (UnsupportedError, InvalidGraphError) as error:
+        other = inference_graph(found)
+        if other is not None:
+            return _final(_draft(other, path, wishes), path, run)
+        if isinstance(error, UnsupportedError):
+            with contextlib.suppress(MobileprepError):
+                return _final(_lowered(found, path, wishes, error), path, run)
+        raise
+
+
+def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedError) -> Draft:
+    return replace(_draft(found, path, wishes), lowered=first_line(error))
+
+
+def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
+    if run is None:
+        return recipe_text(replace(untried(draft, path), unchecked=_UNTRIED)), "not built yet"
+    done = tried(draft, path, run)
+    fed = {} if done.report.check is None else done.report.check.inputs
+    inputs = tuple(_with_fed_shape(given, fed.get(given.name, "")) for given in done.draft.inputs)
+    return recipe_text(replace(done.draft, inputs=inputs)), told(done.report)
+
+
+def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
+    """An input of unknown shape with the one that the check feeds, in its comment.
+
+    Args:
+        given: the input.
+        fed: what the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a check.
+    """
+    shape = re.search(r"\[[0-9, ]*\]", fed)
+    if given.shape is not None or shape is None:
+        return given
+    text = f"The graph does not record its shape, and the check feeds {shape[0]}: add 'shape:'"
+    return replace(given, remark=f"{text} with the shape that the app feeds.")
+
+
+def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
+    proposal = propose(
+        load_found(found, wishes.tags),
+        signature=wishes.signature,
+        inputs=wishes.inputs,
+        outputs=wishes.outputs,
+    )
+    data = wishes.data
+    return Draft(
+        wishes.name or recipe_name(found.path, path),
+        modeline(path),
+        tuple(_source(found, proposal, wishes.tags, path.parent)),
+        tuple(map(_input, proposal.inputs)),
+        proposal.outputs,
+        (found.notes, proposal.about_inputs, proposal.about_outputs),
+        release=wishes.release,
+        validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
+    )
+
+
+def _labels(data: Path, wishes: Wishes) -> str:
+    """The name of the labels; none where the user names none and the usual array is not there."""
+    if wishes.labels or not (data.is_file() and zipfile.is_zipfile(data)):
+        return wishes.labels or _LABELS  # what is no .npz file, the build tells
+    return _LABELS if _LABELS in read_headers(data) else ""
+
+
+def _source(
+    found: FoundModel, proposal: Proposal, tags: tuple[str, ...], folder: Path
+) -> list[tuple[str, str | tuple[str, ...]]]:
+    keys: list[tuple[str, str | tuple[str, ...]]] = [(found.kind, _relative(found.path, folder))]
+    if found.checkpoint is not None:
+        keys.append(("checkpoint", _relative(found.checkpoint, folder)))
+    if tags:
+        keys.append(("tags", tags))
+    if proposal.signature:
+        keys.append(("signature", proposal.signature))
+    return keys
+
+
+def _input(proposed: ProposedInput) -> DraftInput:
+    known = recipe_schema()["$defs"]["input"]["properties"]["dtype"]["enum"]
+    spec = proposed.spec
+    dtype = spec.dtype.short if spec.dtype.short in known else ""
+    return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """How the recipe in ``folder`` names a path: from there, if only the drive is the same."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return path.resolve().as_posix()
+
+
+# What exporters call every model: it tells nothing of this one.
+_GENERIC: Final = re.compile(
+    r"(v?\d+|saved_?model|exports?|variables|checkpoints?|serving|frozen|"
+    r"(frozen|optimized|eval|inference|output|train|training|test|tf|my|the|_)*(graph|model)"
+    r"(_?def|\d+)?|(model|train|training|checkpoint|export)?\.?ckpt(-\d+)?|model-\d+|models?|"
+    r"build|out|output|tmp|data|assets|public|src|app)\Z",
+    re.IGNORECASE,
+)
+_SUFFIXES: Final = re.compile(r"(\.(pb|pbtxt|meta|index|bin|tf|graphdef))+\Z", re.IGNORECASE)
+_NAMED: Final = re.compile(r"name:[ \t]*[\"']?([A-Za-z0-9][A-Za-z0-9._-]*)")
+_LONGEST: Final = 80
+_LOOKED_AT: Final = 500
+_HEAD: Final = 1 << 16
+
+
+def recipe_name(model: Path, recipe: Path) -> str:
+    """A name that tells the model, and that no recipe here or near the new one has.
+
+    Outputs go by the names of recipes: two of one name would overwrite each other's.
+
+    Args:
+        model: the model's file or folder.
+        recipe: where the recipe will be.
+    """
+    path = Path(os.path.abspath(model))  # noqa: PTH100 - links keep the name that the user sees
+    stem = _clean(_SUFFIXES.sub("", path.name))
+    names = [stem, *(_clean(p.name) for p in path.parents)]
+    told = next((n for n in names if n and not _GENERIC.match(n)), "") or stem or "model"
+    taken = set(_taken(recipe))
+    numbered = (f"{told}-{number}" for number in itertools.count(2))
+    longer = [f"{told}-{stem}"] if stem and stem != told else []
+    return next(n for n in itertools.chain([told], longer, numbered) if n not in taken)
+
+
+def _clean(name: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    return kept.strip("._-")[:_LONGEST].rstrip("._-")
+
+
+def _taken(recipe: Path) -> Iterator[str]:
+    """The names of recipes beside the new one, here, and up to two folders below."""
+    below = _folders(Path.cwd())
+    near = [*below, *(inner for folder in below for inner in _folders(folder))]
+    folder = Path(os.path.abspath(recipe)).parent  # noqa: PTH100 - as above
+    folders = dict.fromkeys([folder, Path.cwd(), *near[:_LOOKED_AT]])
+    files = (
+        path
+        for place in folders
+        for path in _listed(place)
+        if path.suffix in (".yaml", ".yml") and path.is_file()
+    )
+    for path in itertools.islice(files, _LOOKED_AT):
+        try:
+            with opened(path) as stream:
+                text = stream.read(_HEAD).decode("utf-8", "replace")
+        except OSError:
+            continue
+        yield from (found[1] for line in text.splitlines() if (found := _NAMED.match(line)))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [p for p in _listed(folder) if p.is_dir() and not p.name.startswith(".")]
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())[:_LOOKED_AT]
+    except OSError:
+        return []
+
+
+# How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
+# the rounding of folded ones.
+EIGHT_BIT_LIMIT = 0.05
+FLOAT_LIMIT = 0.001
+_T = TypeVar("_T")
+RunStages = Callable[[State], None]
+"""Runs the stages of a plan that are stale."""
+
+_UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
+_CHANNEL = "{mode: weights, granularity: channel}"
+_FLOAT16 = "float16"
+_NEXT_STEPS = (
+    "Next steps towards 8 bits: check on samples of your own ('check: {data: FILE.npz}'), or let "
+    "'quantize: auto' find the layers that have to stay float; it needs a calibration and a "
+    "validation."
+)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A draft that builds, and the report of its build."""
+
+    draft: Draft
+    report: Report
+
+
+def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
+    """The draft with the most that builds: checked and quantized, checked, or neither.
+
+    Weights are stored in 8 bits in the smallest way that keeps the outputs near the source's, else
+    in 16; comments of the recipe name what was rejected, and why.
+
+    What a build runs stays in the store, so that the user's first build has little left to do.
+
+    Args:
+        draft: without check and quantization.
+        path: where the recipe will lie.
+        run: called with the plan of each draft that is tried.
+
+    Raises:
+        MobileprepError: the model cannot be built even so.
+    """
+    draft, plain_report = _registered(draft, lambda plain: _built(plain, path, run))
+    why: list[str] = []
+    for smaller in _smaller(draft):
+        try:
+            report = _built(smaller, path, run)
+        except AccuracyError as error:
+            why.append(_rejected(smaller, first_line(error)))
+            continue
+        except MobileprepError as error:
+            why = [f"The weights stay float: {first_line(error)}."]
+            break
+        if report.check is not None and report.check.warnings:
+            # A check that proves little is none: what 8 bits do would not be seen.
+            why = [f"The weights stay float: {report.check.warnings[0]}."]
+            break
+        note = (*why, *((_NEXT_STEPS,) if smaller.quantize == _FLOAT16 else ()))
+        return Tried(replace(smaller, about_weights=note), report)
+    else:
+        why.append(f"The weights stay float. {_NEXT_STEPS}")
+    try:
+        checked = replace(draft, check=FLOAT_LIMIT, about_weights=tuple(why))
+        return Tried(checked, _built(checked, path, run))
+    except MobileprepError as error:
+        unchecked = f"{_reason(draft) or first_line(error)}."
+    return Tried(replace(draft, unchecked=unchecked, about_weights=(_UNQUANTIZED,)), plain_report)
+
+
+def untried(draft: Draft, path: Path) -> Draft:
+    """Return a draft that its release loads, as far as that is known without building it.
+
+    Args:
+        draft: without check and quantization.
+        path: where the recipe will lie.
+    """
+    plain = replace(draft, release=draft.release or DEFAULT_RELEASE)
+    with contextlib.suppress(MobileprepError):
+        return _registered(draft, lambda tried: check_models([_recipe(tried, path)]))[0]
+    return plain
+
+
+def _registered(draft: Draft, attempt: Callable[[Draft], _T]) -> tuple[Draft, _T]:
+    """Return the first draft that its release loads: as it is, downgraded, with a newer release.
+
+    Args:
+        draft: its release is fixed, unless it is empty.
+        attempt: raises UnsupportedError if the release does not load the model of a draft.
+    """
+    wanted = draft.release
+    plain = replace(draft, release=wanted or DEFAULT_RELEASE)
+    try:
+        return plain, attempt(plain)
+    except UnsupportedError as error:
+        for other in _loadable(plain, first_line(error), fixed=bool(wanted)):
+            with contextlib.suppress(UnsupportedError):
+                return other, attempt(other)
+        raise
+
+
+def _loadable(plain: Draft, reason: str, *, fixed: bool) -> Iterator[Draft]:
+    """Yield drafts for a model that the release of ``plain`` does not load as it is."""
+    if plain.release == TF115:
+        yield replace(plain, downgrade=f"{reason}.")
+    for release in RELEASES if not fixed else ():
+        if release != plain.release:
+            why = f"TensorFlow {release}, as the default does not load the model: {reason}."
+            yield replace(plain, release=release, release_reason=why)
+
+
+def first_line(error: MobileprepError) -> str:
+    """What a comment says of an error."""
+    return error.message.partition("\n")[0]
+
+
+def _reason(draft: Draft) -> str:
+    """What the recipe lacks for a check, where that is plain to see."""
+    unknown = [i.name for i in draft.inputs if i.shape is None]
+    if not unknown:
+        return ""
+    return f"the graph does not tell the shape of {', '.join(unknown)}"
+
+
+def _smaller(draft: Draft) -> Iterator[Draft]:
+    """The draft with smaller weights, in order of cost."""
+    draft = replace(draft, check=EIGHT_BIT_LIMIT)
+    yield replace(draft, quantize="weights")
+    yield replace(draft, quantize=_CHANNEL)
+    yield replace(draft, quantize="weights", then="[equalize_ranges]")
+    yield replace(draft, quantize=_FLOAT16)
+
+
+def _rejected(draft: Draft, reason: str) -> str:
+    """A comment on a way of storing weights that moves outputs too far."""
+    before = f"then: {draft.then}, " if draft.then else ""
+    return f"Rejected '{before}quantize: {draft.quantize}': {reason.partition('; at most')[0]}."
+
+
+def _built(draft: Draft, path: Path, run: RunStages) -> Report:
+    state = plan_state([_recipe(draft, path)])
+    run(state)
+    (built,) = collect(state)
+    return build_report(built)
+
+
+def _recipe(draft: Draft, path: Path) -> Recipe:
+    return load_recipe(path, environ=os.environ, text=recipe_text(draft))
+
+
+def told(report: Report) -> str:
+    """What a build came to, in one line."""
+    size, before = report.model.bytes, report.source.bytes
+    line = f"{before:,} bytes frozen, {size:,} prepared"
+    model = None if report.check is None else report.check.model
+    return f"{line}; outputs differ by at most {model.largest_difference:.2g}" if model else line

@@ -1,0 +1,207 @@
+"""Frozen graphs to .tflite files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.core.files import atomic_writer
+from mobileprep.core.frozen import dataclass
+from mobileprep.data.calibration.methods import Method
+from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.calibration.ranges import check_tensors, ranges_of
+from mobileprep.data.calibration.shards import observed
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import DataFiles, SampleChoice, data_inputs
+from mobileprep.errors import UsageError
+from mobileprep.formats.range_file import read_range_file
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.freezing.loading import ModelOptions, computed_ends, load_model
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import placeholders
+from mobileprep.graph.refs import Ref, edge, parse_ref
+from mobileprep.graph.tensor_digests import tensor_digests
+from mobileprep.litert.convert import INTEGERS, CalibrationGraph, converted, to_calibrate
+from mobileprep.litert.flex import flex_of
+from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.recipe.settings import DetectionPostprocess
+from mobileprep.recipe.validation_settings import Calibration
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.transforms.base import Context, make_transform
+
+if TYPE_CHECKING:
+    from mobileprep.graph.attrs import TensorShape
+    from mobileprep.litert.convert import Mode
+    from mobileprep.litert.quantizing.kernels import EndType
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion wrote.
+
+    Args:
+        file: the .tflite file.
+        size: its bytes.
+        operators: how many operators run.
+        inputs: the tensors that are fed, in order.
+        outputs: the tensors that are fetched, in order.
+        flex: the ops that the Flex delegate has to run, sorted; none as a rule.
+    """
+
+    file: Path
+    size: int
+    operators: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    flex: tuple[str, ...] = ()
+
+
+def convert_to_tflite(
+    source: Path,
+    target: Path,
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    shapes: Mapping[str, TensorShape] | None = None,
+    mode: Mode = "float",
+    calibration: Path | None = None,
+    input_type: EndType = "float",
+    output_type: EndType = "float",
+    flex: bool = False,
+    detection_postprocess: DetectionPostprocess = "keep",
+    min_runtime: str = "",
+    warn: Callable[[str], None],
+) -> Converted:
+    """Write a model as a .tflite file, atomically.
+
+    Args:
+        source: a frozen graph, a SavedModel's folder, or a MetaGraph.
+        target: the file to write.
+        inputs: the tensors that are fed; empty for the placeholders that something reads.
+        outputs: the tensors that are fetched; empty for those of the signature, or the ends.
+        shapes: shapes of inputs by name, -1 for sizes that stay open; others are the graph's.
+        mode: how weights are stored, and whether it computes in integers.
+        calibration: for those modes a range file, or samples; see ``litert_ranges``.
+        input_type: for those modes, what inputs in float become.
+        output_type: what outputs in float become.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate.
+        detection_postprocess: ``auto`` replaces the post-processor of an SSD model by one operator.
+        min_runtime: the oldest release of TensorFlow Lite that has to run the file, such as
+            ``2.14``; empty for any.
+        warn: told in a sentence what the user should know.
+
+    Raises:
+        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
+            cannot run; or flatbuffers is missing.
+        UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
+            calibration or a type is given for a mode that takes none.
+        CorruptFileError: the model is missing or damaged, or the calibration is.
+        AccuracyError: the samples do not fit the model.
+        TransformError: the post-processor to replace was not recognized.
+        InvalidGraphError: the graph is malformed.
+        ArtifactError: the file cannot be written, or would pass 2 GiB.
+    """
+    model = load_model(source, ModelOptions(tuple(outputs)), warn)
+    graph = with_found_assets(model.graph, folders_near(model.path))
+    fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(model.graph))
+    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
+    if not fetched:
+        message = "no tensors are named that the model is to compute"
+        raise UsageError(message, "give --outputs=a,b", str(source))
+    known = {model.tensor(name): shape for name, shape in (shapes or {}).items()}
+    specs = [CutInput(name, known.get(name)) for name in fed]
+    where = str(source)
+    if detection_postprocess == "auto":
+        graph = _with_detections(graph, known, Context(fed, fetched))
+    integers = None
+    if mode in INTEGERS:
+        ranges = {}
+        if calibration is not None:
+            run = partial(to_calibrate, graph, specs, fetched, flex=flex, where=where)
+            ranges = dict(litert_ranges(calibration, run, warn))
+        integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
+    elif calibration is not None or (input_type, output_type) != ("float", "float"):
+        message = f"mode {mode} computes in float"
+        raise UsageError(message, f"give --mode={' or '.join(INTEGERS)}, or no such flag", where)
+    record = converted(
+        graph,
+        specs,
+        fetched,
+        mode=mode,
+        integers=integers,
+        flex=flex,
+        min_runtime=min_runtime,
+        where=where,
+        tell=warn,
+    )
+    content = model_bytes(record, str(target))
+    with atomic_writer(target) as stream:
+        stream.write(content)
+    operators = len(record.subgraphs[0].operators)
+    return Converted(target, len(content), operators, fed, fetched, flex_of(record))
+
+
+def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:
+    """A graph with TFLite_Detection_PostProcess for its post-processor.
+
+    Raises:
+        TransformError: a part of the post-processor was not recognized.
+    """
+    sizes = {parse_ref(name).node: attr.shape(shape) for name, shape in shapes.items()}
+    shaped = [
+        n.with_attrs(shape=sizes[n.name]) if n.name in sizes and "shape" in n.attrs else n
+        for n in graph
+    ]
+    replacing = make_transform("replace_detection_postprocess", {"required": True})
+    return replacing.apply(graph.with_nodes(shaped), context).graph
+
+
+_RANGE_FILES: Final = frozenset({".yaml", ".yml"})
+
+
+def litert_ranges(
+    calibration: Path, model: Callable[[], CalibrationGraph], warn: Callable[[str], None]
+) -> Mapping[str, tuple[float, float]]:
+    """The ranges of tensors, by name.
+
+    Args:
+        calibration: a range file as ``mobileprep calibrate`` writes it; or samples, as an ``.npz``
+            file with an array for each input, on which the ranges are measured as a recipe's
+            calibration does by default.
+        model: returns the graph to run on samples.
+        warn: receives a sentence on skipped samples, or on a range file without digests.
+
+    Raises:
+        CorruptFileError: the file does not exist or cannot be read.
+        AccuracyError: the range file was measured on another graph; or the samples do not fit the
+            model, or make a tensor NaN or infinite.
+    """
+    if calibration.suffix.lower() not in _RANGE_FILES:
+        return _measured(calibration, model(), warn)
+    ranges = read_range_file(calibration)
+    if any(found.graph for found in ranges.tensors.values()):
+        graph = model()
+        fed = [edge(parse_ref(name)) for name in graph.inputs]
+        digests = tensor_digests(graph.graph, graph.tensors, fed)
+        check_tensors(ranges, {str(Ref(*t)): d for t, d in digests.items()}, str(calibration))
+    else:
+        warn(f"{calibration}: the ranges have no digests, so they may be of another model")
+    return {name: (found.low, found.high) for name, found in ranges.tensors.items()}
+
+
+def _measured(
+    samples: Path, model: CalibrationGraph, warn: Callable[[str], None]
+) -> Mapping[str, tuple[float, float]]:
+    usual = Calibration()
+    method = Method(usual.method, usual.percentile, usual.decay)
+    inputs = data_inputs(model.graph, model.inputs, {})
+    choice = SampleChoice(usual.samples, usual.seed, usual.strict)
+    data = open_dataset(DataFiles(str(samples), samples), inputs, choice)
+    fetches = tuple(dict.fromkeys(str(Ref(*tensor)) for tensor in model.tensors))
+    subject = Subject(model.graph, fetches, model.tensors, method, tuple(inputs), usual.batch)
+    found, _ = ranges_of(observed(subject, data, warn=warn), method)
+    return {str(Ref(*tensor)): ends for tensor, ends in found.items()}

@@ -1,0 +1,417 @@
+"""Keeps a store within a size: what was used least recently goes first.
+
+A record's mtime tells when it was last used; objects are as old as the youngest record that needs
+them. An object's own times stay as they are, since the index of files goes by them. Any
+number of builds may use the store meanwhile: what is gone is made anew by whoever needs it, and
+what was written or used within the last hour stays, because a build may be about to need it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from mobileprep.building.pipeline.output import sweep
+from mobileprep.building.pipeline.store_lock import Release, alone, share
+from mobileprep.core.files import read_file, unreadable, write_bytes
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
+from mobileprep.recipe.units import parse_bytes
+
+_GRACE_SECONDS = 3600
+# Less than the grace: what a build of the last half hour has used is never evicted.
+_MARK_SECONDS = _GRACE_SECONDS / 2
+# Clocks of machines that share a store may differ by less. What lies further ahead was noted by a
+# clock that was wrong: when that was nobody knows, only that nobody has used it since.
+_SKEW_SECONDS = 3600
+# The notes on tasks and files beside objects and records may take the bound divided by this.
+_NOTES_SHARE = 20
+_NOTES = ("latest", "seen", "unchanged")
+_OBJECT = re.compile(r"[0-9a-f]{64}")
+_RECORD = re.compile(r"[0-9a-f]{64}\.json")
+# What a killed process leaves of a file that takes its name only when it is whole.
+_UNFINISHED = re.compile(r"\..{1,80}\.[0-9a-f]{16}", re.DOTALL)
+_UNFINISHED_SECONDS = 24 * 3600
+
+References = Callable[[Path], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class StoreFacts:
+    """What a store holds; uses in seconds since 1970, None without records."""
+
+    objects: int
+    object_bytes: int
+    records: int
+    record_bytes: int
+    oldest_use: float | None
+    newest_use: float | None
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """What was removed, and how many bytes of objects and records are left."""
+
+    objects: int
+    records: int
+    removed_bytes: int
+    left_bytes: int
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    size: int
+    changed: float
+    """The later of mtime and ctime: a file that was moved here is new here."""
+    used: float
+    """The mtime."""
+
+
+def mark_used(record: Path) -> None:
+    """Note that a record, or an index of files, is used now.
+
+    It costs a ``stat`` where that was noted within half an hour.
+    """
+    with contextlib.suppress(OSError):  # gone, or in a store that is read only
+        if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
+            os.utime(record)
+
+
+def survey(folder: Path) -> StoreFacts:
+    """What the store in a folder (with ``cas`` and ``ac``) holds.
+
+    Raises:
+        CorruptFileError: it cannot be read.
+    """
+    objects = list(_files(folder / "cas", _OBJECT))
+    records = list(_files(folder / "ac", _RECORD))
+    used = [record.used for record in records]
+    return StoreFacts(
+        objects=len(objects),
+        object_bytes=sum(each.size for each in objects),
+        records=len(records),
+        record_bytes=sum(each.size for each in records),
+        oldest_use=min(used, default=None),
+        newest_use=max(used, default=None),
+    )
+
+
+def evict(folder: Path, limit_bytes: int, references: References) -> Evicted:
+    """Bring the store in a folder down to a size.
+
+    First go objects that no record needs, then the records used least recently, each with the
+    objects that no other record needs.
+
+    Args:
+        folder: the store's folder, with ``cas`` and ``ac``.
+        limit_bytes: how many bytes objects and records may take together.
+        references: the digests of all objects that the record in a file needs, those that are
+            named in its objects included. A CorruptFileError counts as none.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    work = _Eviction(folder)
+    if work.left > limit_bytes:
+        work.evict(limit_bytes, references)
+    return work.done()
+
+
+class _Eviction:
+    """One round over a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self._now = time.time()
+        self._objects = {file.path.name: file for file in _files(folder / "cas", _OBJECT)}
+        self._records = _least_used_first(_files(folder / "ac", _RECORD), self._now)
+        self._removed: Counter[str] = Counter()
+        self.left = sum(file.size for file in (*self._objects.values(), *self._records))
+
+    def evict(self, limit: int, references: References) -> None:
+        needs = {record: _needs(record, references) for record in self._records}
+        users = Counter(digest for digests in needs.values() for digest in digests)
+        by_age = sorted(self._objects.values(), key=lambda file: file.changed)
+        self._remove_objects((f.path.name for f in by_age if f.path.name not in users), limit)
+        for record in self._records:
+            if self.left <= limit:
+                return
+            # The record first: whoever finds one should find its objects.
+            if self._remove(record, record.used, "records"):
+                users.subtract(needs[record])
+                alone = sorted(digest for digest in needs[record] if not users[digest])
+                self._remove_objects(alone, 0)
+
+    def done(self) -> Evicted:
+        counts = self._removed
+        return Evicted(counts["objects"], counts["records"], counts["bytes"], self.left)
+
+    def _remove_objects(self, digests: Iterable[str], limit: int) -> None:
+        for digest in digests:
+            file = self._objects.get(digest)
+            if file is not None and self.left > limit:
+                self._remove(file, file.changed, "objects")
+
+    def _remove(self, file: _File, touched: float, kind: str) -> bool:
+        if _within(_GRACE_SECONDS, touched, self._now):
+            return False
+        try:
+            if file.path.lstat().st_mtime != file.used:
+                return False  # used, or written anew, since this round began
+            file.path.unlink()
+        except FileNotFoundError:
+            self.left -= file.size  # another process was first
+            return True
+        except OSError:
+            return False
+        self.left -= file.size
+        self._removed.update({kind: 1, "bytes": file.size})
+        return True
+
+
+def remove_unfinished(folder: Path) -> int:
+    """Remove what killed processes left half written in a store, and count it.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    now = time.time()
+    count = 0
+    for kind in ("cas", "ac", *_NOTES):
+        for file in _files(folder / kind, _UNFINISHED):
+            with contextlib.suppress(OSError):
+                if not _within(_UNFINISHED_SECONDS, file.changed, now):
+                    file.path.unlink()
+                    count += 1
+    return count
+
+
+def forget_notes(folder: Path, limit_bytes: int) -> int:
+    """Remove notes of builds until they take no more than their share; the bytes freed.
+
+    A store's bound is for objects and records. What it notes of tasks, output folders and builds
+    beside them, some of them long gone, may take a twentieth of that; the oldest goes first.
+
+    Args:
+        folder: the store's folder, with ``latest``, ``seen`` and ``unchanged``.
+        limit_bytes: how many bytes objects and records may take together.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
+    before = left = sum(file.size for file in notes)
+    now = time.time()
+    for file in _least_used_first(notes, now):
+        if left <= limit_bytes // _NOTES_SHARE or _within(_GRACE_SECONDS, file.used, now):
+            break
+        with contextlib.suppress(OSError):
+            file.path.unlink(missing_ok=True)
+            left -= file.size
+    return before - left
+
+
+def _least_used_first(files: Iterable[_File], now: float) -> list[_File]:
+    return sorted(files, key=lambda file: (not _is_ahead(file.used, now), file.used))
+
+
+def _within(seconds: float, time_of: float, now: float) -> bool:
+    """Whether a time is so many seconds ago, or less."""
+    return now - time_of < seconds and not _is_ahead(time_of, now)
+
+
+def _is_ahead(time_of: float, now: float) -> bool:
+    return time_of - now > _SKEW_SECONDS
+
+
+def _needs(record: _File, references: References) -> frozenset[str]:
+    try:
+        return frozenset(references(record.path))
+    except CorruptFileError:
+        return frozenset()
+
+
+def _files(folder: Path, name: re.Pattern[str]) -> Iterator[_File]:
+    """The regular files of that name in a folder and its folders; links are not followed."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    for entry in found:
+        try:
+            facts = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue  # removed meanwhile
+        if stat.S_ISDIR(facts.st_mode):
+            yield from _files(Path(entry.path), name)
+        elif stat.S_ISREG(facts.st_mode) and name.fullmatch(entry.name):
+            changed = max(facts.st_mtime, facts.st_ctime)
+            yield _File(Path(entry.path), facts.st_size, changed, facts.st_mtime)
+
+
+MAX_VARIABLE: Final = "MOBILEPREP_CACHE_MAX"
+DEFAULT_MAX: Final = 20 * 10**9
+"""The bytes that a store may take where nothing else is said."""
+_UNBOUNDED: Final = "none"
+_MOST_NOTE: Final = 1 << 20
+# Neither a link is followed nor a pipe waited for.
+_PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_COUNTED_SECONDS: Final = 24 * 3600
+# What was used within an hour stays: a store that is over its bound with that is not counted again
+# by every build.
+_PAUSE_SECONDS: Final = 600
+# Cleared a little further than the bound, so that not every build has to.
+_ROOM: Final = 0.9
+
+
+def store_bound(environ: Mapping[str, str]) -> int | None:
+    """The bytes that a store may take, None for any number: ``MOBILEPREP_CACHE_MAX``, or 20 GB.
+
+    Raises:
+        UsageError: the variable holds no size.
+    """
+    named = environ.get(MAX_VARIABLE, "").strip()
+    if not named:
+        return DEFAULT_MAX
+    return None if named.lower() == _UNBOUNDED else bound_of(named, MAX_VARIABLE)
+
+
+def bound_of(text: str, where: str) -> int:
+    """A size as it is written, ``5GB`` or ``500 MiB``.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = parse_bytes(text)
+    if found is None:
+        message = f"{text!r} is no size"
+        hint = "write a number with KB, MB, GB or TB, such as 5GB"
+        hint += f", or {_UNBOUNDED}" if where == MAX_VARIABLE else ""
+        raise UsageError(message, hint, where)
+    return found
+
+
+@dataclass(frozen=True)
+class _Note:
+    """How many bytes a store holds, and when that was last counted, in seconds since 1970."""
+
+    bytes: int
+    counted: float
+
+
+class Upkeep:
+    """What one run does for its store.
+
+    Args:
+        folder: the store's folder, with ``cas``, ``ac`` and ``tmp``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._release: Release | None = None
+        self._found_empty = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Say that this run uses the store; removes what processes have left that are gone."""
+        with self._lock:
+            if self._release is None:
+                self._release = share(self._folder)
+                kinds = (self._folder / kind for kind in ("cas", "ac"))
+                self._found_empty = not any(folder.exists() for folder in kinds)
+                sweep(self._folder / "tmp")
+
+    def end(self, limit: int | None, written: int, references: References) -> None:
+        """This run uses the store no more; where it is over its bound, it is cleared.
+
+        What fails here fails no build: the next one tries again.
+
+        Args:
+            limit: how many bytes it may take, None for any number.
+            written: how many bytes this run has added.
+            references: what a record needs, see ``evict``.
+        """
+        with self._lock:
+            if self._release is None:
+                return
+            if limit is not None and written:
+                self._add(written)
+            self._release()
+            self._release = None
+        if limit is not None:
+            with contextlib.suppress(CorruptFileError, ArtifactError):
+                self._bound(limit, references)
+
+    def counted(self, total: int) -> None:
+        """Note how many bytes the store has been found to hold; the caller has it alone.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        write_bytes(self._note, _note_line(total), follow=False)
+
+    def _add(self, written: int) -> None:
+        """Note what this run has added, while it still shares the store: nobody counts meanwhile.
+
+        A line at the end for each run, so that of runs that end at once none is lost. A store that
+        began empty need not be counted; any other without a note is.
+        """
+        with contextlib.suppress(OSError):
+            if self._found_empty:
+                with contextlib.suppress(FileExistsError):
+                    self._append(_note_line(0), os.O_CREAT | os.O_EXCL)
+            self._append(f"{written}\n".encode())
+
+    def _append(self, line: bytes, flags: int = 0) -> None:
+        descriptor = os.open(self._note, os.O_WRONLY | os.O_APPEND | _PLAIN | flags, 0o666)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    def _bound(self, limit: int, references: References) -> None:
+        note = self._noted()
+        if note is not None:
+            age = time.time() - note.counted
+            if 0 <= age < (_PAUSE_SECONDS if note.bytes > limit else _COUNTED_SECONDS):
+                return
+        is_over = note is not None and note.bytes > limit
+        # Another build may go on for hours; the last one to end finds it still over its bound.
+        with alone(self._folder, wait=False, tell=_nobody):
+            remove_unfinished(self._folder)
+            forget_notes(self._folder, limit)
+            done = evict(self._folder, int(limit * _ROOM) if is_over else limit, references)
+            self.counted(done.left_bytes)
+
+    def _noted(self) -> _Note | None:
+        try:
+            counted, *added = read_file(self._note, limit=_MOST_NOTE).splitlines()
+            data = json.loads(counted)
+            return _Note(int(data["bytes"]) + sum(map(int, added)), float(data["counted"]))
+        except (CorruptFileError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return None
+
+    @property
+    def _note(self) -> Path:
+        return self._folder / "size.json"
+
+
+def _note_line(total: int) -> bytes:
+    return f"{json.dumps(asdict(_Note(total, time.time())))}\n".encode()
+
+
+def _nobody(sentence: str) -> None:
+    """Tells nothing."""

@@ -1,0 +1,405 @@
+"""Lets one build at a time work on an output folder.
+
+The lock of ``out/digits/phone`` is the file ``out/digits/.phone.lock``: beside the folder, so that
+everyone who can publish there sees it, whatever store they use, and never among the files that
+ship. It is there while a build is. What counts is the system's lock on the open file, which ends
+with its process however that ends; the file itself only says who. Where a file system has no such
+locks, a file that is made by one process alone stands for it, ``.phone.claim``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mobileprep.building.pipeline.store_lock import try_lock
+from mobileprep.errors import ArtifactError
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 0.5
+_LONGEST_NAME: Final = 200
+# Of a folder that comes and goes; on some file systems one can never be made.
+_MOST_TRIES: Final = 1000
+_PLAIN_FILE: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_NO_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
+
+Release = Callable[[], None]
+
+
+class _Moved(Exception):  # noqa: N818 - no error: another process took the file away
+    """What was locked is not what has the name any more."""
+
+
+@dataclass
+class _Locks:
+    """The locks that one build holds, to be let go in the order opposite to taking."""
+
+    stack: contextlib.ExitStack
+    holder: bytes = field(default_factory=lambda: this_process().as_bytes())
+    files: set[tuple[int, int]] = field(default_factory=set)
+
+
+@contextlib.contextmanager
+def folder_locks(
+    folders: Iterable[Path], *, wait: bool, tell: Callable[[str], None]
+) -> Iterator[bool]:
+    """Hold output folders, so that no other build works on them.
+
+    They are taken in one order by all, so that two builds never wait for each other. Folders where
+    no file can be made are passed over: nothing can be published there either, and publishing
+    tells why.
+
+    Args:
+        folders: the folders, which need not be there.
+        wait: wait for others to end; without, fail at once.
+        tell: called with a sentence before each longer wait.
+
+    Yields:
+        whether another build ended in the meantime: what was found before may be out of date.
+
+    Raises:
+        ArtifactError: another process has a folder, and ``wait`` is off; or what has the name of
+            the lock is no file, or one with other names too.
+        KeyboardInterrupt: an interrupt came during the wait.
+    """
+    with contextlib.ExitStack() as stack:
+        locks = _Locks(stack)
+        ordered = sorted({Path(os.path.realpath(f)) for f in folders}, key=str)
+        waits = [_take(folder, locks, wait=wait, tell=tell) for folder in ordered]
+        yield any(waits)
+
+
+def lock_file(folder: Path) -> Path:
+    """The file that stands for the lock of a folder."""
+    name = folder.name
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return folder.with_name(f".{name}.lock")
+
+
+def _take(folder: Path, locks: _Locks, *, wait: bool, tell: Callable[[str], None]) -> bool:
+    """Put the release of a folder's lock on the stack, once it is ours; whether it took a wait."""
+    pause = _FIRST_PAUSE
+    told = ""
+    while True:
+        found = _attempt(lock_file(folder), locks)
+        if found is None:
+            return pause > _FIRST_PAUSE
+        who = f"{found}" if isinstance(found, Holder) else "another process"
+        if not wait:
+            message = f"it is being worked on by {who}"
+            raise ArtifactError(message, "build again when it has ended", str(folder))
+        # Short waits need no words, and a lock that was just taken does not name its holder yet.
+        if pause > _FIRST_PAUSE and who != told:
+            tell(f"waiting for {folder}: it is being worked on by {who}")
+            told = who
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _attempt(path: Path, locks: _Locks) -> Holder | str | None:
+    """Try to lock; who has the lock, an empty text where that is unknown, None if done."""
+    for _ in range(_MOST_TRIES):
+        try:
+            made = _folders_made(path.parent)
+            if made:
+                # Taken away again where they are empty: a build that fails leaves no folders.
+                locks.stack.callback(_remove_folders, made)
+            return _lock(path, locks)
+        except (_Moved, FileNotFoundError):
+            continue  # another process has just let go, and removed its file or folder
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:
+                message = f"cannot be locked: {error.strerror}"
+                hint = "allow more open files (ulimit -n), or build fewer targets at once"
+                raise ArtifactError(message, hint, str(path)) from error
+            if error.errno in _NO_FILE:
+                raise _no_file(path) from error
+            break
+    return None
+
+
+def _lock(path: Path, locks: _Locks) -> Holder | str | None:
+    descriptor = _opened(path)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise _no_file(path)
+        identity = (facts.st_dev, facts.st_ino)
+        if identity in locks.files:
+            return None  # one folder under two names, as where letter case does not matter
+        locked = try_lock(descriptor)
+        if locked is None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return _claim(path.with_suffix(".claim"), locks)
+        if not locked:
+            return read_holder(_content(descriptor)) or ""
+        _check_same(path, identity)
+        if facts.st_nlink > 1:
+            # What is written there would be in a file of the user's too.
+            raise _no_file(path, "what has this name has another one too")
+        _write(descriptor, path, locks.holder)
+        locks.files.add(identity)
+        locks.stack.callback(_let_go, path, descriptor)
+        descriptor = -1
+        return None
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of the lock's file, which is made where it is not there.
+
+    Locking needs no right to write: what another user's killed build left is locked, then replaced.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN_FILE, 0o666)
+    except PermissionError:
+        if not os.path.lexists(path):
+            raise
+        return os.open(path, os.O_RDONLY | _PLAIN_FILE)
+
+
+def _check_same(path: Path, identity: tuple[int, int]) -> None:
+    """Make sure that a file which was locked still has its name; whoever had it removed it."""
+    now = path.stat()
+    if (now.st_dev, now.st_ino) != identity:
+        raise _Moved
+
+
+def _write(descriptor: int, path: Path, holder: bytes) -> None:
+    try:
+        if os.fstat(descriptor).st_size:
+            # Only then: ext4 writes what was cut off and filled again to the disk as it is closed.
+            os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, holder)
+    except OSError as error:
+        if error.errno in (errno.EBADF, errno.EINVAL):  # not open for writing: another user's
+            with contextlib.suppress(OSError):
+                path.unlink()
+                raise _Moved from error
+        # Else a full disk, say: the lock holds all the same, and does not name its holder.
+
+
+def _let_go(path: Path, descriptor: int) -> None:
+    # Removed while it is held: removed later, it could be another's already. Windows does not
+    # remove open files.
+    with contextlib.suppress(OSError):
+        path.unlink()
+    os.close(descriptor)
+    if os.name == "nt":
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _claim(path: Path, locks: _Locks) -> Holder | str | None:
+    """Try to make the file that stands for the lock where the file system has no locks."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return _claimed(path)
+    locks.stack.callback(_unclaim, path)
+    with contextlib.suppress(OSError):
+        os.write(descriptor, locks.holder)
+    os.close(descriptor)
+    return None
+
+
+def _claimed(path: Path) -> Holder | str:
+    """Who has claimed a folder; what a process left that is gone is removed.
+
+    Raises:
+        _Moved: it was.
+    """
+    data = _content_of(path)
+    holder = read_holder(data)
+    if holder is None or not holder.is_gone:
+        return holder or ""
+    aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
+    path.rename(aside)
+    if _content_of(aside) != data:
+        # Another process was faster, and this claim is its own: it gets it back.
+        with contextlib.suppress(OSError):
+            os.link(aside, path)
+    aside.unlink()
+    raise _Moved
+
+
+def _unclaim(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _content_of(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | _PLAIN_FILE)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _no_file(path)
+        return _content(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int) -> bytes:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return os.read(descriptor, MOST_BYTES)
+
+
+def _folders_made(folder: Path) -> list[Path]:
+    """Make a folder and those above it; the ones that were not there, innermost first."""
+    missing: list[Path] = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+    return missing
+
+
+def _remove_folders(made: Iterable[Path]) -> None:
+    with contextlib.suppress(OSError):
+        for path in made:
+            path.rmdir()
+
+
+def _no_file(path: Path, reason: str = "what has this name is no file") -> ArtifactError:
+    return ArtifactError(f"cannot be locked: {reason}", "remove it", str(path))
+
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
+_LONGEST: Final = 200
+_TEXTS: Final = ("host", "boot", "namespace", "started", "since", "command")
+MOST_BYTES: Final = 4096
+"""No more of a lock is read."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lock.
+
+    Args:
+        pid: its number.
+        host: the machine's name.
+        boot: what the machine's system calls the time since its last start; empty where it
+            does not say.
+        namespace: where its number holds: containers of one machine have numbers of their own;
+            empty where the system does not say.
+        started: when the process started, as the system counts; empty where it does not say.
+        since: when it took the lock, in local time.
+        command: how it was called.
+    """
+
+    pid: int
+    host: str
+    boot: str
+    namespace: str
+    started: str
+    since: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} since {self.since} ({self.command})"
+
+    def as_bytes(self) -> bytes:
+        """What stands in a lock."""
+        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has surely ended; of another machine's nothing is known."""
+        if self.host != _host() or os.name == "nt":
+            return False  # on Windows asking for a process by signal would end it
+        if self.boot != _boot():
+            return bool(self.boot)
+        if self.namespace != _namespace():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        now = _started(self.pid)
+        return bool(now and self.started) and now != self.started
+
+
+def this_process() -> Holder:
+    """This process as the holder of a lock taken now."""
+    pid = os.getpid()
+    since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    return Holder(pid, _host(), _boot(), _namespace(), _started(pid), since, _command(sys.argv))
+
+
+def read_holder(data: bytes) -> Holder | None:
+    """The holder that a lock names; None where it names none."""
+    try:
+        found = json.loads(data)
+        texts = [found[name] for name in _TEXTS]
+        pid = found["pid"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if type(pid) is not int or pid < 1 or not all(isinstance(text, str) for text in texts):
+        return None
+    return Holder(pid, *map(_plain, texts))
+
+
+def _plain(text: str) -> str:
+    """Text of another process, fit for a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+
+
+def _command(arguments: list[str]) -> str:
+    """A command line without the values of variables, which may be secret."""
+    words = [Path(arguments[0]).name if arguments else ""]
+    for before, word in itertools.pairwise(arguments):
+        if before == "--set":
+            word = f"{word.partition('=')[0]}=..."
+        elif word.startswith("--set="):
+            word = "--set=..."
+        words.append(word)
+    return " ".join(words)[:_LONGEST]
+
+
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return os.fsdecode(_NAMESPACE.readlink())
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When a process started; numbers are given out again, and this tells two of one apart."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    # The name before it may hold anything, blanks and brackets too.
+    after_name = facts.rpartition(b")")[2].split()
+    return after_name[19].decode("ascii", "replace") if len(after_name) > 19 else ""

@@ -1,0 +1,350 @@
+"""Puts a target's files into its output folder, with a manifest, and takes stale ones away."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep import __version__
+from mobileprep.building.pipeline.file_index import FileIndex
+from mobileprep.building.pipeline.output import Output
+from mobileprep.building.pipeline.runner import Built
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.plan.spec import TargetPlan, Upstream
+from mobileprep.core.files import (
+    file_inside,
+    inside,
+    read_bytes,
+    remove_file,
+    sha256_bytes,
+    unfinished,
+    unreadable,
+    write_bytes,
+)
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import ArtifactError, CorruptFileError
+
+
+class ChangedOutputError(CorruptFileError):
+    """An output was lost, and its stage has left another instead."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What brings a target's folder up to date.
+
+    Args:
+        folder: the folder.
+        write: the names of files that are missing or have other bytes, manifest last.
+        remove: the names of files that an earlier build left and this one does not, whole or not.
+        manifest: the manifest's bytes.
+    """
+
+    folder: Path
+    write: tuple[str, ...]
+    remove: tuple[str, ...]
+    manifest: bytes
+
+    def __bool__(self) -> bool:
+        return bool(self.write or self.remove)
+
+
+def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileIndex) -> Changes:
+    """Compare a target's folder with what it should hold.
+
+    Args:
+        built: what the target's stages left.
+        extra: further files, by name.
+        out: the output folder of the build.
+        files: tells what bytes files have.
+
+    Raises:
+        ArtifactError: the target's name leads out of the folder.
+    """
+    folder = inside(out, built.target.folder)
+    wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
+    wanted.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
+    manifest = _manifest(built, {name: digest for name, (digest, _) in wanted.items()})
+    before = listed(folder)
+    write = [
+        name
+        for name, (sha256, size) in sorted(wanted.items())
+        if not stays(folder, name, sha256, size, before, files)
+    ]
+    if write or not files.matches(folder / MANIFEST, sha256_bytes(manifest), len(manifest)):
+        write.append(MANIFEST)
+    left = (set(before) - set(wanted)) | set(_unfinished(folder, [*wanted, MANIFEST]))
+    remove = sorted(left)
+    return Changes(folder, tuple(write), tuple(remove), manifest)
+
+
+def stays(
+    folder: Path, name: str, sha256: str, size: int, before: Mapping[str, str], files: FileIndex
+) -> bool:
+    """Whether a target's file stays untouched: it has the bytes that it should have.
+
+    What was of other bytes when the folder was last whole is not worth a look.
+
+    Args:
+        folder: the target's.
+        name: the file's there.
+        sha256, size: of the bytes that it should have.
+        before: what the folder's manifest tells of its files.
+        files: tells what bytes files have.
+
+    Raises:
+        ArtifactError: the name leads out of the folder.
+    """
+    if before.get(name, sha256) != sha256:
+        return False
+    return files.matches(file_inside(folder, name), sha256, size)
+
+
+def publish(
+    built: Built,
+    extra: Mapping[str, bytes],
+    store: Store,
+    out: Path,
+    obtain: Callable[[Upstream], Output] | None = None,
+) -> Changes:
+    """Bring a target's folder up to date; what was done.
+
+    Files whose bytes are right stay untouched. A link is replaced, wherever it leads: what is
+    behind it may be another output, or none of ours. The manifest is written last, so that a folder
+    with a fitting manifest is whole.
+
+    Args:
+        built: what the target's stages left.
+        extra: further files, by name.
+        store: the store.
+        out: the output folder of the build.
+        obtain: makes sure that an output is at hand; without it the store has to have it.
+
+    Raises:
+        CorruptFileError: the store does not have an output any more.
+        ChangedOutputError: it was lost, and what is made again is another.
+        ArtifactError: a file cannot be written.
+    """
+    todo = changes(built, extra, out, store.files)
+    store.fetch(built.files[name] for name in todo.write if name in built.files)
+    for name in todo.write:
+        path = file_inside(todo.folder, name)
+        if name in built.files:
+            if obtain is not None and obtain(built.origins[name]) != built.files[name]:
+                message = f"what {built.origins[name].task} left is another by now"
+                raise ChangedOutputError(message, "build again", str(path))
+            store.publish(built.files[name], path)
+        else:
+            data = todo.manifest if name == MANIFEST else extra[name]
+            write_bytes(path, data, follow=False)
+            store.files.note(path, sha256_bytes(data))
+    for name in todo.remove:
+        _remove(todo.folder, name)
+    return todo
+
+
+def unpublish(folder: Path) -> list[str]:
+    """Remove the files that a folder's manifest lists, and the folders left empty; their names.
+
+    Raises:
+        ArtifactError: one cannot be removed.
+    """
+    names = published_names(folder)
+    for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
+        _remove(folder, name)
+    if names:
+        with contextlib.suppress(OSError):
+            (folder / MANIFEST).unlink()
+            folder.rmdir()
+            folder.parent.rmdir()
+    return names
+
+
+def published_names(folder: Path) -> list[str]:
+    """The files that a folder's manifest lists, which ``unpublish`` would remove."""
+    return sorted(listed(folder))
+
+
+def hash_all(state: State, out: Path) -> None:
+    """Hash all that a plan reads and has published, on all processors, before it is asked for.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    published = {p for t in state.plan.targets for p in held(inside(out, t.folder))}
+    inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
+    files = state.store.files
+    files.begin(sorted(published | inputs))
+    for path in sorted(published | inputs):
+        files.digest(path)
+
+
+def made_of(target: TargetPlan, sources: Mapping[str, str]) -> dict[str, Any]:
+    """What a target's manifest tells of all that its files are made of.
+
+    Args:
+        target: the target's plan.
+        sources: the sha256 of each file from outside, by name.
+    """
+    return {
+        "tool": TOOL,
+        "recipe": target.recipe,
+        "target": target.target,
+        "settings": target.settings,
+        "sources": {name: {"sha256": digest} for name, digest in sources.items()},
+    }
+
+
+def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
+    listing = {name: {"sha256": digest} for name, digest in files.items()}
+    data = {**made_of(built.target, built.sources), "files": listing}
+    return (json.dumps(data, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """What a killed build has left of files that it was about to write."""
+    paths = [Path(name) for name in names]
+    for parent in {path.parent for path in paths}:
+        here = {path.name for path in paths if path.parent == parent}
+        for name in unfinished(folder / parent, here):
+            yield (parent / name).as_posix()
+
+
+def _remove(folder: Path, name: str) -> None:
+    try:
+        path = file_inside(folder, name)
+    except (ValueError, ArtifactError):
+        return  # a manifest that points elsewhere is not ours
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - never raise
+        return
+    remove_file(path)
+    with contextlib.suppress(OSError):  # one holds something else
+        for parent in itertools.takewhile(folder.resolve().__ne__, path.parents):
+            parent.rmdir()
+
+
+MANIFEST: Final = "manifest.json"
+TOOL: Final = f"mobileprep {__version__}"
+"""What manifests and reports say that they are made by."""
+MOST_MANIFEST: Final = 64 << 20
+"""No manifest is longer."""
+
+
+def listed(folder: Path) -> dict[str, str]:
+    """The digests of the files that an earlier build left, by name; none without a manifest."""
+    try:
+        found = manifest(folder)["files"]
+        return {str(n): str(f["sha256"]) for n, f in found.items() if n != MANIFEST}
+    except (LookupError, TypeError, AttributeError):
+        return {}
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest of a folder tells, whoever wrote it; an empty dict without one."""
+    path = folder / MANIFEST
+    try:
+        if path.is_symlink() or not path.is_file():
+            return {}
+        found = json.loads(read_bytes(path, limit=MOST_MANIFEST))
+    except (CorruptFileError, OSError, ValueError):
+        return {}
+    except RecursionError:  # of lists in lists
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def held(folder: Path) -> Iterator[Path]:
+    """The files of an earlier build that are still there, the manifest too."""
+    for name in (*listed(folder), MANIFEST):
+        with contextlib.suppress(ArtifactError, OSError, ValueError):
+            path = file_inside(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
+_HINT: Final = "build the folder again"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a build has noted of a target's folder.
+
+    Args:
+        tool: the program and its version, ``mobileprep 1.2``.
+        recipe: the recipe's name.
+        target: the target's folder below the recipe's.
+        settings: what the recipe says of the target.
+        sources: the sha256 of each file that it was made from, by its name in the recipe.
+        files: the sha256 of each file of the folder but the manifest.
+        sha256: of the manifest itself.
+    """
+
+    tool: str
+    recipe: str
+    target: str
+    settings: Mapping[str, Any]
+    sources: Mapping[str, str]
+    files: Mapping[str, str]
+    sha256: str
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder.
+
+    Raises:
+        CorruptFileError: there is none, or it is none of ours.
+    """
+    path = folder / MANIFEST
+    data = read_bytes(path, limit=MOST_MANIFEST)
+    try:
+        found = json.loads(data)
+        tool, recipe, target = found["tool"], found["recipe"], found["target"]
+        settings = found["settings"]
+        sources, files = _digests(found["sources"]), _digests(found["files"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _none_of_ours(path) from error
+    texts = all(isinstance(text, str) for text in (tool, recipe, target))
+    if not texts or not isinstance(settings, dict):
+        raise _none_of_ours(path)
+    return Manifest(tool, recipe, target, settings, sources, files, sha256_bytes(data))
+
+
+def manifest_folders(top: Path) -> list[Path]:
+    """A folder that has a manifest, or else all such folders below it, sorted.
+
+    Raises:
+        CorruptFileError: there is none, or a folder cannot be listed.
+    """
+    found: list[Path] = []
+    for folder, below, files in os.walk(top, onerror=_refuse):
+        if MANIFEST in files:
+            found.append(Path(folder))
+            below.clear()
+    if not found:
+        message = f"neither the folder nor any below it has a {MANIFEST}"
+        raise CorruptFileError(message, "name the folder for outputs of a build", str(top))
+    return sorted(found)
+
+
+def _digests(listed: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    digests = {name: facts["sha256"] for name, facts in listed.items()}
+    if not all(isinstance(d, str) and _DIGEST.match(d) for d in digests.values()):
+        message = "not a sha256"
+        raise ValueError(message)
+    return digests
+
+
+def _none_of_ours(path: Path) -> CorruptFileError:
+    return CorruptFileError("is no manifest of a build", _HINT, str(path))
+
+
+def _refuse(error: OSError) -> None:
+    raise unreadable(Path(error.filename), error) from error

@@ -1,0 +1,363 @@
+"""A store behind plain HTTP: GET, HEAD and PUT on ``URL/cas/<sha256>`` and ``URL/ac/<sha256>``.
+
+bazel-remote speaks it, and every WebDAV server. Redirects are not followed, so that a token goes to
+the server that the user named and to no other; answers are asked for and taken without encoding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from http import HTTPStatus
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+from urllib3 import BaseHTTPResponse, Retry, Timeout
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationValueError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
+
+from mobileprep import __version__
+from mobileprep.building.pipeline.remote.base import (
+    CONNECT_SECONDS,
+    SILENT_SECONDS,
+    RemoteError,
+    Sink,
+    TimeLeft,
+    file_blocks,
+    file_size,
+    within,
+)
+from mobileprep.building.pipeline.remote.settings import RemoteSettings
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CONNECTIONS: Final = 8
+# Each is a few calls of Python, which many answers at once wait for in turn.
+_BLOCK = 1 << 20
+_LEAST_BLOCK = 1 << 13
+# What of the text of an error is read, so that the connection can be used again.
+_MOST_ERROR_TEXT = 1 << 16
+_ABSENT = (404, 410)
+_REFUSED = (401, 403, 407)
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_NO_SUCH_METHOD = (405, 501)
+_NOT_MODIFIED = 304
+_TOO_LARGE = 413
+_NO_FOLDER = (404, 409, 500)
+
+
+class HttpBackend:
+    """A store at one address."""
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        self._base = urlsplit(settings.url).path.rstrip("/")
+        try:
+            self._pool = _pool(settings)
+        except HTTPError as error:
+            raise _fault(error) from error
+        self._folders_made: set[str] = set()
+        self._asking = "HEAD"
+
+    def read(self, name: str, sink: Sink) -> bool:
+        """The bytes behind GET."""
+        with self._exchange("GET", name, sink.time_left) as response:
+            if response.status in _ABSENT:
+                return False
+            if response.status != 200:
+                raise _unexpected(response)
+            sink.expect(response.length_remaining or 0)
+            # http.client lets chunks of impossible lengths end ``read`` in errors of all kinds.
+            read = response.read1 if response.length_remaining is None else response.read
+            while block := read(_block_size(sink.time_left), decode_content=False):
+                sink.write(block)
+            return True
+
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
+        """What HEAD says, or GET where the server does not take HEAD."""
+        method = self._asking
+        with self._exchange(method, name, time_left) as response:
+            if response.status not in _NO_SUCH_METHOD or method == "GET":
+                return _tells_of_entry(response, size)
+        self._asking = "GET"
+        return self.has(name, size, time_left)
+
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
+        """PUT; where that fails for want of a folder, MKCOL and PUT."""
+        response = self._put(name, source, time_left)
+        folder = name.partition("/")[0]
+        if response.status in _NO_FOLDER and folder not in self._folders_made:
+            # Servers of WebDAV may want it, nginx says 500 then; once is enough for the build.
+            self._folders_made.add(folder)
+            with self._exchange("MKCOL", f"{folder}/", time_left) as made:
+                tried = made.status in (200, 201, 405)
+            response = self._put(name, source, time_left) if tried else response
+        if not 200 <= response.status < 300 or response.status == 202:
+            raise _not_taken(response)
+
+    def break_off(self) -> None:
+        """Shut all connections."""
+        self._pool.shut()
+
+    def _put(self, name: str, source: Path, time_left: TimeLeft) -> BaseHTTPResponse:
+        """The answer to PUT, without its text."""
+        size = file_size(source)
+        body = file_blocks(name, source, size, time_left)
+        with self._exchange("PUT", name, time_left, body, size) as response:
+            return response
+
+    @contextlib.contextmanager
+    def _exchange(
+        self,
+        method: str,
+        name: str,
+        time_left: TimeLeft,
+        body: Iterable[bytes] | None = None,
+        size: int | None = None,
+    ) -> Iterator[BaseHTTPResponse]:
+        """An answer whose body is not read yet; its connection is kept where that is possible."""
+        headers = {} if size is None else {"Content-Length": str(size)}
+        token = TIME_LEFT.set(time_left)
+        response = None
+        try:
+            response = self._pool.urlopen(
+                method,
+                f"{self._base}/{name}",
+                body=body,
+                headers={**self._pool.headers, **headers},
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            yield response
+            _finish(response)
+        except HTTPError as error:
+            raise _fault(error) from error
+        finally:
+            if response is not None:
+                response.close()
+                response.release_conn()
+            TIME_LEFT.reset(token)
+
+
+def _block_size(time_left: TimeLeft) -> int:
+    """How many bytes to wait for: they bring time only when all of them are there."""
+    return max(_LEAST_BLOCK, min(_BLOCK, time_left.bytes_due() // 2))
+
+
+def _tells_of_entry(response: BaseHTTPResponse, size: int | None) -> bool:
+    """Whether an answer says that there is an entry, of that size where both tell one."""
+    if response.status in _ABSENT:
+        return False
+    if response.status not in (200, 204):
+        raise _unexpected(response)
+    told = response.headers.get("Content-Length", "")
+    return size is None or not told.isdecimal() or int(told[:20]) == size
+
+
+def _finish(response: BaseHTTPResponse) -> None:
+    """Read what is left of a short answer; a connection with more left is closed by the caller."""
+    left = _MOST_ERROR_TEXT
+    while left > 0 and (block := response.read1(left, decode_content=False)):
+        left -= len(block)
+    if left > 0:
+        response.release_conn()
+
+
+def _pool(settings: RemoteSettings) -> TimedPool | TimedTlsPool:
+    parts = urlsplit(settings.url)
+    headers = {"Accept-Encoding": "identity", "User-Agent": f"mobileprep/{__version__}"}
+    if settings.authorization is not None:
+        headers["Authorization"] = settings.authorization
+    timeout = Timeout(connect=CONNECT_SECONDS, read=SILENT_SECONDS)
+    host = str(parts.hostname)
+    if parts.scheme == "http":
+        return TimedPool(
+            host, parts.port, timeout, CONNECTIONS, block=True, headers=headers, retries=False
+        )
+    return TimedTlsPool(
+        host,
+        parts.port,
+        timeout,
+        CONNECTIONS,
+        block=True,
+        headers=headers,
+        retries=False,
+        ssl_context=_trusted(settings.ca_file),
+    )
+
+
+def _trusted(ca_file: Path | None) -> ssl.SSLContext:
+    """The system's certificates, or those that ``SSL_CERT_FILE`` or the user's own file name."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # it was readable when the build began
+        message = "cannot be trusted: its certificates cannot be read"
+        raise RemoteError(message, ends="all") from error
+
+
+def _unexpected(response: BaseHTTPResponse) -> RemoteError:
+    status = response.status
+    if status in _REFUSED:
+        return RemoteError(f"refuses access ({status}): check its token", ends="all")
+    if 300 <= status < 400 and status != _NOT_MODIFIED:
+        message = f"sends elsewhere ({status}), which is not followed; name the other address"
+        return RemoteError(message, ends="all")
+    return _told(f"answers {status}", response)
+
+
+def _not_taken(response: BaseHTTPResponse) -> RemoteError:
+    status = response.status
+    message = f"does not take what is sent to it ({status})"
+    if status == _TOO_LARGE:
+        return RemoteError(f"does not take files of such a size ({status})")
+    if status in _PASSING:
+        return _told(message, response)
+    if status in _REFUSED:
+        message = f"refuses what is sent to it ({status}): check its token"
+    return RemoteError(message, ends="sending")
+
+
+def _told(message: str, response: BaseHTTPResponse) -> RemoteError:
+    """The error of a status, with the pause that the server asks for where it may pass."""
+    if response.status not in _PASSING:
+        return RemoteError(message)
+    after = _retry_after(response)
+    if after:
+        message += f" and asks to be left alone for {after:.0f} s"
+    return RemoteError(message, again=True, after=after)
+
+
+def _retry_after(response: BaseHTTPResponse) -> float:
+    """The seconds of Retry-After, a number or a date; 0 where there is none that can be read."""
+    try:
+        return max(0.0, Retry().get_retry_after(response) or 0.0)
+    except (HTTPError, ValueError, OverflowError):
+        return 0.0
+
+
+def _fault(error: HTTPError) -> RemoteError:
+    """What urllib3's error says of the server."""
+    if isinstance(error, SSLError):
+        return RemoteError(f"cannot be trusted: {_tls_reason(error)}", ends="all")
+    if isinstance(error, LocationValueError):
+        return RemoteError("has an address that cannot be used", ends="all")
+    if isinstance(error, NewConnectionError):  # a name that is not found too
+        return RemoteError("cannot be reached", again=True, ends="all")
+    if isinstance(error, SlowConnectError):
+        return RemoteError("does not answer", ends="all")
+    # A body that nobody takes ends as "Connection aborted." with its reason.
+    if isinstance(error, ReadTimeoutError) or any(isinstance(e, TimeoutError) for e in error.args):
+        return RemoteError("is too slow")
+    return RemoteError("breaks off, or answers in no HTTP", again=True)
+
+
+def _tls_reason(error: SSLError) -> str:
+    cause = error.args[0] if error.args else error
+    return str(getattr(cause, "verify_message", None) or getattr(cause, "reason", None) or "TLS")
+
+
+TIME_LEFT: Final[ContextVar[TimeLeft]] = ContextVar("time_left")
+"""That of the exchange which the current thread is at."""
+
+
+class _TimedReader(io.RawIOBase):
+    """The bytes of a socket."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
+        self._sock = sock
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._sock.settimeout(TIME_LEFT.get().wait())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """A status line. http.client takes each hint but 100 for the answer itself."""
+        version, status, reason = super()._read_status()  # type: ignore[misc] # not in typeshed
+        is_hint = 100 <= status < 200 and status != HTTPStatus.SWITCHING_PROTOCOLS
+        return version, HTTPStatus.CONTINUE if is_hint else status, reason
+
+
+class _TimedConnection(HTTPConnection):
+    response_class = _TimedResponse
+
+    def _new_conn(self) -> socket.socket:
+        """A socket. A host's name is looked up without a time-out; each address has one."""
+        try:
+            return within(TIME_LEFT.get().wait(), super()._new_conn)
+        except TimeoutError as error:
+            message = f"no connection to {self.host} in time"
+            raise ConnectTimeoutError(self, message) from error
+
+    def send(self, data: Any) -> None:  # noqa: ANN401 - as in http.client
+        if self.sock is not None:
+            self.sock.settimeout(TIME_LEFT.get().wait())
+        super().send(data)
+
+
+class _TimedTlsConnection(_TimedConnection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class _ShutPool(HTTPConnectionPool):
+    """Connections to a server, kept open between exchanges, that another thread can shut."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in urllib3
+        super().__init__(*args, **kwargs)
+        self._made: WeakSet[_TimedConnection] = WeakSet()
+
+    def _new_conn(self) -> Any:  # noqa: ANN401 - as in urllib3
+        made: Any = super()._new_conn()
+        self._made.add(made)
+        return made
+
+    def shut(self) -> None:
+        """Let who waits for the server hear its end."""
+        for made in list(self._made):
+            if (sock := made.sock) is not None:
+                with contextlib.suppress(OSError):  # closed in the meantime
+                    # TLS would let the other thread read on without it.
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class TimedPool(_ShutPool):
+    """Over plain TCP."""
+
+    ConnectionCls = _TimedConnection
+
+
+class TimedTlsPool(_ShutPool, HTTPSConnectionPool):
+    """Over TLS."""
+
+    ConnectionCls = _TimedTlsConnection

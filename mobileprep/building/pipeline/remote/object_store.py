@@ -1,0 +1,278 @@
+"""Object stores (``s3://``, ``gs://``, ``az://``) through fsspec."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+from urllib.parse import urlsplit
+
+from mobileprep.building.pipeline.remote.base import (
+    CONNECT_SECONDS,
+    SILENT_SECONDS,
+    LocalError,
+    RemoteError,
+    Sink,
+    TimeLeft,
+    TooLongError,
+    file_blocks,
+    file_size,
+    within,
+)
+from mobileprep.core.files import atomic_writer
+from mobileprep.errors import ArtifactError
+
+_BLOCK = 1 << 20
+_RANGE = 8 << 20
+# What they log without handlers of the application's goes to standard error, with tracebacks and
+# texts that may hold secrets.
+_LOGGERS: Final = ("adlfs", "aiobotocore", "asyncio", "azure", "fsspec", "gcsfs", "google", "s3fs")
+_REFUSED: Final = (401, 403)
+_WRONGLY_SET_UP: Final = (
+    "ConfigNotFound",
+    "ConfigParseError",
+    "InvalidRegionError",
+    "NoRegionError",
+    "ProfileNotFound",
+)
+_UNREACHED: Final = ("ClientConnectorError", "EndpointConnectionError", "ProxyConnectionError")
+# Tries are counted by the caller, for all kinds of stores alike.
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "s3": {
+        "config_kwargs": {
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": SILENT_SECONDS,
+            "retries": {"total_max_attempts": 1},
+        }
+    }
+}
+
+
+class ObjectStoreBackend:
+    """Entries as objects below a prefix of a bucket."""
+
+    def __init__(self, url: str) -> None:
+        _silence()
+        parts = urlsplit(url)
+        self._base = f"{parts.netloc}{parts.path}".rstrip("/")
+        try:
+            # Some ask machines for credentials that may not be there, each with many tries.
+            self._files: Any = within(TimeLeft().wait(), lambda: _file_system(parts.scheme))
+        except TimeoutError as error:
+            message = "takes too long to be signed in to"
+            raise RemoteError(message, ends="all") from error
+        except ImportError as error:
+            message = f"needs a library that cannot be loaded ({error.name})"
+            raise RemoteError(message, ends="all") from error
+        except Exception as error:
+            message = f"cannot be signed in to ({type(error).__name__}): check its credentials"
+            raise RemoteError(message, ends="all") from error
+        self._files.retries = 1
+
+    def read(self, name: str, sink: Sink) -> bool:
+        """The bytes of an object."""
+        return self._run(self._read(f"{self._base}/{name}", sink)) is not None
+
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
+        """Whether there is such an object."""
+        found = self._run(self._size(f"{self._base}/{name}", time_left))
+        return found is not None and size in (None, found)
+
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
+        """Put a file, whose digest is taken first: the library reads it by itself."""
+        for _ in file_blocks(name, source, file_size(source), time_left):
+            pass
+        try:
+            is_done = self._run(self._put(f"{self._base}/{name}", source, time_left)) is not None
+        except _RefusedError as error:
+            # Many may read a bucket and not write there.
+            message = "does not let these credentials write"
+            raise RemoteError(message, ends="sending") from error
+        if not is_done:
+            message = "has no such bucket"
+            raise RemoteError(message, ends="sending")
+
+    def break_off(self) -> None:
+        """Nothing: the library's own threads do not hold up the end of the process."""
+
+    async def _read(self, path: str, sink: Sink) -> int:
+        time_left = sink.time_left
+        try:
+            stream = await self._files.open_async(path, "rb")  # which asks nobody yet
+        except NotImplementedError:
+            return await self._read_by_ranges(path, sink)
+        try:
+            while block := await _within(time_left.wait(), stream.read, _BLOCK):
+                sink.write(block)
+        finally:
+            await stream.close()
+        return sink.size
+
+    async def _read_by_ranges(self, path: str, sink: Sink) -> int:
+        size = await self._size(path, sink.time_left)
+        sink.expect(size)
+        while sink.size < size:
+            end = min(sink.size + _RANGE, size)
+            block = await _within(
+                sink.time_left.wait(), self._files._cat_file, path, start=sink.size, end=end
+            )
+            if not block:
+                message = "breaks off"
+                raise RemoteError(message, again=True)
+            sink.write(block)
+        return size
+
+    async def _size(self, path: str, time_left: TimeLeft) -> int:
+        found = await _within(time_left.wait(), self._files._info, path)
+        return int(found["size"])
+
+    async def _put(self, path: str, source: Path, time_left: TimeLeft) -> int:
+        await _within(time_left.left(), self._files._put_file, str(source), path)
+        return 0
+
+    def _run(self, work: Coroutine[Any, Any, int]) -> int | None:
+        """What a coroutine gives, run by fsspec's own loop; None where nothing is found."""
+        from fsspec.asyn import sync
+
+        try:
+            return cast(int, sync(self._files.loop, lambda: work))
+        except FileNotFoundError:
+            return None
+        except (RemoteError, LocalError, TooLongError):
+            raise
+        except Exception as error:  # those of the libraries have no class in common
+            raise _fault(error) from error
+
+
+async def _within(
+    seconds: float, work: Callable[..., Coroutine[Any, Any, Any]], *args: object, **kwargs: object
+) -> Any:  # noqa: ANN401 - fsspec has no types
+    return await asyncio.wait_for(work(*args, **kwargs), seconds)
+
+
+def _file_system(scheme: str) -> Any:  # noqa: ANN401 - fsspec has no types
+    import fsspec
+
+    return fsspec.filesystem(
+        scheme,
+        use_listings_cache=False,
+        skip_instance_cache=True,
+        **_OPTIONS.get(scheme, {}),
+    )
+
+
+class _RefusedError(RemoteError):
+    """The store knows these credentials not, or has none, or does not let them do that."""
+
+    def __init__(self) -> None:
+        super().__init__("refuses access: check its credentials", ends="all")
+
+
+def _silence() -> None:
+    """Keep the libraries' logs off standard error; handlers of the application's still get them."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a library says that access is refused: each has its own way."""
+    told = getattr(error, "status_code", None) or getattr(error, "code", None)
+    is_told = isinstance(error, PermissionError) or told in _REFUSED
+    # Of credentials that lack, the name of the class tells; of 403, gcsfs has a text alone.
+    is_named = any(word in type(error).__name__ for word in ("Credential", "Authentication"))
+    return is_told or is_named or str(error).startswith("Forbidden")
+
+
+def _fault(error: Exception) -> RemoteError:
+    """What an error of a library says; its name alone is told, its text may hold secrets."""
+    name = type(error).__name__
+    if _is_refusal(error):
+        return _RefusedError()
+    if isinstance(error, TimeoutError) or "Timeout" in name:
+        return RemoteError("is too slow")
+    if name in _WRONGLY_SET_UP:
+        message = f"cannot be used as its library is set up here ({name})"
+        return RemoteError(message, ends="all")
+    if name in _UNREACHED:
+        return RemoteError("cannot be reached", again=True, ends="all")
+    return RemoteError(f"fails ({name})", again=True)
+
+
+_FOLDER_BLOCK = 1 << 18
+
+
+class FolderBackend:
+    """Entries as files of a folder that must be there: a share that is not mounted is told.
+
+    What keeps one entry from being read, such as another user's rights, says nothing of the others.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, name: str, sink: Sink) -> bool:
+        """The bytes of a file."""
+        with self._opened(name) as stream:
+            if stream is None:
+                return False
+            sink.expect(os.fstat(stream.fileno()).st_size)
+            while block := stream.read(_FOLDER_BLOCK):
+                sink.write(block)
+            return True
+
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
+        """Whether there is such a file."""
+        with self._opened(name) as stream:
+            return stream is not None and size in (None, os.fstat(stream.fileno()).st_size)
+
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
+        """Copy a file there, and rename it when it is whole."""
+        self._look()
+        blocks = file_blocks(name, source, file_size(source), time_left)
+        try:
+            with atomic_writer(self._folder / name, follow=False) as stream:
+                stream.writelines(blocks)
+        except ArtifactError as error:
+            raise RemoteError(error.message, ends="sending") from error
+
+    def break_off(self) -> None:
+        """Nothing: a file system does not let go of who waits for it."""
+
+    def _look(self) -> None:
+        """Make sure that the folder is there."""
+        try:
+            self._folder.stat()
+        except OSError as error:
+            message = f"cannot be read: {error.strerror or error}"
+            raise RemoteError(message, ends="all") from error
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO | None]:
+        """A regular file; None for anything else."""
+        self._look()
+        try:
+            number = _descriptor(self._folder / name)
+            if number is None:
+                yield None
+                return
+            with open(number, "rb") as stream:  # noqa: PTH123 - a descriptor
+                yield stream
+        except OSError as error:
+            message = f"has an entry that cannot be read: {error.strerror or error}"
+            raise RemoteError(message) from error
+
+
+def _descriptor(path: Path) -> int | None:
+    """A regular file, opened; None for anything else: a FIFO would be waited for."""
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+        return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if is_file else None
+    except FileNotFoundError:
+        return None

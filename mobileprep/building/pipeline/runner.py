@@ -1,0 +1,299 @@
+"""Builds a plan: judges what is fresh, runs the rest through doit, and gathers the results."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from mobileprep.building.pipeline.execute import Executor
+from mobileprep.building.pipeline.output import Output, Record
+from mobileprep.building.pipeline.state import Fresh, Stale, State
+from mobileprep.building.plan.record_data import RecordType, read_record
+from mobileprep.building.plan.records import (
+    BudgetRecord,
+    CalibrationRecord,
+    CheckRecord,
+    CompressRecord,
+    DamageRecord,
+    DefaultCheckRecord,
+    FreezeRecord,
+    MigrationRecord,
+    PackageRecord,
+    SamplesRecord,
+    TargetRecords,
+    TransformRecord,
+    ValidationRecord,
+)
+from mobileprep.building.plan.spec import (
+    PUBLISHED,
+    Files,
+    PlannedRecords,
+    StageSpec,
+    TargetPlan,
+    Upstream,
+)
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.parallel import at_once
+from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a target's stages left.
+
+    Args:
+        target: the target's plan.
+        files: the outputs that make up its folder, by name there.
+        origins: the stages that left them, by the same names.
+        records: what the report is made of.
+        sources: the sha256 of each file from outside, by name.
+    """
+
+    target: TargetPlan
+    files: Mapping[str, Output]
+    origins: Mapping[str, Upstream]
+    records: TargetRecords
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """What is to be done when some stages have run.
+
+    Args:
+        name: tells it from others.
+        tasks: those stages.
+        do: the work; it judges itself how much there is.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    do: Callable[[], None]
+
+
+def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
+    """The stages that would run, in order, with the reasons.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    verdicts = state.verdicts(spec.task for spec in state.plan.stages)
+    stages = ((spec, verdicts[spec.task]) for spec in state.plan.stages)
+    return [(spec, verdict) for spec, verdict in stages if isinstance(verdict, Stale)]
+
+
+def build(
+    executor: Executor,
+    *,
+    jobs: int = 1,
+    keep_going: bool = False,
+    follow_ups: Sequence[FollowUp] = (),
+) -> list[MobileprepError]:
+    """Run what is stale, and do what follows some stages when those have all run.
+
+    Args:
+        executor: runs the stages of a plan, and has them listed afterwards.
+        jobs: how many stages and follow-ups may be worked at at once.
+        keep_going: after a failure go on with what does not depend on it.
+        follow_ups: what else is to be done; none needs another.
+
+    Returns:
+        The failures, where the build was to go on after them, in the order of the plan.
+
+    Raises:
+        MobileprepError: the first failure; what ran before it stays in the store.
+    """
+    state = executor.state
+    if not stale_stages(state):
+        # While one target's files come from a remote store, those of another are written.
+        at_a_time = 1 if state.store.sharing is None else jobs
+        return _done(follow_ups, jobs=at_a_time, keep_going=keep_going)
+    # Only now: a build with nothing to do must not pay for doit's start-up.
+    from mobileprep.building.pipeline.doit_tasks import (
+        follow_up_task,
+        guarded,
+        run_tasks,
+        stage_task,
+    )
+
+    failures: dict[str, BaseException] = {}
+    stages = state.plan.stages
+    actions = {s.task: guarded(_action(s, executor), s.task, failures) for s in stages}
+    tasks = [stage_task(s, actions[s.task], _check(s, executor)) for s in stages]
+    for one in follow_ups:
+        work = guarded(one.do, one.name, failures)
+        tasks.append(follow_up_task(one.name, one.tasks, work))
+    went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
+    if not keep_going:
+        _run_before_failure(actions, failures)
+    order = [*actions, *(one.name for one in follow_ups)]
+    found = [failures[name] for name in order if name in failures]
+    told = [error for error in found if isinstance(error, MobileprepError)]
+    for error in found:
+        if not keep_going or error not in told:
+            raise error
+    if not went_well and not found:
+        message = "a stage failed and left no error"
+        raise InternalError(message)
+    return told
+
+
+def _run_before_failure(
+    actions: Mapping[str, Callable[[], object]], failures: Mapping[str, BaseException]
+) -> None:
+    """Run what comes before the first failure in the plan and has not run, in order.
+
+    With several at once a later stage may fail first. What a build fails with must not depend on
+    that: of the checks of a chain, the first that fails names the step that broke the model.
+    """
+    is_told = all(isinstance(error, MobileprepError) for error in failures.values())
+    if not is_told or not failures.keys() & actions.keys():
+        return
+    for task, action in actions.items():
+        if task in failures:
+            return
+        action()
+
+
+def _done(follow_ups: Sequence[FollowUp], *, jobs: int, keep_going: bool) -> list[MobileprepError]:
+    """Do what follows stages that have run; its failures, if it is to go on after them."""
+
+    def failure(one: FollowUp) -> MobileprepError | None:
+        try:
+            one.do()
+        except MobileprepError as error:
+            if not keep_going:
+                raise
+            return error
+        return None
+
+    return [error for error in at_once(failure, follow_ups, jobs) if error is not None]
+
+
+def collect(state: State) -> list[Built]:
+    """The results of every target of a plan whose stages are all fresh."""
+    return [collect_target(target, state) for target in state.plan.targets]
+
+
+def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
+    """The results of one target whose stages are fresh.
+
+    Args:
+        target: the target's plan.
+        state: the plan against a store.
+        executor: makes again what is lost; without it all has to be at hand.
+
+    Raises:
+        CorruptFileError: a stage of it has not run, or what it left is damaged.
+    """
+    # Another target may just now have a stage run again that has left both something.
+    record = functools.partial(_record, state) if executor is None else executor.record
+
+    def read(kind: type[RecordType], up: Upstream) -> RecordType:
+        if executor is not None:
+            return executor.read(up, lambda data: read_record(kind, data, up))
+        pieces = state.store.pieces(record(up.task).outputs[up.output])
+        return read_record(kind, b"".join(pieces), up)
+
+    # First, since stages may run again for it, and leave other files.
+    records = _records(target.records, read)
+    found = {
+        name.removeprefix(PUBLISHED): (output, Upstream(task, name))
+        for task in target.tasks
+        for name, output in record(task).outputs.items()
+        if name.startswith(PUBLISHED)
+    }
+
+    return Built(
+        target,
+        {name: output for name, (output, _) in found.items()},
+        {name: origin for name, (_, origin) in found.items()},
+        records,
+        {f.name: state.digest(f) for f in target.sources},
+    )
+
+
+def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
+    """Check the digests that a recipe pins.
+
+    Args:
+        pins: for each the file's name, the place of the pin, the digest wanted, and found.
+
+    Raises:
+        CorruptFileError: naming every file that is not what its pin says.
+    """
+    wrong = [
+        f"{place}: {name} has the sha256 {found}, and the recipe pins {wanted}"
+        for name, place, wanted, found in pins
+        if wanted != found
+    ]
+    if wrong:
+        hint = "restore the file, or pin its new digest if the change is meant"
+        raise CorruptFileError("\n".join(wrong), hint)
+
+
+def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            executor.run(spec)
+        except MobileprepError as error:
+            raise _placed(error, spec) from error
+
+    return run
+
+
+def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
+    """The error with the paths of this machine, and the stage's name where it has no place."""
+    paths = {files.name: str(files.root) for files in spec.stage.files.values() if _is_moved(files)}
+    told = [error.message, error.hint, error.where or spec.task]
+    for name in sorted(paths, key=len, reverse=True):
+        told = [text.replace(name, paths[name]) for text in told]
+    if told == [error.message, error.hint, error.where]:
+        return error
+    message, hint, where = told
+    return error.at(where, message=message, hint=hint)
+
+
+def _is_moved(files: Files) -> bool:
+    """Whether a name stands for an absolute path, which no record is to hold."""
+    return any(file.written for file in files.members)
+
+
+def _check(spec: StageSpec, executor: Executor) -> Callable[..., bool]:
+    return lambda *_: executor.is_fresh(spec)
+
+
+def _record(state: State, task: str) -> Record:
+    verdict = state.verdict(task)
+    if not isinstance(verdict, Fresh):
+        message = f"{task} has not run"
+        raise CorruptFileError(message, "build again")
+    return verdict.record
+
+
+class _Read(Protocol):
+    """Reads a record of some class that a stage has left."""
+
+    def __call__(self, kind: type[RecordType], up: Upstream, /) -> RecordType: ...
+
+
+def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
+    samples, validation, damage = planned.samples, planned.validation, planned.damage
+    migration, default_check = planned.migration, planned.default_check
+    package_check = planned.package_check
+    return TargetRecords(
+        read(FreezeRecord, planned.freeze),
+        read(PackageRecord, planned.package),
+        read(CompressRecord, planned.compressed),
+        tuple(read(TransformRecord, up) for up in planned.steps),
+        tuple(read(CheckRecord, up) for up in planned.checks),
+        None if samples is None else read(SamplesRecord, samples),
+        None if validation is None else read(ValidationRecord, validation),
+        tuple(read(CalibrationRecord, up) for up in planned.calibrations),
+        None if damage is None else read(DamageRecord, damage),
+        None if planned.budget is None else read(BudgetRecord, planned.budget),
+        None if migration is None else read(MigrationRecord, migration),
+        None if default_check is None else read(DefaultCheckRecord, default_check),
+        None if package_check is None else read(CheckRecord, package_check),
+    )

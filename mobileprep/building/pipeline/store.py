@@ -1,0 +1,708 @@
+"""The store: what stages left, by their fingerprints, and the objects that hold it.
+
+A record has its own digest and its key in it: one that was edited, or put under another key, counts
+as gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.building.pipeline.checked import seal, unseal
+from mobileprep.building.pipeline.eviction import Evicted, Upkeep, evict, mark_used
+from mobileprep.building.pipeline.file_index import FileIndex, FileSystems
+from mobileprep.building.pipeline.obstacles import clear_way
+from mobileprep.building.pipeline.output import (
+    LastRun,
+    Output,
+    Record,
+    last_run_data,
+    last_run_from,
+    record_data,
+    record_from,
+    workspace_name,
+)
+from mobileprep.core.files import (
+    atomic_writer,
+    place,
+    read_blocks,
+    read_file,
+    release_pages,
+    sha256_bytes,
+    unreadable,
+    write_bytes,
+    write_new,
+)
+from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
+from mobileprep.formats.parts import Part, read_between, read_index
+from mobileprep.formats.wire import Buffer
+
+if TYPE_CHECKING:
+    from mobileprep.building.pipeline.exchange import Sharing
+    from mobileprep.building.pipeline.remote.base import Remote
+
+# No record is longer.
+_MOST_RECORD: Final = 64 << 20
+INLINE = 64 << 10
+"""Outputs of at most so many bytes that are JSON stand in the record itself."""
+
+
+class Store:
+    """The store in one folder. Several builds may use it at once: every write is atomic.
+
+    Args:
+        folder: where it is.
+        files: tells whether files still have the bytes that they had; by default it hashes them.
+        remote: a store that machines share, for what this one lacks.
+    """
+
+    def __init__(
+        self, folder: Path, files: FileIndex | None = None, remote: Remote | None = None
+    ) -> None:
+        self.root = folder
+        """Where stores of all formats lie."""
+        self.folder = folder / FORMAT
+        self.files = files or FileIndex(None)
+        self.objects = Objects(self.folder, self.files)
+        self._systems = FileSystems()
+        self._upkeep = Upkeep(self.folder)
+        self._fetching = threading.Lock()
+        # What is stale is judged again and again; the remote store is asked once for each.
+        self._nowhere: set[str] = set()
+        # What indexes name that are in the remote store alone.
+        self._named_there: dict[Part, tuple[Part, ...]] = {}
+        self._asking = threading.Lock()
+        self.sharing: Sharing | None = None
+        if remote is not None:
+            # Only now: few builds share a store.
+            from mobileprep.building.pipeline.exchange import Sharing
+
+            self.sharing = Sharing(remote, self.folder)
+
+    def holds(self, output: Output) -> bool:
+        """Whether all that an output is made of is here, its bytes those of their digests."""
+        return not self.objects.absent(self.parts(output)) and self._fits(output)
+
+    def missing(self, output: Output) -> frozenset[str]:
+        """The digests of the objects that an output needs, and that cannot be had.
+
+        They are missing or damaged here, and the remote store does not have them. Its word is
+        taken for all but indexes, which are fetched. Of an index that is missing only its own:
+        what it names is not known then.
+        """
+        absent = self.objects.absent(self.parts(output))
+        if output.part is not None and not absent and not self._fits(output):
+            return frozenset((output.part.sha256,))
+        if absent and self.sharing is not None:
+            absent = self._absent_there(output, absent, self.sharing)
+        return frozenset(part.sha256 for part in absent)
+
+    def obtain(self, output: Output) -> bool:
+        """Make sure that all that an output is made of is here; whether it is.
+
+        What is here has the bytes of its digests. What is not comes from the remote store.
+        """
+        known = self.parts(output)
+        if not self._fetch(known):
+            return False
+        # Of an index that was not here, the second round fetches what it names.
+        named = self.parts(output)
+        return (named == known or self._fetch(named)) and self._fits(output)
+
+    def fetch(self, outputs: Iterable[Output]) -> None:
+        """Take what several outputs lack from the remote store at once, as far as it has that."""
+        if self.sharing is not None:
+            listed = list(outputs)
+            for _ in range(2):  # indexes, then what they name
+                self._fetch(part for output in listed for part in self.parts(output))
+
+    def share(self, fingerprint: str, record: Record) -> None:
+        """Send what a stage has left to the remote store, in the background, where there is one."""
+        if self.sharing is None:
+            return
+        parts = {part for output in record.outputs.values() for part in self.parts(output)}
+        found = sorted((part.sha256, self.objects.path(part.sha256)) for part in parts)
+        with self._asking:
+            self._nowhere.discard(fingerprint)
+        self.sharing.send(fingerprint, self._path("ac", fingerprint), found)
+
+    def parts(self, output: Output) -> tuple[Part, ...]:
+        """The objects that an output needs, as far as they are known: see ``missing``."""
+        if output.part is None:
+            return ()
+        if output.index is None:
+            return (output.part,)
+        try:
+            return (output.part, *self.objects.parts(output.index))
+        except CorruptFileError:
+            return (output.part,)
+
+    def needed(self, output: Output) -> tuple[Part, ...] | None:
+        """All objects that an output needs; None where its index is nowhere.
+
+        An index of the remote store is known by what ``missing`` has read of it.
+        """
+        if output.index is None or self.objects.holds(output.index):
+            return self.parts(output)
+        named = self._named_there.get(output.index)
+        return None if named is None else (*self.parts(output), *named)
+
+    def _absent_there(self, output: Output, absent: list[Part], sharing: Sharing) -> list[Part]:
+        """The objects that an output needs, and that the remote store lacks as this one does."""
+        if output.index in absent:
+            named = _parts_there(output.index, sharing)
+            if named is None:
+                return [output.index]
+            self._named_there[output.index] = named
+            absent = self.objects.absent(named)
+        found = sharing.has(absent)
+        return [part for part, is_there in zip(absent, found, strict=True) if not is_there]
+
+    def _fits(self, output: Output) -> bool:
+        """Whether an output whose objects are here has the length that its record tells."""
+        if output.index is None or output.index.sha256 == output.sha256:
+            return True  # that of its object, which is looked at with its digest
+        try:
+            return self.objects.assembled_size(output.index) == output.size
+        except CorruptFileError:
+            return False
+
+    def _fetch(self, parts: Iterable[Part]) -> bool:
+        """Make sure that objects are here; whether they all are."""
+        missing = self.objects.absent(parts)
+        if not missing or self.sharing is None:
+            return not missing
+        # Targets that are finished at once often need the same: the first fetches it for all.
+        with self._fetching, self.sharing.objects(missing := self.objects.absent(missing)) as files:
+            # A record may tell another length than that of the object.
+            fitting = [
+                file if file is not None and file.stat().st_size == part.size else None
+                for part, file in zip(missing, files, strict=True)
+            ]
+            for part, file in zip(missing, fitting, strict=True):
+                if file is not None:
+                    self.objects.adopt(part, file)
+            return None not in fitting
+
+    def workspace(self) -> Path:
+        """A new folder inside the store, with a folder ``left`` for what a stage leaves and one
+        ``read`` for what it reads; the caller removes it.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        folder = self.folder / "tmp" / workspace_name()
+        try:
+            clear_way(folder, self.folder)
+            for name in ("left", "read"):
+                (folder / name).mkdir(parents=True)
+        except OSError as error:
+            raise unwritable(error, folder.parent) from error
+        return folder
+
+    def take(self, path: Path, *, inline: bool = False) -> Output:
+        """Take a finished file of a workspace into the store, ``inline`` into the record itself.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        if inline and path.stat().st_size <= INLINE:
+            data = path.read_bytes()
+            return Output(sha256_bytes(data), len(data), text=data.decode())
+        part = self.objects.take(path)
+        return Output(part.sha256, part.size)
+
+    def pieces(self, output: Output) -> Iterator[bytes | memoryview]:
+        """The bytes of an output, in pieces; of a graph, those of its index.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+        """
+        if output.text is not None:
+            yield output.text.encode()
+        elif output.index is not None and output.index.sha256 != output.sha256:
+            yield from self.objects.assemble(output.index)
+        else:
+            yield self.objects.view(Part(output.sha256, output.size))
+
+    def blocks(self, output: Output) -> Iterator[bytes | memoryview]:
+        """The same bytes to be written, each piece there until the next is asked for."""
+        if output.index is not None and output.index.sha256 != output.sha256:
+            yield from self.objects.assemble_blocks(output.index)
+        else:
+            yield from self.pieces(output)
+
+    def publish(self, output: Output, target: Path) -> None:
+        """Give ``target`` an output's bytes.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+            ArtifactError: the target cannot be written.
+        """
+        if output.index is None and output.text is None:
+            self.objects.place(Part(output.sha256, output.size), target)
+        else:
+            with atomic_writer(target, follow=False) as stream:
+                self._systems.reserve(stream.fileno(), str(target), output.size)
+                stream.writelines(self.blocks(output))
+        self.files.note(target, output.sha256)
+
+    def load(self, fingerprint: str) -> Record | None:
+        """The record of that fingerprint; None where there is none, or it cannot be read."""
+        record = self._own_record(fingerprint)
+        if record is not None or self.sharing is None or fingerprint in self._nowhere:
+            return record
+        with self._asking:
+            # Another thread may have fetched it while this one waited.
+            record = self._own_record(fingerprint)
+            if record is None and fingerprint not in self._nowhere:
+                record = self._shared_record(fingerprint, self.sharing)
+                if record is None:
+                    self._nowhere.add(fingerprint)
+        return record
+
+    def references(self, path: Path) -> list[str]:
+        """The digests of all objects that the record in a file needs, its indexes' included.
+
+        Raises:
+            CorruptFileError: it is no record, or an index is missing or damaged.
+        """
+        record = record_from(self._json("ac", path.stem))
+        if record is None:
+            message = "is no record"
+            hint = "'mobileprep cache verify' removes what is damaged"
+            raise CorruptFileError(message, hint, str(path))
+        parts = [o.part for o in record.outputs.values() if o.part is not None]
+        indexes = [o.index for o in record.outputs.values() if o.index is not None]
+        inner = [part for index in indexes for part in self.objects.parts(index)]
+        return [part.sha256 for part in (*parts, *inner)]
+
+    def record_file(self, fingerprint: str) -> Path:
+        """Where the record of that fingerprint lies, or would."""
+        return self._path("ac", fingerprint)
+
+    def is_record(self, path: Path) -> bool:
+        """Whether a file is a record, whole and under its own name."""
+        found = record_from(self._json("ac", path.stem))
+        return found is not None and path == self._path("ac", path.stem)
+
+    def begin(self) -> None:
+        """Say that this run needs what the store holds: nothing is cleared until its end."""
+        self._upkeep.begin()
+
+    def finish(self, limit: int | None) -> None:
+        """End a run: where it has begun to use the store, that is held to a number of bytes."""
+        self._upkeep.end(limit, self.objects.written_bytes, self.references)
+
+    def collect(self, limit: int) -> Evicted:
+        """Bring the store down to a number of bytes; the caller has it alone.
+
+        Raises:
+            CorruptFileError: it cannot be read.
+        """
+        done = evict(self.folder, limit, self.references)
+        with contextlib.suppress(ArtifactError):  # only counted anew by the next build
+            self._upkeep.counted(done.left_bytes)
+        return done
+
+    def save(self, fingerprint: str, record: Record) -> None:
+        """Keep a record.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        self._write("ac", fingerprint, record_data(record))
+
+    def drop(self, fingerprint: str) -> None:
+        """Remove a record that makes no sense, where it can be removed."""
+        with contextlib.suppress(OSError):
+            self._path("ac", fingerprint).unlink()
+
+    def last_run(self, task_key: str) -> LastRun | None:
+        """A task's last run in this store; None where there was none, or it cannot be read."""
+        return last_run_from(self._json("latest", task_key))
+
+    def save_last_run(self, task_key: str, record: Record) -> None:
+        """Keep what is told of a task's last run; raises what ``save`` does."""
+        self._write("latest", task_key, last_run_data(record))
+
+    def _own_record(self, fingerprint: str) -> Record | None:
+        record = record_from(self._json("ac", fingerprint))
+        if record is not None:
+            mark_used(self._path("ac", fingerprint))
+        return record
+
+    def _shared_record(self, fingerprint: str, sharing: Sharing) -> Record | None:
+        """A record of the remote store, kept here from now on."""
+        with sharing.record(fingerprint, _MOST_RECORD) as file:
+            if file is None:
+                return None
+            data = read_file(file, limit=_MOST_RECORD)
+            record = record_from(unseal(fingerprint, data))
+            if record is not None:
+                # A store that cannot be written says so when a stage has run.
+                with contextlib.suppress(ArtifactError):
+                    write_bytes(self._path("ac", fingerprint), data, follow=False)
+            return record
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.folder.joinpath(kind, key[:2], f"{key}.json")
+
+    def _write(self, kind: str, key: str, data: object) -> None:
+        path = self._path(kind, key)
+        try:
+            clear_way(path, self.folder)
+            write_bytes(path, seal(key, data), follow=False)
+        except OSError as error:
+            raise unwritable(error, path.parent) from error
+        except ArtifactError as error:
+            raise ArtifactError(error.message, HINT, error.where) from error
+
+    def _json(self, kind: str, key: str) -> object:
+        try:
+            return unseal(key, read_file(self._path(kind, key), limit=_MOST_RECORD))
+        except CorruptFileError:
+            # A record that is gone or damaged only means that the stage runs again.
+            return None
+
+
+def _parts_there(index: Part, sharing: Sharing) -> tuple[Part, ...] | None:
+    """The objects that an index of the remote store names; None where it cannot be had."""
+    with sharing.objects([index]) as (file,):
+        if file is None:
+            return None
+        try:
+            data = read_file(file, limit=index.size)
+            return read_index(data, str(file))[0] if len(data) == index.size else None
+        except CorruptFileError:
+            return None
+
+
+FORMAT: Final = "v2"
+"""The folder of what this version reads and writes."""
+
+
+def default_folder() -> Path:
+    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``.
+
+    Raises:
+        UsageError: neither is known, as for a user of a container whom the system has no name for.
+    """
+    named = os.environ.get("MOBILEPREP_CACHE")
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".cache" / "mobileprep"
+    except RuntimeError as error:
+        message = "the user has no home folder, which the store would be in"
+        raise UsageError(message, "set MOBILEPREP_CACHE to a folder for the store") from error
+
+
+def index_file(store: Path, out: Path) -> Path:
+    """Where a store's folder has the index of files of builds into an output folder."""
+    return store / "seen" / f"{sha256_bytes(os.fsencode(os.path.realpath(out)))}.json"
+
+
+HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
+_SIZE = 2
+"""Where a stamp has the length."""
+_GONE_HINT = "build again: what is missing is made anew"
+
+
+class Objects:
+    """The objects below one folder. Several builds may use it at once: every write is atomic.
+
+    Args:
+        folder: the store's folder.
+        files: tells whether a file still has the bytes that it had.
+    """
+
+    def __init__(self, folder: Path, files: FileIndex) -> None:
+        self._folder = folder
+        self._cas = os.path.join(folder, "cas", "")  # noqa: PTH118 - see _name
+        self._files = files
+        self._maps: weakref.WeakValueDictionary[str, _Map] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        # What this process has written or read whole, by the file that it was then.
+        self._verified: dict[str, tuple[int, ...]] = {}
+        self.written_bytes = 0
+        """What this process has added."""
+
+    def path(self, sha256: str) -> Path:
+        """Where the bytes of that digest lie, or would."""
+        return Path(self._name(sha256))
+
+    def holds(self, part: Part) -> bool:
+        """Whether an object is there, and its bytes are those of its digest."""
+        return not self.absent([part])
+
+    def absent(self, parts: Iterable[Part]) -> list[Part]:
+        """Those of some objects that are not there, or damaged; hashed several at once."""
+        absent = self._not_whole(parts)
+        # Another build, or thread, may have put one in place while it was looked at.
+        return self._not_whole(absent) if absent else absent
+
+    def _not_whole(self, parts: Iterable[Part]) -> list[Part]:
+        found = {part: _stamp(self._name(part.sha256)) for part in parts}
+        due = {
+            part: stamp
+            for part, stamp in found.items()
+            if stamp is not None and not self._is_verified(part, stamp)
+        }
+        absent = {part for part, stamp in found.items() if stamp is None}
+        wanted = [(self.path(part.sha256), part.sha256, part.size) for part in due]
+        for part, is_whole in zip(due, self._files.match_many(wanted), strict=True):
+            if is_whole and _fits(part, due[part]):
+                self._verified[part.sha256] = due[part]
+            else:
+                absent.add(part)
+        return [part for part in found if part in absent]
+
+    def view(self, part: Part) -> memoryview:
+        """An object's bytes, mapped; the map lives as long as a view on it.
+
+        Raises:
+            CorruptFileError: it is not there, or damaged.
+        """
+        if not part.size:
+            return memoryview(b"")
+        with self._lock:
+            known = self._maps.get(part.sha256)
+            if known is None:
+                known = self._maps[part.sha256] = _Map(self._checked(part), part.size)
+            return memoryview(known)
+
+    def put(self, data: Iterable[Buffer]) -> Part:
+        """Keep bytes, given in pieces.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        pieces = list(data)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        part = Part(digest.hexdigest(), sum(map(len, pieces)))
+        self._write(part, pieces)
+        return part
+
+    def keep(self, part: Part, data: Buffer) -> memoryview:
+        """Keep bytes whose digest is known; where they lie then.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        if not is_mapped(data):
+            self._write(part, [data])
+        return self.view(part)
+
+    def take(self, path: Path) -> Part:
+        """Move a finished file of a workspace into the store.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        part = Part(self._files.digest(path), path.stat().st_size)
+        self.adopt(part, path)
+        return part
+
+    def adopt(self, part: Part, path: Path) -> None:
+        """Take a file whose bytes are known to be those of an object.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        target = self.path(part.sha256)
+        try:
+            try:
+                _move(path, target)
+            except OSError:
+                # Only where it fails: hundreds of objects may come from a remote store.
+                clear_way(target, self._folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _move(path, target)
+        except OSError as error:
+            raise unwritable(error, target.parent) from error
+        self._written(target, part)
+
+    def place(self, part: Part, target: Path) -> None:
+        """Give ``target`` an object's bytes.
+
+        Raises:
+            CorruptFileError: the object is not there, or damaged.
+            ArtifactError: the target cannot be written.
+        """
+        place(self._checked(part), target)
+
+    def assemble(self, index: Part) -> Iterator[memoryview]:
+        """The pieces of the file that an index tells how to put together.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+        """
+        for piece in read_between(self.view(index), self._named(index)):
+            if isinstance(piece, Part):
+                view = self.view(piece)
+                yield view
+                _let_go(view.obj)
+            else:
+                yield piece
+
+    def assemble_blocks(self, index: Part) -> Iterator[memoryview]:
+        """The same bytes to be written, in blocks that are there until the next is asked for.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+        """
+        for piece in read_between(self.view(index), self._named(index)):
+            if isinstance(piece, Part):
+                yield from self._blocks(piece)
+            else:
+                yield piece
+
+    def assembled_size(self, index: Part) -> int:
+        """The length of the file that an index tells how to put together.
+
+        Raises:
+            CorruptFileError: the index is not there, or is none.
+        """
+        pieces = read_between(self.view(index), self._named(index))
+        return sum(piece.size if isinstance(piece, Part) else len(piece) for piece in pieces)
+
+    def _blocks(self, part: Part) -> Iterator[memoryview]:
+        size = 0
+        for block in read_blocks(self._checked(part)):
+            size += len(block)
+            yield block
+        if size != part.size:  # it was altered since it was looked at
+            raise self._damaged(part)
+
+    def mapped_bytes(self) -> int:
+        """The length of all objects that are mapped now."""
+        with self._lock:
+            return sum(map(len, self._maps.values()))
+
+    def let_go(self) -> None:
+        """Let go of the memory that mapped objects take; they are read again where needed."""
+        with self._lock:
+            maps = list(self._maps.values())
+        for mapped in maps:
+            _let_go(mapped)
+
+    def parts(self, index: Part) -> tuple[Part, ...]:
+        """The objects that an index names, in order.
+
+        Raises:
+            CorruptFileError: the index is not there, or damaged.
+        """
+        return read_index(self.view(index), self._named(index))[0]
+
+    def _is_verified(self, part: Part, stamp: tuple[int, ...]) -> bool:
+        return self._verified.get(part.sha256) == stamp and _fits(part, stamp)
+
+    def _name(self, sha256: str) -> str:
+        # Thousands of times in a build; joining Path objects takes twenty times as long.
+        return f"{self._cas}{sha256[:2]}{os.sep}{sha256}"
+
+    def _named(self, part: Part) -> str:
+        return self._name(part.sha256)
+
+    def _checked(self, part: Part) -> Path:
+        if not self.holds(part):
+            raise self._damaged(part)
+        return self.path(part.sha256)
+
+    def _damaged(self, part: Part) -> CorruptFileError:
+        message = "the store's object is missing or damaged"
+        return CorruptFileError(message, _GONE_HINT, self._named(part))
+
+    def _write(self, part: Part, pieces: Sequence[Buffer]) -> None:
+        if self.holds(part):
+            return
+        path = self.path(part.sha256)
+        try:
+            write_new(str(path), pieces)
+        except OSError:
+            # Only where that fails: a graph may have hundreds of tensors.
+            self._write_in_the_way(path, pieces)
+        self._written(path, part)
+
+    def _write_in_the_way(self, path: Path, pieces: Sequence[Buffer]) -> None:
+        """Write an object whose folder is missing, or in whose place something else lies."""
+        try:
+            clear_way(path, self._folder)
+            write_bytes(path, iter(pieces), follow=False)
+        except OSError as error:
+            raise unwritable(error, path.parent) from error
+        except ArtifactError as error:
+            raise ArtifactError(error.message, HINT, error.where) from error
+
+    def _written(self, path: Path, part: Part) -> None:
+        with self._lock:
+            self.written_bytes += part.size
+        self._files.note(path, part.sha256)
+        stamp = _stamp(str(path))
+        if stamp is not None:
+            self._verified[part.sha256] = stamp
+
+
+def _let_go(mapped: object) -> None:
+    if isinstance(mapped, _Map):
+        release_pages(mapped)
+
+
+def _fits(part: Part, stamp: tuple[int, ...]) -> bool:
+    """Whether a file has the length that is told of it: a record may tell another."""
+    return stamp[_SIZE] == part.size
+
+
+def _move(path: Path, target: Path) -> None:
+    try:
+        path.replace(target)
+    except FileNotFoundError:
+        target.parent.mkdir(exist_ok=True)
+        path.replace(target)
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - see Objects._name
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def is_mapped(data: object) -> bool:
+    """Whether bytes are a view on an object of a store."""
+    return isinstance(data, memoryview) and isinstance(data.obj, _Map)
+
+
+class _Map(mmap.mmap):
+    """An object, mapped read-only."""
+
+    def __new__(cls, path: Path, size: int) -> _Map:
+        """Map ``size`` bytes.
+
+        Raises:
+            CorruptFileError: the file has fewer, or cannot be read.
+        """
+        try:
+            with path.open("rb") as stream:
+                return super().__new__(cls, stream.fileno(), size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            reason = error if isinstance(error, OSError) else OSError(str(error))
+            raise unreadable(path, reason) from error
+
+
+def unwritable(error: OSError, folder: Path) -> ArtifactError:
+    """The error for a store that the system would not let us write to."""
+    reason = error.strerror or str(error)
+    return ArtifactError(f"the store cannot be written: {reason}", HINT, str(folder))

@@ -1,0 +1,525 @@
+"""From a recipe to a plan: which stages there are, what each is told, and what it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from mobileprep.building.plan.app_stages import (
+    MigrationStage,
+    encrypt_spec,
+    encrypted_file,
+    integration_spec,
+    named_files,
+    plugin_file,
+)
+from mobileprep.building.plan.checks import (
+    Frozen,
+    check_spec,
+    default_check_spec,
+    default_samples_spec,
+    frozen_by,
+    labels_of,
+    model_of,
+    needs_default_check,
+    package_check_spec,
+    samples_spec,
+)
+from mobileprep.building.plan.engines import engine_choice, litert_choice
+from mobileprep.building.plan.fingerprints import LEVEL, canonical, compressor, library_version
+from mobileprep.building.plan.portable import distinct_sources, outside_files, portable_recipe
+from mobileprep.building.plan.regular_expressions import regex_engine, step_regex_engine
+from mobileprep.building.plan.running_stages import (
+    CalibrateStage,
+    CheckStage,
+    DamageStage,
+    DefaultCheckStage,
+    SamplesStage,
+    ValidateStage,
+)
+from mobileprep.building.plan.searching import SearchPlanner
+from mobileprep.building.plan.shipping import ENDINGS, budget_spec, compress_spec, package_spec
+from mobileprep.building.plan.sources import (
+    data_files,
+    file_or_folder,
+    graph_files,
+    single_file,
+    source_checkpoint,
+)
+from mobileprep.building.plan.spec import (
+    PAGE,
+    PUBLISHED,
+    Plan,
+    PlannedPage,
+    PlannedRecords,
+    StageSpec,
+    TargetPlan,
+    Upstream,
+    places,
+)
+from mobileprep.building.plan.stages import (
+    GRAPH,
+    BudgetStage,
+    CompressStage,
+    FreezeStage,
+    NodesStage,
+    PackageStage,
+    TransformStage,
+)
+from mobileprep.building.plan.validation import (
+    SOURCE_LABEL,
+    calibrate_spec,
+    evaluate_spec,
+    validate_spec,
+)
+from mobileprep.recipe.model import Recipe, Step, Target, digestible
+from mobileprep.recipe.settings import Budget, Data
+
+
+def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
+    """The plan of some recipes.
+
+    Args:
+        recipes: the recipes.
+        wanted: the names of the targets to build; empty for all.
+
+    Raises:
+        CorruptFileError: a file that a recipe names is not there.
+    """
+    known = KnownStages()
+    targets = [
+        _TargetPlanner(recipe, target, known).plan()
+        for recipe in map(portable_recipe, recipes)
+        for target in recipe.chosen(wanted)
+    ]
+    return Plan(tuple(known.stages), tuple(targets))
+
+
+class _TargetPlanner:
+    """Plans one target, from its source to its folder."""
+
+    def __init__(self, recipe: Recipe, target: Target, known: KnownStages) -> None:
+        self._recipe = recipe
+        self._target = target
+        self._known = known
+        self._calibrations: list[str] = []
+        self._searches: list[str] = []
+
+    def plan(self) -> TargetPlan:
+        """The target's plan; its stages are known afterwards."""
+        target = self._target
+        freeze = self._add(freeze_spec(target))
+        samples, steps, checks = self._chain(frozen_by(freeze))
+        damage_of = damage_spec(target, frozen_by(freeze), steps)
+        damage = [] if damage_of is None else [self._add(damage_of)]
+        last = [freeze, *steps][-1]
+        ranges = self._ranges_of_file(frozen_by(freeze), last)
+        file = self._model_file()
+        package = self._add(
+            package_spec(target, file, frozen_by(freeze), Upstream(last, GRAPH), ranges)
+        )
+        shipped = self._shipped(package)
+        code = self._code(frozen_by(freeze), last)
+        compress = self._add(compress_spec(target, Upstream(last, GRAPH), shipped))
+        budget = self._budget(frozen_by(freeze), last, package, compress)
+        migration = self._migration(frozen_by(freeze), steps)
+        package_check = self._check(frozen_by(freeze), last, shipped, samples, checks)
+        validation = self._validate(frozen_by(freeze), last, shipped)
+        default_check = self._default_check(frozen_by(freeze), steps, package)
+        source_nodes, nodes = self._nodes(frozen_by(freeze), last)
+        records = PlannedRecords(
+            Upstream(freeze, FreezeStage.RECORD),
+            Upstream(package, PackageStage.RECORD),
+            Upstream(compress, CompressStage.RECORD),
+            tuple(Upstream(task, TransformStage.RECORD) for task in steps),
+            tuple(Upstream(task, CheckStage.RECORD) for task in checks),
+            Upstream(fed[0], SamplesStage.RECORD) if (fed := samples or default_check) else None,
+            Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
+            tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
+            Upstream(damage[0], DamageStage.RECORD) if damage else None,
+            Upstream(budget[0], BudgetStage.RECORD) if budget else None,
+            Upstream(migration[0], MigrationStage.RECORD) if migration else None,
+            Upstream(default_check[-1], DefaultCheckStage.RECORD) if default_check else None,
+            Upstream(package_check[0], CheckStage.RECORD) if package_check else None,
+        )
+        return TargetPlan(
+            self._recipe.name,
+            target.folder,
+            (
+                *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
+                *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
+                *(*package_check, *migration, *validation, *default_check),
+                *(source_nodes, *{nodes} - {source_nodes}),
+            ),
+            records,
+            distinct_sources(outside_files(target)),
+            target_settings(target),
+            PlannedPage(
+                Upstream(source_nodes, NodesStage.LEFT),
+                Upstream(nodes, NodesStage.LEFT),
+                tuple(Upstream(task, PAGE) for task in (freeze, *steps)),
+                tuple(step.name for step in target.transforms),
+            ),
+        )
+
+    def _add(self, spec: StageSpec) -> str:
+        return self._known.add(self._recipe, self._target, spec)
+
+    def _chain(self, frozen: Frozen) -> tuple[list[str], list[str], list[str]]:
+        """The tasks of the transforms.
+
+        Returns:
+            the task that makes the samples of a check, if the recipe has one; the transforms'
+            tasks; and those that check each of them.
+        """
+        target, check = self._target, self._target.check
+        steps: list[str] = []
+        checks: list[str] = []
+        samples: list[str] = []
+        if check is not None:
+            samples = [self._add(samples_spec(target, check, frozen))]
+        graph = frozen.graph
+        for number, step in enumerate(target.transforms, start=1):
+            label = f"{number:02d}-{step.name}"
+            ranges = self._ranges(label, step, graph, frozen)
+            if step.trials:
+                steps.append(self._search(number, label, graph, ranges, frozen))
+            else:
+                spec = _transform_spec(target, number, graph, ranges, frozen.interface)
+                steps.append(self._add(spec))
+            graph = Upstream(steps[-1], GRAPH)
+            if check is not None:
+                spec = check_spec(target, check, label, step, graph, frozen, samples[0])
+                checks.append(self._add(spec))
+        return samples, steps, checks
+
+    def _ranges(self, label: str, step: Step, graph: Upstream, frozen: Frozen) -> Upstream | None:
+        """What the calibration before a step leaves for it; None for steps that take none."""
+        target = self._target
+        if not step.takes_ranges or target.calibration is None:
+            return None
+        spec = calibrate_spec(target, target.calibration, f"{label}-calibrate", graph, frozen)
+        self._calibrations.append(self._add(spec))
+        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
+
+    def _search(
+        self, number: int, label: str, graph: Upstream, ranges: Upstream | None, frozen: Frozen
+    ) -> str:
+        """The task of a step that is done by the best rules of several tries."""
+        target, validation = self._target, self._target.validation
+        assert validation is not None
+        assert ranges is not None
+        given = (target, validation, label, number, graph, ranges, frozen)
+        return SearchPlanner(*given, self._add, self._searches).plan()
+
+    def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
+        """What the calibration of the shipped graph leaves for a file of integers."""
+        target = self._target
+        if not target.ranges_of_file or target.calibration is None:
+            return None
+        label, graph = f"{len(target.transforms) + 1:02d}-tflite-calibrate", Upstream(last, GRAPH)
+        spec = calibrate_spec(target, target.calibration, label, graph, frozen, for_litert=True)
+        self._calibrations.append(self._add(spec))
+        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
+
+    def _code(self, frozen: Frozen, last: str) -> list[str]:
+        """The task that writes code for the app; none where none is asked for."""
+        target, integration = self._target, self._target.integration
+        if integration is None:
+            return []
+        graph, file = Upstream(last, GRAPH), self._model_file()
+        spec = integration_spec(target, integration, file, graph, frozen.interface)
+        return [self._add(spec)]
+
+    def _model(self, package: str) -> Upstream:
+        """The model file as the package stage leaves it, not encrypted."""
+        file = self._model_file()
+        return Upstream(package, file if self._target.protect.key else f"{PUBLISHED}{file}")
+
+    def _shipped(self, package: str) -> Upstream:
+        """The model file that goes into the target's folder."""
+        target, model = self._target, self._model(package)
+        if target.protect.key is None:
+            return model
+        file = encrypted_file(target, self._model_file())
+        task = self._add(encrypt_spec(target, target.protect.key, file, model))
+        return Upstream(task, f"{PUBLISHED}{file}")
+
+    def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
+        """The tasks that tell of the nodes of the source, and of those that ship."""
+        inputs, ranges = self._target.inputs, self._calibrations
+        source = NodesStage(inputs=inputs, graph=frozen.graph)
+        shipped = NodesStage(
+            inputs=inputs,
+            graph=Upstream(last, GRAPH),
+            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in ranges),
+        )
+        label = f"{self._target.folder}/nodes"
+        return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
+
+    def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
+        """The task that compares the model with limits and a device; none without either."""
+        target = self._target
+        if target.budget == Budget() and target.device is None:
+            return []
+        graph = Upstream(last, GRAPH)
+        return [self._add(budget_spec(target, frozen, graph, package, compress))]
+
+    def _migration(self, frozen: Frozen, steps: list[str]) -> list[str]:
+        """The task that tells which runtimes run the graph; none where none is asked for."""
+        spec = migration_spec(self._target, frozen, steps)
+        return [] if spec is None else [self._add(spec)]
+
+    def _default_check(self, frozen: Frozen, steps: list[str], package: str) -> list[str]:
+        """The tasks that compare what quantizing made; none where the recipe does that itself."""
+        target = self._target
+        if not needs_default_check(target):
+            return []
+        samples = self._add(default_samples_spec(target, frozen))
+        spec = default_check_spec(target, frozen, steps, self._model(package), samples)
+        return [samples, self._add(spec)]
+
+    def _model_file(self) -> str:
+        name = self._target.model or self._recipe.name
+        return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
+
+    def _check(
+        self, frozen: Frozen, last: str, shipped: Upstream, samples: list[str], checks: list[str]
+    ) -> list[str]:
+        """The task that checks the packaged model; none without a check."""
+        target, check = self._target, self._target.check
+        if check is None:
+            return []
+        model = model_of(target, "check", Upstream(last, GRAPH), shipped)
+        spec = package_check_spec(target, check, model, frozen, samples[0], checks)
+        return [self._add(spec)]
+
+    def _validate(self, frozen: Frozen, last: str, shipped: Upstream) -> list[str]:
+        """The tasks of the validation; none without one."""
+        target, validation = self._target, self._target.validation
+        if validation is None:
+            return []
+        model = model_of(target, "validation", Upstream(last, GRAPH), shipped)
+        before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
+        label = f"{target.folder}/evaluate"
+        after = self._add(evaluate_spec(target, validation, label, frozen, model))
+        spec = validate_spec(target, validation, before, after, self._calibrations)
+        return [before, after, self._add(spec)]
+
+
+def _transform_spec(
+    target: Target, number: int, graph: Upstream, ranges: Upstream | None, interface: Upstream
+) -> StageSpec:
+    """The stage of a target's step, counted from 1."""
+    step = target.transforms[number - 1]
+    stage = TransformStage(
+        transform=step.name,
+        options=step.options,
+        ignore_errors=step.ignore_errors,
+        earlier=tuple(s.name for s in target.transforms[: number - 1]),
+        plugin=plugin_file(step),
+        named=named_files(step),
+        graph=graph,
+        ranges=ranges,
+        interface=interface,
+        regular_expressions=step_regex_engine(step),
+        compressor=compressor(),
+        level=LEVEL,
+    )
+    where = {**places(target, "inputs", "outputs"), "transforms": step.place}
+    return StageSpec(f"{number:02d}-{step.name}", stage, where)
+
+
+def freeze_spec(target: Target) -> StageSpec:
+    """The stage that freezes a target's source.
+
+    Raises:
+        CorruptFileError: a file that the recipe names is not there.
+    """
+    source = target.source
+    stage = FreezeStage(
+        kind=source.kind,
+        graph=graph_files(source),
+        checkpoint=source_checkpoint(source),
+        saver=single_file(source.saver) if source.saver else None,
+        assets=file_or_folder(source.assets) if source.assets else None,
+        tags=source.tags,
+        signature=source.signature,
+        freeze=target.freeze,
+        inputs=target.inputs,
+        outputs=target.outputs,
+        # What is frozen already has no variables, and so no initializers.
+        regular_expressions="" if source.kind == "frozen" else regex_engine(),
+        compressor=compressor(),
+        level=LEVEL,
+    )
+    return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
+
+
+_FLATBUFFERS: Final = "flatbuffers"
+# What these leave is for TensorFlow's kernels alone: files for LiteRT are quantized in another way.
+_EIGHT_BITS: Final = frozenset({"quantize_nodes", "quantize_weights"})
+
+
+def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
+    """The stage that tries a target's graph on TensorFlow Mobile and on LiteRT.
+
+    Args:
+        target: the target.
+        frozen: what freezing left.
+        steps: the tasks of the target's transforms.
+
+    Returns:
+        None where the recipe does not ask for it, or the target is for LiteRT already.
+    """
+    if not target.migration_report or target.artifact == "tflite":
+        return None
+    names = [step.name for step in target.transforms]
+    first = next((at for at, name in enumerate(names) if name in _EIGHT_BITS), len(names))
+    stage = MigrationStage(
+        platform=target.platform,
+        flatbuffers=library_version(_FLATBUFFERS, _FLATBUFFERS),
+        before="".join(names[first : first + 1]),
+        graph=Upstream(steps[first - 1], GRAPH) if first else frozen.graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+    )
+    return StageSpec(
+        f"{target.folder}/migration", stage, places(target, "platform", "inputs", "outputs")
+    )
+
+
+class KnownStages:
+    """The stages planned so far; one that two targets both need is planned once."""
+
+    def __init__(self) -> None:
+        self.stages: list[StageSpec] = []
+        self._tasks: dict[str, str] = {}
+        self._names: set[str] = set()
+
+    def add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
+        """Add a stage unless an equal one is planned; its task's name."""
+        stage = spec.stage
+        key = canonical(
+            [
+                spec.kind,
+                stage.parameters,
+                {s: [str(f.path) for f in files.members] for s, files in stage.files.items()},
+                {slot: [up.task, up.output] for slot, up in stage.upstream.items()},
+            ]
+        )
+        if key in self._tasks:
+            return self._tasks[key]
+        name = f"{recipe.name}/{spec.task}"
+        if name in self._names:
+            name = f"{recipe.name}/{target.folder}/{spec.task}"
+        self._names.add(name)
+        self._tasks[key] = name
+        self.stages.append(dataclasses.replace(spec, task=name))
+        return name
+
+
+def target_settings(target: Target) -> Mapping[str, Any]:
+    """What decides a target's folder beside the bytes of files, as JSON can hold it."""
+    return {
+        "source": {k: v for k, v in digestible(target.source).items() if k != "pins"},
+        "platform": target.platform,
+        "abis": list(target.abis),
+        "artifact": target.artifact,
+        **({"flex": True} if target.flex else {}),
+        **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
+        # In other artifacts the transforms below do it.
+        **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
+        "registration": list(target.registration),
+        **({"allow": list(target.allow)} if target.allow else {}),
+        **({"ops": digestible(target.ops)} if target.ops else {}),
+        "integration": digestible(target.integration),
+        "protect": digestible(target.protect),
+        "inputs": [digestible(i) for i in target.inputs],
+        "outputs": list(target.outputs),
+        "freeze": digestible(target.freeze),
+        "engine": target.engine,
+        "engine_versions": _engine_versions(target) if _runs_graphs(target) else {},
+        "check": digestible(target.check),
+        "calibration": digestible(target.calibration),
+        "validation": digestible(target.validation),
+        "budget": digestible(target.budget),
+        "device": digestible(target.device),
+        "transforms": [
+            {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
+            | ({"trials": s.trials} if s.trials else {})
+            for s in target.transforms
+        ],
+    }
+
+
+def _engine_versions(target: Target) -> Mapping[str, str]:
+    lite = litert_choice(target, "check") or litert_choice(target, "validation")
+    return {**engine_choice(target).versions, **({} if lite is None else lite.versions)}
+
+
+def _runs_graphs(target: Target) -> bool:
+    """Whether the report of a target depends on the installed engines."""
+    return target.check is not None or target.validation is not None
+
+
+def _options(step: Step) -> Mapping[str, Any]:
+    """A step's options as JSON can hold them."""
+    return {key: digestible(value) for key, value in step.options.items()}
+
+
+# So few tell which tensors lose most, and cost less than a validation.
+_SAMPLES: Final = 16
+_NODES: Final = frozenset({"quantize_nodes"})
+_WEIGHTS: Final = frozenset(
+    {"quantize_weights", "round_weights", "linear_quantize_weights", "cast_weights"}
+)
+
+
+def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
+    """The stage that compares the graph before a target quantizes with the one after.
+
+    Args:
+        target: the target.
+        frozen: what freezing left.
+        steps: the tasks of the target's transforms.
+
+    Returns:
+        None where nothing is quantized, there are no samples, or the recipe does not want it.
+
+    Raises:
+        CorruptFileError: the samples are not there.
+    """
+    data = _data(target)
+    asked = target.quantization_report
+    wanted = {None: _NODES, False: frozenset[str](), True: _NODES | _WEIGHTS}[asked]
+    places_of_steps = [at for at, step in enumerate(target.transforms) if step.name in wanted]
+    if data is None or not places_of_steps:
+        return None
+    first, last = places_of_steps[0], places_of_steps[-1]
+    stage = DamageStage(
+        data=data_files(data),
+        reading=data,
+        labels=labels_of(target),
+        count=_SAMPLES,
+        inputs=target.inputs,
+        graph=Upstream(steps[first - 1], GRAPH) if first else frozen.graph,
+        quantized=Upstream(steps[last], GRAPH),
+        interface=frozen.interface,
+        assets=frozen.assets,
+        regular_expressions=regex_engine(),
+    )
+    label = f"{last + 1:02d}-{target.transforms[last].name}-damage"
+    return StageSpec(label, stage, places(target, "inputs", "outputs"))
+
+
+def _data(target: Target) -> Data | None:
+    """The validation's samples, else the calibration's; none that are not there.
+
+    A range file does without samples, and so does this.
+    """
+    if target.validation is not None:
+        return target.validation.data
+    data = None if target.calibration is None else target.calibration.data
+    return data if data is not None and data.file.path.exists() else None

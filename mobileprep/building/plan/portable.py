@@ -1,0 +1,204 @@
+"""Names of files that are the same on every machine, in place of absolute paths.
+
+What a recipe names relative to itself has such a name already. A path that a variable makes
+absolute has none: it would get into fingerprints, records and manifests, which machines share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Final
+
+from mobileprep.building.plan.app_stages import app_classes, named_files, plugin_file
+from mobileprep.building.plan.sources import (
+    data_files,
+    file_or_folder,
+    graph_files,
+    single_file,
+    source_checkpoint,
+)
+from mobileprep.building.plan.spec import StageFile
+from mobileprep.building.plan.validation import calibration_members
+from mobileprep.errors import MobileprepError
+from mobileprep.recipe.model import ParameterValue, Recipe, Step, Target
+from mobileprep.recipe.settings import Data, InputFile, Source
+
+_ABOVE: Final = "*"
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a name is a path that leads to the same place from every folder, on any system."""
+    return PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()
+
+
+def portable_recipe(recipe: Recipe) -> Recipe:
+    """A recipe whose files have names that are the same on every machine.
+
+    Of an absolute path only the last part counts: ``*/graph.pb``. Of several that end alike, the
+    second is ``*2/graph.pb``, in the order in which the whole recipe names them. A recipe that has
+    such names already stays as it is, so that a part of it keeps the names of the whole.
+    """
+    names = _Names()
+    targets = tuple(map(names.of_target, recipe.targets))
+    is_same = not _differ(targets, recipe.targets)
+    return recipe if is_same else dataclasses.replace(recipe, targets=targets)
+
+
+def distinct_sources(files: Iterable[StageFile]) -> tuple[StageFile, ...]:
+    """Files of several inputs, those with another's name renamed.
+
+    What belongs to a checkpoint or a MetaGraph has names that its recipe does not tell.
+    """
+    owners: dict[str, Path] = {}
+
+    def named(file: StageFile) -> StageFile:
+        name = file.name
+        numbers = count(2)
+        while owners.setdefault(name, file.path) != file.path:
+            name = f"{file.name} #{next(numbers)}"
+        return file if name == file.name else StageFile(name, file.path, file.shown)
+
+    return tuple(map(named, files))
+
+
+class _Names:
+    """The names that absolute paths of one recipe have got so far."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, str] = {}
+        self._taken: set[str] = set()
+
+    def of_target(self, target: Target) -> Target:
+        """A target with names in place of paths."""
+        renamed: Target = self._renamed(target)
+        return renamed
+
+    def _renamed(self, value: Any) -> Any:  # noqa: ANN401 - any part of a recipe
+        if isinstance(value, InputFile):
+            return self._file(value)
+        if isinstance(value, Step):
+            return self._step(value)
+        if isinstance(value, Data):
+            return self._data(value)
+        if type(value) is tuple:  # the trees of a recipe are tuples of their own types
+            items = tuple(map(self._renamed, value))
+            return items if _differ(items, value) else value
+        return self._fields(value) if dataclasses.is_dataclass(value) else value
+
+    def _fields(self, value: Any) -> Any:  # noqa: ANN401 - a dataclass
+        fields = dataclasses.fields(value)
+        return _with(value, {f.name: self._renamed(getattr(value, f.name)) for f in fields})
+
+    def _file(self, file: InputFile) -> InputFile:
+        if not is_absolute(file.name):
+            return file
+        return dataclasses.replace(file, name=self._name(file), written=file.name)
+
+    def _name(self, file: InputFile) -> str:
+        known = self._names.get(file.path)
+        if known is not None:
+            return known
+        last = PureWindowsPath(file.name).name
+        numbered = (f"{_ABOVE}{'' if n == 1 else n}/{last}" for n in count(1))
+        name = self._names[file.path] = next(name for name in numbered if name not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def _data(self, data: Data) -> Data:
+        """Data whose way of reading names the file of labels as its list of files does."""
+        renamed: Data = self._fields(data)
+        if renamed is data or renamed.labels is None or not renamed.labels.written:
+            return renamed
+        reading = dataclasses.replace(data.reading, labels=renamed.labels.name)
+        return dataclasses.replace(renamed, reading=reading)
+
+    def _step(self, step: Step) -> Step:
+        """A step whose parameters name files as its list of files does."""
+        plugin, files = self._renamed(step.plugin), self._renamed(step.files)
+        named = {(f.parameter, f.index): f.file.name for f in files if f.file.written}
+        params = tuple((key, _parameter(key, value, named)) for key, value in step.params)
+        kept = step.params if params == step.params else params
+        renamed: Step = _with(step, {"plugin": plugin, "files": files, "params": kept})
+        return renamed
+
+
+def _parameter(
+    key: str, value: ParameterValue, named: Mapping[tuple[str, int | None], str]
+) -> ParameterValue:
+    if isinstance(value, tuple):
+        return tuple(named.get((key, at), item) for at, item in enumerate(value))
+    return named.get((key, None), value)
+
+
+def _with(value: Any, changed: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
+    """The object with some fields as they are now; itself where none is another."""
+    before = [getattr(value, name) for name in changed]
+    return dataclasses.replace(value, **changed) if _differ(changed.values(), before) else value
+
+
+def _differ(after: Iterable[object], before: Iterable[object]) -> bool:
+    return any(a is not b for a, b in zip(after, before, strict=True))
+
+
+def outside_files(target: Target) -> Iterator[StageFile]:
+    """The files from outside that a target depends on."""
+    yield from _source_files(target.source)
+    if target.validation is not None:
+        yield from data_files(target.validation.data).members
+        for file in target.validation.functions:
+            yield from single_file(file).members
+    yield from calibration_members(target)
+    yield from () if target.device_file is None else single_file(target.device_file).members
+    if target.check is not None and target.check.data is not None:
+        yield from data_files(target.check.data).members
+    classes = app_classes(target)
+    if classes is not None:
+        yield from single_file(classes).members
+    for file in (file for op in target.ops for file in op.sources):
+        yield from single_file(file).members
+    for step in target.transforms:
+        plugin = plugin_file(step)
+        yield from () if plugin is None else plugin.members
+        for files in named_files(step).values():
+            yield from files.members
+
+
+def _source_files(source: Source) -> Iterator[StageFile]:
+    yield from graph_files(source).members
+    checkpoint = source_checkpoint(source)
+    if checkpoint is not None:
+        yield from checkpoint.members
+    if source.saver is not None:
+        yield from single_file(source.saver).members
+    if source.assets is not None:
+        yield from file_or_folder(source.assets).members
+
+
+def plannable(
+    recipes: Iterable[Recipe],
+    targets: Collection[str],
+    plan: Callable[[Sequence[Recipe]], object],
+) -> tuple[list[Recipe], list[MobileprepError]]:
+    """The recipes with those of their targets alone that can be planned, and what fails.
+
+    Args:
+        recipes: the recipes.
+        targets: the names of the targets that are meant; all without any.
+        plan: plans recipes, or raises why that cannot be.
+    """
+    fit: list[Recipe] = []
+    faults: dict[str, MobileprepError] = {}
+    for recipe in recipes:
+        left = []
+        for target in recipe.chosen(targets):
+            try:
+                plan([dataclasses.replace(recipe, targets=(target,))])
+                left.append(target)
+            except MobileprepError as error:
+                faults.setdefault(str(error), error)
+        if left:
+            fit.append(dataclasses.replace(recipe, targets=tuple(left)))
+    return fit, list(faults.values())

@@ -1,0 +1,351 @@
+"""Which tensors and which layers of a target lose most by quantization."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.building.pipeline.eviction import store_bound
+from mobileprep.building.pipeline.exchange import StoreExchange
+from mobileprep.building.pipeline.execute import Executor, Handover
+from mobileprep.building.plan.portable import portable_recipe
+from mobileprep.building.plan.records import Interface
+from mobileprep.building.plan.running_stages import CalibrateStage, EvaluateStage
+from mobileprep.building.plan.search_stages import ChoiceStage, RankStage
+from mobileprep.building.plan.spec import Files, Plan, StageSpec, TargetPlan
+from mobileprep.building.plan.stages import TransformStage
+from mobileprep.building.stages.assets import asset_folder
+from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.data import data_files
+from mobileprep.building.stages.searching import level_rules, own_rules, ranked, recorded_tries
+from mobileprep.building.stages.transform import options_of
+from mobileprep.building.targets import plan_state
+from mobileprep.core.frozen import dataclass
+from mobileprep.data.calibration.damage import TensorDamage, tensor_damage
+from mobileprep.data.calibration.layers import (
+    LayerDamage,
+    OutputComparison,
+    OutputDamage,
+    best_try,
+    layer_damage,
+    recipe_rule,
+    rule_text,
+    worst_alone,
+)
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import SampleChoice, data_inputs
+from mobileprep.data.survey import runs
+from mobileprep.errors import InternalError, UsageError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.validation_settings import USUAL_LABELS
+from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.transforms.base import Context, make_transform
+
+_NAMED: Final = 3
+_SAMPLES: Final = 16
+
+
+@dataclass(frozen=True)
+class QuantizationDamage:
+    """What quantization does to one target.
+
+    Args:
+        recipe: the recipe's name.
+        target: the target's folder.
+        data: the samples' file, as the recipe names it.
+        samples: how many were run.
+        whole: how far the outputs are from float with all layers quantized that are to be.
+        layers: what each layer does to them, the worst first.
+        tensors: what was done to each tensor, the worst first.
+        rule: the rule that leaves the worst layers in float, as ``quantize.rules`` takes it; empty
+            without layers.
+    """
+
+    recipe: str
+    target: str
+    data: str
+    samples: int
+    whole: OutputDamage
+    layers: tuple[LayerDamage, ...]
+    tensors: tuple[TensorDamage, ...]
+    rule: str
+
+
+def debug_quantization(
+    recipe: Recipe,
+    target: str = "",
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    warn: Callable[[str], None] = lambda _: None,
+    tell: Callable[[int, int], None] = lambda done, count: None,
+) -> QuantizationDamage:
+    """Compare a target's float graph with what ``quantize_nodes`` makes of it.
+
+    The stages before are built, unless they have been.
+
+    Args:
+        recipe: the recipe.
+        target: the name of the target, or its folder; may be empty where one alone is quantized.
+        samples: how many to run, of the validation's data, or else of the calibration's; 16 without
+            it, or all where there are fewer.
+        seed: which, where there are more.
+        warn: called with what the user should know.
+        tell: called after each layer with how many are done, and how many there are.
+
+    Raises:
+        UsageError: there is no such target, it is not quantized so, or it has no data.
+        AccuracyError: the data does not fit, or has fewer samples than are named.
+        MobileprepError: what the stages before raise.
+    """
+    alone = _one_target(recipe, target)
+    state = plan_state([alone])
+    bound = store_bound(os.environ)
+    executor = Executor(state, lambda *_: None, lambda task, text: warn(f"{task}: {text}"))
+    try:
+        with quantized_target(state.plan, executor) as subject:
+            return _measured(alone, subject, samples, seed, warn, tell)
+    finally:
+        state.store.files.save()
+        state.store.finish(bound)
+
+
+@dataclass(frozen=True)
+class WorstLayers:
+    """The layers whose quantization does most to a target's outputs.
+
+    Args:
+        rule: the rule that leaves the worst ones in float, as ``quantize.rules`` takes it; empty
+            where no layer is quantized.
+        measured: how many layers were measured, one at a time.
+        layers: how many are quantized.
+        samples: on how many samples.
+    """
+
+    rule: str
+    measured: int
+    layers: int
+    samples: int
+
+
+def worst_layers(
+    target: TargetPlan, executor: Executor, *, samples: int, seconds: float
+) -> WorstLayers:
+    """Find the layers that a target better leaves in float.
+
+    The stages up to the one that quantizes have run. Of ``quantize: auto``, the layers that it has
+    left in float count no more.
+
+    Args:
+        target: the target, whose chain has ``quantize_nodes``.
+        executor: of the build.
+        samples: how many to run at most.
+        seconds: after how long no further layer is measured.
+
+    Raises:
+        UsageError: the target has no data.
+        MobileprepError: a graph cannot be run, or the data not be read.
+    """
+    stages = tuple(spec for spec in executor.state.plan.stages if spec.task in target.tasks)
+    until = time.monotonic() + seconds
+    with quantized_target(Plan(stages, ()), executor, chosen=True) as subject:
+        choice = SampleChoice(samples, exactly=False)
+        feeds, count = feeds_of(subject, choice, lambda _: None)
+        comparison = OutputComparison(subject.graph, subject.interface.outputs, feeds)
+        found, layers = worst_alone(
+            subject.graph, subject.quantized, comparison, lambda: time.monotonic() > until
+        )
+    return WorstLayers(_rule(found[:_NAMED]), len(found), layers, count)
+
+
+def _measured(
+    recipe: Recipe,
+    subject: QuantizedTarget,
+    samples: int | None,
+    seed: int,
+    warn: Callable[[str], None],
+    tell: Callable[[int, int], None],
+) -> QuantizationDamage:
+    graph, interface = subject.graph, subject.interface
+    choice = SampleChoice(samples or _SAMPLES, seed, exactly=samples is not None)
+    feeds, count = feeds_of(subject, choice, warn)
+    comparison = OutputComparison(graph, interface.outputs, feeds)
+    quantized = subject.quantized(())
+    layers = layer_damage(graph, subject.quantized, comparison, tell)
+    worst = [layer.layer for layer in layers[:_NAMED]]
+    return QuantizationDamage(
+        recipe.name,
+        recipe.targets[0].folder,
+        subject.files.name,
+        count,
+        comparison.damage(quantized),
+        layers,
+        tensor_damage(graph, quantized, feeds),
+        recipe_rule("float", worst) if worst else "",
+    )
+
+
+def _one_target(recipe: Recipe, name: str) -> Recipe:
+    """The recipe with the target alone."""
+    # While it is whole: the names of files go by all that a recipe names.
+    recipe = portable_recipe(recipe)
+    known = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
+    found = [t for t in known if not name or name in (t.name, t.folder)]
+    if len(found) == 1:
+        return replace(recipe, targets=(found[0],))
+    names = ", ".join(t.folder for t in known)
+    if not known:
+        message = f"no target of {recipe.name!r} has {QUANTIZER} in its chain"
+        raise UsageError(message, "write 'quantize: {mode: nodes}' in a target")
+    if name:
+        message = f"{recipe.name!r} has no target {name!r} whose nodes are quantized"
+        raise UsageError(message, f"there are {names}")
+    message = f"{len(known)} targets of {recipe.name!r} are quantized"
+    raise UsageError(message, f"name one of them with --target: {names}")
+
+
+def _rule(layers: Sequence[str]) -> str:
+    """The rule that leaves layers in float, as recipes take it; empty for none."""
+    return recipe_rule("float", layers) if layers else ""
+
+
+QUANTIZER: Final = "quantize_nodes"
+# All tensors of both graphs are kept for one run, see ``tensor_damage``.
+_BATCH: Final = 4
+
+
+@dataclass(frozen=True)
+class QuantizedTarget:
+    """What is quantized: the float graph, the step's options, and data to run it on.
+
+    Args:
+        graph: the float graph.
+        interface: what is fed and fetched.
+        options: those of ``quantize_nodes``.
+        asked: the stage whose samples are run.
+        files: their files.
+    """
+
+    graph: Graph
+    interface: Interface
+    options: Mapping[str, Any]
+    asked: EvaluateStage | CalibrateStage
+    files: Files
+
+    def quantized(self, floats: Collection[str]) -> Graph:
+        """The graph with its layers quantized, but for some."""
+        rules: tuple[str, ...] = tuple(self.options.get("rule", ()))
+        if floats:
+            rules = (*rules, rule_text("float", floats))
+        step = make_transform(QUANTIZER, {**self.options, "rule": rules})
+        context = Context(self.interface.inputs, self.interface.kept)
+        return step.apply(self.graph, context).graph
+
+
+@contextmanager
+def quantized_target(
+    plan: Plan, executor: Executor, *, chosen: bool = False
+) -> Iterator[QuantizedTarget]:
+    """What one target's plan has before and around its quantization.
+
+    Args:
+        plan: the target's stages.
+        executor: of the build; the stages up to the one that quantizes have run, or are run.
+        chosen: of ``quantize: auto``, take the rules that it has chosen; else all layers that may
+            be are quantized.
+
+    Raises:
+        UsageError: the target has no data.
+        MobileprepError: what the stages before raise.
+    """
+    spec, asked = _quantizing(plan, chosen=chosen)
+    source, files = _data(plan)
+    assets = source.assets
+    read = [asked.graph, asked.interface, *([asked.ranges] if asked.ranges else []), assets]
+    if isinstance(asked, ChoiceStage):
+        read += [asked.ranking, asked.tries]
+    inputs = {up: executor.obtain(up) for up in read}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        handover = Handover(Plan((), ()))
+        exchange = StoreExchange(spec.task, executor.state.store, inputs, handover, folder)
+        job = Job(spec.task, asked, exchange, folder)
+        interface = job.record(Interface, asked.interface)
+        with asset_folder(job.path(assets)) as lying:
+            graph = with_found_assets(job.graph(asked.graph), (lying,))
+            options = options_of(asked) if isinstance(asked, TransformStage) else {**asked.options}
+            if asked.ranges is not None:
+                options["range_file"] = str(job.path(asked.ranges))
+            if isinstance(asked, ChoiceStage):
+                options["rule"] = (*_chosen_rules(job, asked), *own_rules(asked))
+            yield QuantizedTarget(graph, interface, options, source, files)
+
+
+def _chosen_rules(job: Job[Any], asked: ChoiceStage) -> tuple[str, ...]:
+    best = best_try(recorded_tries(job, asked.tries))
+    return () if best is None else level_rules(ranked(job, asked.ranking), best.levels)
+
+
+def _quantizing(
+    plan: Plan, *, chosen: bool
+) -> tuple[StageSpec, TransformStage | RankStage | ChoiceStage]:
+    """The stage that quantizes the float graph, all layers of it or those that were chosen."""
+    for spec in reversed(plan.stages):
+        asked = spec.stage
+        if isinstance(asked, ChoiceStage if chosen else RankStage):
+            return spec, asked
+        if isinstance(asked, TransformStage) and asked.transform == QUANTIZER:
+            return spec, asked
+    message = f"the plan has no stage of {QUANTIZER}"
+    raise InternalError(message)
+
+
+def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
+    """The stage whose samples are to run, and their files."""
+    kinds: tuple[type[EvaluateStage | CalibrateStage], ...]
+    kinds = (EvaluateStage, CalibrateStage)
+    for kind in kinds:
+        for spec in plan.stages:
+            if isinstance(spec.stage, kind) and spec.stage.data is not None:
+                return spec.stage, spec.stage.data
+    message = "the target has no data to run the model on"
+    raise UsageError(message, "add a section 'validation' or 'calibration'")
+
+
+def feeds_of(
+    subject: QuantizedTarget, choice: SampleChoice, warn: Callable[[str], None]
+) -> tuple[list[Mapping[str, Array]], int]:
+    """Arrays as the graph takes them, run by run, and how many samples they hold.
+
+    Raises:
+        AccuracyError: the data does not fit, or has fewer samples.
+        CorruptFileError: it cannot be read.
+    """
+    asked = subject.asked
+    declared = {fed.name: fed.shape for fed in asked.inputs}
+    inputs = data_inputs(subject.graph, subject.interface.inputs, declared)
+    if isinstance(asked, CalibrateStage):
+        reading, strict, labels = asked.calibration.data, asked.calibration.strict, asked.labels
+    else:
+        reading, strict = asked.reading, asked.strict
+        labels = next((m.labels for m in asked.metrics if m.labels), USUAL_LABELS)
+    data = open_dataset(
+        data_files(subject.files, reading),
+        inputs,
+        replace(choice, strict=strict),
+        labels=labels,
+        warn=warn,
+    )
+    found = list(runs(data, inputs, _BATCH))
+    # One that is filled up counts some samples twice.
+    whole = [run for run in found if run.fed == run.count]
+    kept = whole or found
+    return [run.feeds for run in kept], sum(run.count for run in kept)

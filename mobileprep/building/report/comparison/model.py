@@ -1,0 +1,401 @@
+"""What a comparison of two reports tells, as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from mobileprep.building.report.layout import wrapped
+from mobileprep.building.report.markup import plain, table
+from mobileprep.core.frozen import dataclass
+
+What: TypeAlias = Literal["setting", "source", "tool"]
+Kind: TypeAlias = Literal["changed", "added", "removed"]
+State: TypeAlias = Literal["same", "changed", "added", "removed"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that is another.
+
+    Args:
+        name: what it is of, such as ``model bytes``, an op or a tensor.
+        before: what it was; None where there was none, or it is no finite number.
+        after: what it is.
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a build was made from, and is another now.
+
+    Args:
+        what: ``setting`` for a key of the recipe, ``source`` for the content of a file, ``tool``
+            for the version of mobileprep.
+        key: the key's path with dots, ``transforms.quantize_weights.minimum_size``; the file's
+            name; or ``mobileprep``.
+        before: what it was; of a file its sha256; None where there was none.
+        after: what it is.
+        place: ``file:line:column`` in the recipe; empty where that is not known.
+    """
+
+    what: What
+    key: str
+    before: Any
+    after: Any
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """A transform that does something else than before.
+
+    Args:
+        kind: whether the step itself is new, is gone, or does another thing.
+        number: which step of the chain it is, from 1; of one that is gone, which it was.
+        name: the transform's.
+        causes: the recipe's keys that are another for this very step. Without any it does another
+            thing because of what comes before it.
+        figures: what it does by itself: by how much nodes, parameters and bytes grow, how many
+            places it matched, how many nodes it added, removed and changed, and how far outputs
+            are off after it.
+    """
+
+    kind: Kind
+    number: int
+    name: str
+    causes: tuple[str, ...]
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class RangeChange:
+    """A tensor whose range is another; None on the side that has no range for it."""
+
+    tensor: str
+    before: tuple[float, ...] | None
+    after: tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """A node of the model that ships, or part of it, that is another.
+
+    Args:
+        kind: "added", "removed", "op", "inputs", "attribute", "constant" and the like.
+        name: the node's.
+        told: the difference in words.
+    """
+
+    kind: str
+    name: str
+    told: str
+
+
+@dataclass(frozen=True)
+class NodeChanges:
+    """The two models, node by node, whatever nodes are called.
+
+    Args:
+        matched: how many nodes of both are matched, equal or changed.
+        renamed: how many of those have another name.
+        changes: what differs.
+        untold: why nothing is told; empty where the models were compared.
+    """
+
+    matched: int = 0
+    renamed: int = 0
+    changes: tuple[NodeChange, ...] = ()
+    untold: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a target's build differs in from an earlier one.
+
+    Args:
+        recipe: the recipe's name.
+        target: the target's name.
+        state: whether anything differs, or the target itself is new or gone.
+        causes: what the build was made from, and is another.
+        untold: why causes may be missing; empty where all are known.
+        steps: the transforms that do something else.
+        sizes: of the source, the model and each file.
+        ops: how many nodes of each op.
+        accuracies: each metric of the model, and of the source.
+        outputs: how far each output is from the source's, as a share of its peak.
+        ranges: of tensors, for the steps that quantize.
+        tensors: the signal to noise of quantized tensors, in dB.
+        limits: what each limit of the budget is compared with.
+        kernels: what the header for each release registers.
+        warnings: those that are new.
+        solved: warnings that are gone.
+        nodes: the two models; None where they were not to be compared.
+    """
+
+    recipe: str
+    target: str
+    state: State
+    causes: tuple[Cause, ...] = ()
+    untold: str = ""
+    steps: tuple[StepChange, ...] = ()
+    sizes: tuple[Figure, ...] = ()
+    ops: tuple[Figure, ...] = ()
+    accuracies: tuple[Figure, ...] = ()
+    outputs: tuple[Figure, ...] = ()
+    ranges: tuple[RangeChange, ...] = ()
+    tensors: tuple[Figure, ...] = ()
+    limits: tuple[Figure, ...] = ()
+    kernels: tuple[Figure, ...] = ()
+    warnings: tuple[str, ...] = ()
+    solved: tuple[str, ...] = ()
+    nodes: NodeChanges | None = None
+
+
+ARROW: Final = "->"
+_MOST: Final = 60
+_DIGEST: Final = 12
+# Of these a share tells more than the two numbers.
+_SIZES: Final = frozenset({"bytes", "nodes", "parameters"})
+
+
+def figure_text(figure: Figure) -> str:
+    """``model bytes 15,641 -> 14,000 (-10.5%)``."""
+    return f"{figure.name} {values_text(figure)}{share_text(figure)}"
+
+
+def values_text(figure: Figure) -> str:
+    """``15,641 -> 14,000``."""
+    return f"{number_text(figure.before)} {ARROW} {number_text(figure.after)}"
+
+
+def share_text(figure: Figure) -> str:
+    """`` (-10.5%)`` of a size; empty for other figures."""
+    is_size = figure.name.rpartition(" ")[2] in _SIZES
+    if not (is_size and figure.before and figure.after is not None and figure.before > 0):
+        return ""
+    return f" ({100 * (figure.after / figure.before - 1):+.1f}%)"
+
+
+def number_text(value: float | None) -> str:
+    """A count in full, another number in six digits; ``none`` where there is none."""
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def cause_text(cause: Cause) -> str:
+    """``transforms.quantize_weights.minimum_size: 1024 -> 16``, without the place."""
+    shown = _digest if cause.what == "source" else _value
+    name = f"file {cause.key}" if cause.what == "source" else cause.key
+    return f"{name}: {shown(cause.before)} {ARROW} {shown(cause.after)}"
+
+
+def step_text(change: StepChange) -> str:
+    """What a step does by itself, beside what it did."""
+    title = f"{change.number:02} {change.name}"
+    if change.kind != "changed":
+        sided = [(f.name, f.after if change.kind == "added" else f.before) for f in change.figures]
+        told = ", ".join(f"{name} {number_text(value)}" for name, value in sided if value)
+        what = "is new" if change.kind == "added" else "is gone"
+        return f"{title} {what}: {told}" if told else f"{title} {what}"
+    if not change.figures:
+        return f"{title}: the same counts"
+    return f"{title}: {', '.join(f'{f.name} {values_text(f)}' for f in change.figures)}"
+
+
+def range_text(change: RangeChange) -> str:
+    """``conv1: [-1, 4] -> [-1, 6]``."""
+    return f"{change.tensor}: {_ends(change.before)} {ARROW} {_ends(change.after)}"
+
+
+def nodes_text(nodes: NodeChanges) -> str:
+    """How many nodes were added, removed and changed, or why that is not told."""
+    if nodes.untold:
+        return f"not compared: {nodes.untold}"
+    kinds = [change.kind for change in nodes.changes]
+    changed = {c.name for c in nodes.changes if c.kind not in ("added", "removed")}
+    named = f" ({nodes.renamed} under another name)" if nodes.renamed else ""
+    return (
+        f"{kinds.count('added')} added, {kinds.count('removed')} removed, {len(changed)} changed"
+        f" of {nodes.matched} that are in both{named}"
+    )
+
+
+def _ends(ends: tuple[float, ...] | None) -> str:
+    return "none" if ends is None else f"[{', '.join(f'{end:.6g}' for end in ends)}]"
+
+
+def _digest(sha256: Any) -> str:  # noqa: ANN401 - JSON
+    return str(sha256)[:_DIGEST] if sha256 else "none"
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - JSON
+    if value is None:
+        return "not set"
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
+
+
+LISTED: Final = 10
+_STATES: Final = {"same": "nothing differs", "added": "is new", "removed": "is gone"}
+
+
+def comparison_title(one: Comparison) -> str:
+    """The target's name, and where that says all, what became of it."""
+    told = _STATES.get(one.state)
+    name = f"{one.recipe}/{one.target}"
+    return f"{name}: {told}" if told else name
+
+
+def comparison_lines(
+    one: Comparison, width: int | None = None, listed: int | None = LISTED
+) -> list[str]:
+    """What a target differs in.
+
+    Args:
+        one: the comparison.
+        width: of the terminal, in characters; None where it is not for one.
+        listed: how many ranges, tensors and nodes to name at most; None for all.
+    """
+    body = _lines(one, listed)
+    return list(body) if width is None else [p for line in body for p in wrapped(line, width)]
+
+
+def _lines(one: Comparison, listed: int | None) -> Iterator[str]:
+    for cause in one.causes:
+        yield f"cause    {cause_text(cause)}{f' ({cause.place})' if cause.place else ''}"
+    if one.untold and one.state == "changed":
+        yield f"cause    not known: {one.untold}"
+    yield from (f"step     {step_text(step)}" for step in one.steps)
+    for title, figures in (
+        ("size", one.sizes),
+        ("accuracy", one.accuracies),
+        ("budget", one.limits),
+        ("kernels", one.kernels),
+    ):
+        yield from (f"{title:<8} {figure_text(figure)}" for figure in figures)
+    yield from (f"output   {figure_text(f)} of its peak off" for f in one.outputs)
+    if one.ops:
+        yield f"ops      {', '.join(map(figure_text, one.ops))}"
+    yield from _some("range", [range_text(change) for change in one.ranges], listed)
+    yield from _some("tensor", [f"{figure_text(f)} dB" for f in one.tensors], listed)
+    yield from (f"  new warning: {warning}" for warning in one.warnings)
+    yield from (f"  warning is gone: {warning}" for warning in one.solved)
+    if one.nodes is not None:
+        yield from _nodes(one.nodes, listed)
+
+
+def _nodes(nodes: NodeChanges, listed: int | None) -> Iterator[str]:
+    if nodes.changes or nodes.untold:
+        yield f"nodes    {nodes_text(nodes)}"
+    yield from _some("", [change.told for change in nodes.changes], listed)
+
+
+def _some(title: str, lines: Sequence[str], listed: int | None) -> Iterator[str]:
+    """The first lines, each with a title, and how many more there are."""
+    shown = lines if listed is None else lines[:listed]
+    yield from (f"{title:<8} {line}" for line in shown)
+    if len(lines) > len(shown):
+        yield f"{'':<8} ... and {len(lines) - len(shown):,} more (--json has all)"
+
+
+_HEADINGS: Final = ("", "before", "after", "change")
+_LISTED: Final = 50
+_MARKDOWN_STATES: Final = {"added": "is new", "removed": "is gone"}
+
+
+def comparisons_markdown(comparisons: Sequence[Comparison]) -> str:
+    """What targets differ in: for each what it comes from, what that did, and the numbers."""
+    same = [one for one in comparisons if one.state == "same"]
+    lines = ["## mobileprep: what changed", ""]
+    for one in comparisons:
+        if one.state != "same":
+            lines += [*_target(one), ""]
+    if same:
+        lines.append(f"Nothing differs in {', '.join(plain(_name(one)) for one in same)}.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _target(one: Comparison) -> Iterator[str]:
+    told = _MARKDOWN_STATES.get(one.state)
+    yield f"### {plain(_name(one))}{f' {told}' if told else ''}"
+    if told:
+        return
+    yield ""
+    for cause in one.causes:
+        place = f" ({cause.place})" if cause.place else ""
+        yield f"- **cause** {plain(cause_text(cause) + place)}"
+    if one.untold:
+        yield f"- **cause** not known: {plain(one.untold)}"
+    yield from (f"- **step** {plain(step_text(step))}" for step in one.steps)
+    yield from (f"- **new warning** {plain(warning)}" for warning in one.warnings)
+    yield from (f"- **warning is gone** {plain(warning)}" for warning in one.solved)
+    rows = list(_rows(one))
+    if rows:
+        yield ""
+        yield from table(_HEADINGS, rows)
+    yield from _folded("ranges of tensors", [range_text(change) for change in one.ranges])
+    if one.nodes is not None and (one.nodes.changes or one.nodes.untold):
+        yield from _markdown_nodes(one.nodes)
+
+
+def _rows(one: Comparison) -> Iterator[list[str]]:
+    titled = [
+        ("", one.sizes),
+        ("", one.accuracies),
+        ("", one.kernels),
+        ("budget: ", one.limits),
+        ("off by, of the peak: ", one.outputs),
+        ("op ", one.ops),
+        ("dB of ", one.tensors[:_LISTED]),
+    ]
+    for title, figures in titled:
+        yield from (_row(title, figure) for figure in figures)
+
+
+def _row(title: str, figure: Figure) -> list[str]:
+    return [
+        plain(f"{title}{figure.name}"),
+        number_text(figure.before),
+        number_text(figure.after),
+        share_text(figure).strip(" ()") or _gap(figure),
+    ]
+
+
+def _gap(figure: Figure) -> str:
+    if figure.before is None or figure.after is None:
+        return ""
+    gap = figure.after - figure.before
+    return f"{gap:+,}" if isinstance(gap, int) else f"{gap:+.3g}"
+
+
+def _markdown_nodes(nodes: NodeChanges) -> Iterator[str]:
+    if nodes.untold:
+        yield ""
+        yield f"Nodes {plain(nodes_text(nodes))}."
+        return
+    yield from _folded(f"nodes: {nodes_text(nodes)}", [change.told for change in nodes.changes])
+
+
+def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Lines that are shown once they are asked for."""
+    if not lines:
+        return
+    yield ""
+    yield f"<details><summary>{plain(title)}</summary>"
+    yield ""
+    yield from (f"- {plain(line)}" for line in lines[:_LISTED])
+    if len(lines) > _LISTED:
+        yield f"- and {len(lines) - _LISTED:,} more"
+    yield ""
+    yield "</details>"
+
+
+def _name(one: Comparison) -> str:
+    return f"{one.recipe}/{one.target}"

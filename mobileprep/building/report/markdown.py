@@ -1,0 +1,179 @@
+"""Reports as Markdown, for a comment on a pull request or the summary of a CI job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mobileprep.building.plan.records import BudgetLine, DamageRecord, OutputRecord
+from mobileprep.building.report.collect import Accuracy, Checked, Report
+from mobileprep.building.report.markup import plain, table
+from mobileprep.building.report.migration import migration_markdown
+from mobileprep.building.report.step_table import difference_text
+from mobileprep.building.report.summary import off_by
+from mobileprep.building.report.text import (
+    METRIC_HEADINGS,
+    TENSOR_HEADINGS,
+    calibration_text,
+    cost_text,
+    kernels_text,
+    metric_cells,
+    number_text,
+    tensor_cells,
+)
+
+_METRIC_HEADINGS = ("metric", "before", "after")
+_SIZE_HEADINGS = ("bytes", "compressed", "nodes")
+_HEADINGS = ("target", "model", "quantize", *_SIZE_HEADINGS, *_METRIC_HEADINGS, "off by")
+_STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference")
+_BUDGET_HEADINGS = ("budget", "found", "limit", "left")
+_OUTPUT_HEADINGS = ("output", "largest difference", "share of peak")
+_TENSORS = 10
+
+
+def reports_markdown(reports: Sequence[Report]) -> str:
+    """A table of all targets, then for each what its steps did and what it warns of."""
+    lines = ["## mobileprep", ""]
+    lines += table(_HEADINGS, map(_facts, reports))
+    for report in reports:
+        lines += ["", *_details(report)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _facts(report: Report) -> list[str]:
+    model = report.model
+    limits = {line.name: line.limit for line in report.budget}
+    return [
+        plain(_name(report)),
+        plain(model.file),
+        plain(report.quantize or "-"),
+        _within(model.bytes, limits.get("model_bytes")),
+        _within(report.compressed.bytes, limits.get("compressed_bytes")),
+        f"{model.nodes:,}{f' ({model.basis})' if model.basis else ''}",
+        *_first_metric(report.accuracy),
+        off_by(report),
+    ]
+
+
+def _first_metric(accuracy: Accuracy | None) -> list[str]:
+    """The first metric, for the table of all targets; the others stand with the target."""
+    if accuracy is None or not accuracy.metrics:
+        return ["-"] * len(_METRIC_HEADINGS)
+    name, _, before, after, _ = metric_cells(accuracy.metrics[0])
+    basis = f" ({accuracy.basis})" if accuracy.is_of_graph else ""
+    return [plain(f"{name}{basis}"), before, after]
+
+
+def _within(found: int, limit: float | None) -> str:
+    """A size, with what is left of its budget."""
+    if limit is None:
+        return f"{found:,}"
+    return f"{found:,} ({limit - found:,} left of {limit:,})"
+
+
+def _details(report: Report) -> Iterator[str]:
+    warnings = list(_warnings(report))
+    yield from (f"- **{plain(_name(report))}**: {plain(warning)}" for warning in warnings)
+    if warnings:
+        yield ""
+    yield f"<details><summary>{plain(_name(report))}: {len(report.steps)} steps</summary>"
+    yield ""
+    yield from table(_STEP_HEADINGS, _steps(report))
+    if report.budget:
+        yield ""
+        yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))
+    if report.cost is not None:
+        yield ""
+        yield f"Cost: {plain(cost_text(report.cost))}."
+    for found in report.kernels:
+        yield ""
+        yield f"{plain(kernels_text(found))}."
+    if report.check is not None:
+        check = report.check
+        yield ""
+        yield from _check(check)
+    for calibration in report.calibrations:
+        yield ""
+        yield f"Ranges {plain(calibration_text(calibration))}."
+    if report.accuracy is not None:
+        yield from _metrics(report.accuracy)
+    if report.damage is not None:
+        yield from _tensors(report.damage)
+    if report.migration is not None:
+        yield from migration_markdown(report.migration)
+    yield ""
+    yield "</details>"
+
+
+def _check(check: Checked) -> Iterator[str]:
+    """Sentences of the check of the transforms, and of the packaged model."""
+    rows = [(check.share_of_peak, check.output, check.basis)] if check.step else []
+    if check.model is not None:
+        rows.append((check.model.share_of_peak, check.model.output, check.model.basis))
+    for share, output, basis in rows:
+        yield (
+            f"Checked on {check.samples} samples: largest difference {share:.2g} of the peak of "
+            f"{plain(output)}{f', {plain(basis)}' if basis else ''}."
+        )
+
+
+def _warnings(report: Report) -> Iterator[str]:
+    yield from report.source.warnings
+    yield from (warning for step in report.steps for warning in step.warnings)
+    yield from report.warnings
+    if report.check is not None:
+        yield from report.check.warnings
+    yield from (warning for record in report.calibrations for warning in record.warnings)
+    if report.accuracy is not None:
+        yield from report.accuracy.warnings
+
+
+def _metrics(accuracy: Accuracy) -> Iterator[str]:
+    """The metrics with their limits, and how far each output is from the source's."""
+    yield ""
+    basis = f", {plain(accuracy.basis)}" if accuracy.basis else ""
+    yield f"Validated on {accuracy.samples} samples{basis}:"
+    yield ""
+    rows = (list(map(plain, metric_cells(metric))) for metric in accuracy.metrics)
+    yield from table(METRIC_HEADINGS, rows)
+    yield ""
+    yield from table(_OUTPUT_HEADINGS, map(_output, accuracy.outputs))
+
+
+def _tensors(damage: DamageRecord) -> Iterator[str]:
+    """The tensors that lost most by quantization."""
+    yield ""
+    if damage.unmeasured:
+        yield f"Tensors are not compared with float: {plain(damage.unmeasured)}."
+        return
+    yield (
+        f"Of {len(damage.tensors)} tensors compared with float on {damage.samples} samples of "
+        f"{plain(damage.data)}, those that lost most (rounding alone has an RMSE of 0.289 of the "
+        "scale):"
+    )
+    yield ""
+    rows = (list(map(plain, tensor_cells(tensor))) for tensor in damage.tensors[:_TENSORS])
+    yield from table(TENSOR_HEADINGS, rows)
+
+
+def _output(output: OutputRecord) -> list[str]:
+    share = output.share_of_peak
+    shown = "-" if share is None else f"{share:.2g}"
+    return [plain(output.output), difference_text(output.largest_difference), shown]
+
+
+def _budget(line: BudgetLine) -> list[str]:
+    name = f"{line.name} ({line.basis})" if line.basis else line.name
+    return [plain(name), *map(number_text, (line.found, line.limit, line.left))]
+
+
+def _steps(report: Report) -> Iterator[list[str]]:
+    source = report.source
+    yield ["frozen", f"{source.nodes:,}", f"{source.parameters:,}", f"{source.bytes:,}", "", ""]
+    for step in report.steps:
+        counts = (step.nodes, step.parameters, step.bytes, step.matched)
+        difference = difference_text(step.largest_difference)
+        yield [plain(step.name), *(f"{count:,}" for count in counts), difference]
+
+
+def _name(report: Report) -> str:
+    return f"{report.recipe}/{report.target}"

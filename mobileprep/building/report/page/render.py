@@ -1,0 +1,220 @@
+"""Makes the page: data, program and style in one file that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.building.report.collect import Report, finite, report_data
+from mobileprep.core.frozen import dataclass
+
+PAGE: Final = "report.html"
+"""The name of the page."""
+_MARK: Final = b"<!doctype html>\n<!-- mobileprep report "
+_DIGEST: Final = 64
+_FOLDER: Final = Path(__file__).parent
+# Some may end a script element or start a comment in it, lines of JavaScript end at the others.
+_ESCAPES: Final = {
+    ord("<"): "\\u003c",
+    ord(">"): "\\u003e",
+    ord("&"): "\\u0026",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+
+
+def render_page(
+    data: Mapping[str, Any], compared: Mapping[str, Any] | None = None, key: str = ""
+) -> bytes:
+    """The page.
+
+    Args:
+        data: what the page tells, see ``page_data``.
+        compared: what the page of another build tells, which this one is compared with.
+        key: digits and letters that tell this page's data from others.
+
+    Returns:
+        HTML in UTF-8. No text of ``data`` is ever markup: the program sets all of it as text, and
+        the policy lets nothing run but that program.
+    """
+    script, style = _part("page.js"), _part("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    title = html.escape(f"{_printable(str(data.get('recipe', '')))} - mobileprep report")
+    rest = b"".join(
+        [
+            b'<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'.encode(),
+            b'<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            b'<meta name="color-scheme" content="light dark">\n',
+            b'<link rel="icon" href="data:,">\n',
+            f"<title>{title}</title>\n<style>".encode(),
+            style,
+            b"</style>\n</head>\n<body>\n",
+            b"<noscript>This report needs its script; report.json beside each model does not.",
+            b"</noscript>\n",
+            b'<div id="page"></div>\n',
+            _data("data", data),
+            b"" if compared is None else _data("compared", compared),
+            b"<script>",
+            script,
+            b"</script>\n</body>\n</html>\n",
+        ]
+    )
+    return b"".join([_MARK, f"{hashlib.sha256(rest).hexdigest()} {key} -->\n".encode(), rest])
+
+
+def page_key(page: bytes) -> str | None:
+    """The key that a page was made with; empty where it was edited since, None for no page."""
+    if not page.startswith(_MARK):
+        return None
+    head, _, rest = page[len(_MARK) :].partition(b" -->\n")
+    digest, key = head[:_DIGEST], head[_DIGEST + 1 :]
+    same = digest == hashlib.sha256(rest).hexdigest().encode()
+    return key.decode("ascii", "replace") if same else ""
+
+
+def bundle_digest() -> str:
+    """A digest of the program and the style."""
+    return hashlib.sha256(_part("page.js") + _part("page.css")).hexdigest()
+
+
+@cache
+def _part(name: str) -> bytes:
+    return (_FOLDER / name).read_bytes()
+
+
+def _source(part: bytes) -> str:
+    digest = base64.b64encode(hashlib.sha256(part).digest()).decode()
+    return f"sha256-{digest}"
+
+
+def _data(name: str, data: Mapping[str, Any]) -> bytes:
+    # Halves of characters, which UTF-8 does not have, are escaped with all that is not ASCII.
+    try:
+        text = _text(data)
+    except ValueError:  # a store's record may hold any number; they are looked for only then
+        text = _text(finite(data))
+    escaped = text.translate(_ESCAPES)
+    return f'<script type="application/json" id="{name}">{escaped}</script>\n'.encode("ascii")
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+FORMAT: Final = 1
+"""Raised when pages tell something in another way, so that none reads another's data wrongly."""
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """A stage of the build that left a page.
+
+    Args:
+        task: its name.
+        kind: what it does.
+        seconds: how long it took: in this build, or where its results come from the store, then.
+        ran: whether it ran in this build.
+    """
+
+    task: str
+    kind: str
+    seconds: float
+    ran: bool
+
+
+def nodes_data(
+    source: Mapping[str, Any],
+    shipped: Mapping[str, Any],
+    steps: Sequence[str],
+    graphs: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What a page tells of a target's graphs.
+
+    Args:
+        source: what the stage ``nodes`` left of the frozen source.
+        shipped: what it left of the graph after all transforms.
+        steps: the names of the transforms.
+        graphs: what those left that made the source, and the graph after each transform.
+    """
+    told = [*graphs]
+    return {
+        "graphs": [source["graph"], shipped["graph"]],
+        "steps": [
+            {"name": name, **graph["step"]} for name, graph in zip(steps, told[1:], strict=True)
+        ],
+        "compressed": [graph["compressed"] for graph in told],
+        "ranges": shipped["ranges"],
+    }
+
+
+def page_data(
+    recipe: str,
+    tool: str,
+    targets: Sequence[tuple[Report, Mapping[str, Any]]],
+    stages: Sequence[StageTime],
+) -> dict[str, Any]:
+    """What a page tells of a recipe's targets.
+
+    Args:
+        recipe: the recipe's name.
+        tool: the program and its version.
+        targets: of each target its report, and what ``nodes_data`` says of its graphs.
+        stages: those of the build.
+    """
+    return {
+        "format": FORMAT,
+        "recipe": recipe,
+        "tool": tool,
+        "targets": [
+            {"name": report.target, "report": report_data(report), "nodes": nodes}
+            for report, nodes in targets
+        ],
+        "stages": [asdict(stage) for stage in stages],
+    }
+
+
+# No text of the data has such a sign: all that could end the element is escaped.
+_DATA: Final = re.compile(rb'<script type="application/json" id="data">([^<]*)</script>')
+
+
+def data_of_page(page: bytes) -> dict[str, Any]:
+    """What a page tells, see ``page_data``.
+
+    Raises:
+        ValueError: it is no page, or one that another version of this program made.
+        RecursionError: its data are nested too deeply.
+    """
+    found = _DATA.search(page)
+    data = json.loads(found[1]) if found else {}
+    known = data.get("format") if isinstance(data, dict) else None
+    if known is None or not isinstance(data.get("recipe"), str):
+        message = "it is no page of a build"
+        raise ValueError(message)
+    if known != FORMAT:
+        message = "its data are of another version of mobileprep"
+        raise ValueError(message)
+    targets = data.get("targets")
+    if not isinstance(targets, list) or not targets or not all(map(_is_target, targets)):
+        message = "it tells of no target"
+        raise ValueError(message)
+    return data
+
+
+def _is_target(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)

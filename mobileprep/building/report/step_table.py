@@ -1,0 +1,85 @@
+"""The report's table of steps, laid out for the width there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.layout import TextTable, below_names, columns, in_words
+from mobileprep.core.frozen import dataclass
+
+_UNITS = ("", "k", "M", "G", "T")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The numbers of a step, None where there is nothing to tell."""
+
+    name: str
+    nodes: int
+    parameters: int
+    bytes: int
+    counts: tuple[int, int, int, int] | None = None
+    difference: float | None = None
+
+
+def step_table(report: Report, width: int) -> list[str]:
+    """The lines of the table, in the first of these forms that fits the width.
+
+    In columns, parameters and bytes in full or else rounded; the same with the numbers below the
+    names; and, for the narrowest terminals, in words.
+
+    Args:
+        report: the report.
+        width: the most characters of a line.
+    """
+    rows = list(_rows(report))
+    checked = any(row.difference is not None for row in rows)
+    exact = _cells(rows, "parameters", "{:,}".format, checked=checked)
+    rounded = _cells(rows, "params", rounded_text, checked=checked)
+    forms = (columns(exact), columns(rounded), below_names(exact), below_names(rounded))
+    for lines in forms:
+        if all(len(line) <= width for line in lines):
+            return lines
+    return list(in_words(rounded, width))
+
+
+def rounded_text(count: int) -> str:
+    """A count in three digits: ``95.8M``."""
+    size, unit = float(count), 0
+    while round(size) >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    digits = 1 if unit and size < 99.95 else 0
+    return f"{size:.{digits}f}{_UNITS[unit]}"
+
+
+def difference_text(largest: float | None) -> str:
+    """The largest difference of an output in three digits."""
+    return "-" if largest is None else f"{largest:.3g}"
+
+
+def _rows(report: Report) -> Iterator[_Row]:
+    source = report.source
+    yield _Row("frozen", source.nodes, source.parameters, source.bytes)
+    for s in report.steps:
+        counts = (s.matched, s.added, s.removed, s.changed)
+        yield _Row(s.name, s.nodes, s.parameters, s.bytes, counts, s.largest_difference)
+
+
+def _cells(
+    rows: Sequence[_Row], parameters: str, shown: Callable[[int], str], *, checked: bool
+) -> TextTable:
+    """The table's texts, with a last column where steps were checked."""
+    headings = ("step", "nodes", parameters, "bytes", "matched", "added", "removed", "changed")
+    return TextTable(
+        (*headings, "difference") if checked else headings,
+        tuple(tuple(_texts(row, shown, checked=checked)) for row in rows),
+    )
+
+
+def _texts(row: _Row, shown: Callable[[int], str], *, checked: bool) -> Iterator[str]:
+    yield from (row.name, f"{row.nodes:,}", shown(row.parameters), shown(row.bytes))
+    if row.counts is not None:
+        yield from (f"{count:,}" for count in row.counts)
+        if checked:
+            yield difference_text(row.difference)

@@ -1,0 +1,160 @@
+"""The targets of a recipe side by side: how each quantizes, and what that costs and saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.layout import TextTable, columns, fitted
+from mobileprep.building.report.step_table import rounded_text
+from mobileprep.building.report.text import metric_text, metric_title
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.printable import plain
+
+_NONE: Final = "-"
+# The longest name of a target in the narrowest table.
+_SHORT: Final = 16
+
+
+def summary_text(reports: Sequence[Report], width: int) -> str:
+    """A table for each recipe some of whose targets quantize, and otherwise than others.
+
+    Args:
+        reports: of all targets, those of a recipe one after the other.
+        width: the most characters of a line.
+    """
+    lines: list[str] = []
+    for recipe, group in groupby(reports, key=lambda report: report.recipe):
+        alike = list(group)
+        if len({report.quantize for report in alike}) > 1:
+            lines += [f"{recipe}: {len(alike)} targets", *_lines(alike, width)]
+    return "".join(f"{plain(line)}\n" for line in lines)
+
+
+def summary_table(reports: Sequence[Report]) -> TextTable:
+    """A row for each target: sizes, metrics with those of the source, and how far outputs are off.
+
+    Args:
+        reports: of the targets of one recipe.
+    """
+    return _table(_columns(reports))
+
+
+def _lines(reports: Sequence[Report], width: int) -> list[str]:
+    """The table in the widest form that fits; without any that does, rows of several lines."""
+    forms = _columns(reports)
+    for narrow in (_keep, *_NARROWER):
+        forms = [*narrow(forms)]
+        lines = columns(_table(forms))
+        if all(len(line) <= width for line in lines):
+            return lines
+    return fitted(summary_table(reports), width)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A heading with the cell of each target.
+
+    Args:
+        about: which column: ``target``, ``size``, ``compressed``, ``source``, ``metric``, ...
+        sizes: the numbers of a column of sizes.
+    """
+
+    about: str
+    heading: str
+    cells: tuple[str, ...]
+    sizes: tuple[int, ...] = ()
+
+
+def _columns(reports: Sequence[Report]) -> list[_Column]:
+    found = [
+        _Column("target", "target", tuple(report.target for report in reports)),
+        _Column("quantize", "quantize", tuple(report.quantize or _NONE for report in reports)),
+        _size_column("size", "bytes", [report.model.bytes for report in reports]),
+        _size_column("compressed", "compressed", [report.compressed.bytes for report in reports]),
+    ]
+    accuracies = [report.accuracy for report in reports if report.accuracy is not None]
+    titles = dict.fromkeys(metric_title(m) for accuracy in accuracies for m in accuracy.metrics)
+    for title in titles:
+        before, after = zip(*(_metric(report, title) for report in reports), strict=True)
+        found += [_Column("source", "source", before), _Column("metric", title, after)]
+    if accuracies:
+        found.append(_Column("off", "off by", tuple(map(off_by, reports))))
+    if any(accuracy.is_of_graph for accuracy in accuracies):
+        found.append(_Column("basis", "measured on", tuple(map(_measured_on, reports))))
+    return found
+
+
+def _size_column(about: str, heading: str, sizes: Sequence[int]) -> _Column:
+    return _Column(about, heading, tuple(f"{size:,}" for size in sizes), tuple(sizes))
+
+
+def _table(found: Sequence[_Column]) -> TextTable:
+    rows = tuple(zip(*(column.cells for column in found), strict=True))
+    return TextTable(tuple(column.heading for column in found), rows, left=2)
+
+
+def _keep(found: Sequence[_Column]) -> Iterator[_Column]:
+    yield from found
+
+
+def _short_titles(found: Sequence[_Column]) -> Iterator[_Column]:
+    """Metrics without the names of outputs, which are mostly the longest headings."""
+    for column in found:
+        title = column.heading.partition(" of ")[0]
+        yield replace(column, heading=title) if column.about == "metric" else column
+
+
+def _without(about: str) -> Callable[[Sequence[_Column]], Iterator[_Column]]:
+    return lambda found: (column for column in found if column.about != about)
+
+
+def _rounded_sizes(found: Sequence[_Column]) -> Iterator[_Column]:
+    for column in found:
+        cells = tuple(map(rounded_text, column.sizes))
+        yield replace(column, cells=cells) if column.sizes else column
+
+
+def _first_metric(found: Sequence[_Column]) -> Iterator[_Column]:
+    """The first metric alone; every target's report has them all."""
+    metrics = [column for column in found if column.about == "metric"]
+    yield from (column for column in found if column not in metrics[1:])
+
+
+def _short_words(found: Sequence[_Column]) -> Iterator[_Column]:
+    for column in found:
+        is_text = column.about in ("target", "quantize")
+        cells = tuple(c if len(c) <= _SHORT else f"{c[: _SHORT - 3]}..." for c in column.cells)
+        yield replace(column, cells=cells) if is_text else column
+
+
+# What a table gives up for a narrow terminal, in this order, until it fits.
+_NARROWER: Final = (
+    *(_short_titles, _without("source"), _rounded_sizes),
+    *(_without("compressed"), _first_metric, _short_words),
+)
+
+
+def off_by(report: Report) -> str:
+    """The largest difference of any output, as a share of that output's peak."""
+    outputs = () if report.accuracy is None else report.accuracy.outputs
+    shares = [output.share_of_peak for output in outputs if output.share_of_peak is not None]
+    return f"{max(shares):.2g}" if shares else _NONE
+
+
+def _measured_on(report: Report) -> str:
+    """The file or graph that the metrics are of, and its engine."""
+    basis = "" if report.accuracy is None else report.accuracy.basis
+    return basis.removeprefix("measured on ") or _NONE
+
+
+def _metric(report: Report, title: str) -> tuple[str, str]:
+    """A metric of the source and of the model."""
+    accuracy = report.accuracy
+    for metric in () if accuracy is None else accuracy.metrics:
+        if metric_title(metric) == title:
+            return metric_text(metric, metric.before), metric_text(metric, metric.after)
+    return _NONE, _NONE

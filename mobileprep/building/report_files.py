@@ -1,0 +1,352 @@
+"""Reports of earlier builds, as files, and what their models differ in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import types
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from mobileprep.building.pages import LARGEST_PAGE
+from mobileprep.building.pipeline.publish import MANIFEST, TOOL, manifest_folders
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.comparison.model import NodeChange, NodeChanges
+from mobileprep.building.report.page.render import FORMAT, PAGE, data_of_page, render_page
+from mobileprep.building.targets import REPORT
+from mobileprep.core.arguments import Warn
+from mobileprep.core.files import file_inside, read_bytes, sha256_file, write_bytes
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
+from mobileprep.graph.graph import Graph
+from mobileprep.inspection.benchmark import opened
+from mobileprep.inspection.differing import ModelDifference, diff
+from mobileprep.inspection.node_table import node_table
+
+_MOST: Final = 64 << 20
+"""No report is longer."""
+_HINT: Final = "name a report.json, what 'build --json' has printed, or a folder for outputs"
+
+
+@dataclass(frozen=True)
+class StoredReport:
+    """A report of an earlier build.
+
+    Args:
+        report: the report.
+        folder: the target's folder, with its model; None where the report came alone.
+    """
+
+    report: Report
+    folder: Path | None
+
+
+def stored_reports(path: Path) -> list[StoredReport]:
+    """The reports of a file, or of a folder of outputs and all below it.
+
+    Args:
+        path: a ``report.json``, what ``build --json`` has printed, or a folder.
+
+    Raises:
+        CorruptFileError: there is none, or it is no report.
+    """
+    if not path.is_dir():
+        return list(_of_file(path))
+    return [s for folder in manifest_folders(path) for s in _of_file(folder / REPORT)]
+
+
+def _of_file(path: Path) -> Iterator[StoredReport]:
+    try:
+        data = json.loads(read_bytes(path, limit=_MOST))
+        found = data if isinstance(data, list) else [data]
+        reports = [report_from(one) for one in found]
+    except (ValueError, RecursionError) as error:
+        reason = "it is no JSON" if isinstance(error, json.JSONDecodeError) else str(error)
+        message = f"is no report of a build: {reason}"
+        raise CorruptFileError(message, _HINT, str(path)) from error
+    if not reports:
+        message = "holds no report"
+        raise CorruptFileError(message, _HINT, str(path))
+    beside = path.parent if path.name == REPORT and not isinstance(data, list) else None
+    yield from (StoredReport(report, beside) for report in reports)
+
+
+def model_file(stored: StoredReport) -> Path | None:
+    """The model beside a report, which a report of unknown origin names; None without one.
+
+    Raises:
+        ArtifactError: the name leads out of the folder.
+    """
+    if stored.folder is None:
+        return None
+    path = file_inside(stored.folder, stored.report.model.file)
+    return path if path.is_file() else None
+
+
+def node_changes(old: Path | None, new: Path | None) -> NodeChanges:
+    """What two models differ in, node by node, whatever their nodes are called.
+
+    Args:
+        old: the earlier model; None where it is not at hand.
+        new: the model now.
+    """
+    missing = [side for side, path in (("earlier", old), ("new", new)) if path is None]
+    if old is None or new is None:
+        return NodeChanges(untold=f"the {' and the '.join(missing)} model is not at hand")
+    if _same(old, new):
+        return NodeChanges()
+    # Only now: most models are as they were.
+    from mobileprep.inspection.differing import diff
+
+    try:
+        found = diff(old, new, warn=lambda _: None)
+    except MobileprepError as error:
+        return NodeChanges(untold=error.message)
+    return NodeChanges(
+        found.matched,
+        len(found.renamed),
+        tuple(NodeChange(d.kind, d.name, str(d)) for d in found.differences),
+    )
+
+
+def _same(old: Path, new: Path) -> bool:
+    if old.stat().st_size != new.stat().st_size:
+        return False
+    return sha256_file(old) == sha256_file(new)
+
+
+def only(stored: Sequence[StoredReport], targets: Sequence[str]) -> list[StoredReport]:
+    """The reports of targets of some names, all without any."""
+    return [s for s in stored if not targets or s.report.target in targets]
+
+
+RecordType = TypeVar("RecordType")
+
+_PLAIN: Final = (str, int, bool)
+
+
+def report_from(data: object) -> Report:
+    """The report that ``report_data`` has made JSON of.
+
+    Keys that are not known are passed over, as a later version may have added them.
+
+    Raises:
+        ValueError: it is none; the message says which part, and why.
+    """
+    if isinstance(data, Mapping):
+        return _record(Report, data, "the report")
+    message = "it is no object"
+    raise ValueError(message)
+
+
+def _record(kind: type[RecordType], data: Mapping[str, Any], where: str) -> RecordType:
+    hints = get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if field.name in data:
+            found[field.name] = _value(hints[field.name], data[field.name], field.name)
+        elif field.default is field.default_factory is dataclasses.MISSING:
+            message = f"{where} has no {field.name!r}"
+            raise ValueError(message)
+    return kind(**found)
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
+    """A JSON value as a field's type has it."""
+    if hint is Any:
+        return value
+    if isinstance(hint, types.UnionType):
+        if value is None:
+            return None
+        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
+    if hint is float:
+        return _number(value, where)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
+        return _record(hint, value, where)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_value(get_args(hint)[0], item, where) for item in value)
+    if get_origin(hint) is Mapping and isinstance(value, dict):
+        return {key: _value(get_args(hint)[1], item, where) for key, item in value.items()}
+    if hint in _PLAIN and type(value) is hint:
+        return _bounded(value, where) if hint is int else value
+    if get_origin(hint) is Literal and value in get_args(hint):
+        return value
+    message = f"{where!r} has a value of another type than reports have"
+    raise ValueError(message)
+
+
+def _number(value: object, where: str) -> float:
+    """A number; null is what JSON has for one that is not finite."""
+    if value is None:
+        return math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _bounded(value, where)
+    message = f"{where!r} is no number"
+    raise ValueError(message)
+
+
+def _bounded(value: float, where: str) -> float:
+    """A number that arithmetic takes: JSON has integers beyond all floats too."""
+    try:
+        float(value)
+    except OverflowError as error:
+        message = f"{where!r} is larger than any number of a report"
+        raise ValueError(message) from error
+    return value
+
+
+_DIFFERENCE_PAGE_MOST: Final = 20_000
+"""A page lists no more differences: browsers take long to read it."""
+
+
+def diff_page(
+    a: Path,
+    b: Path,
+    page: Path,
+    *,
+    tolerance: float,
+    samples: int,
+    outputs: Sequence[str],
+    warn: Warn,
+) -> ModelDifference:
+    """Compare two models as ``diff`` does, and write the page of what they differ in.
+
+    Args:
+        a: the path of a model.
+        b: that of the other.
+        page: where the page goes.
+        tolerance: see ``diff``, as the others.
+
+    Raises:
+        ArtifactError: the page cannot be written.
+        MobileprepError: what ``diff`` raises.
+    """
+    first, second = (opened(model, (), warn) for model in (a, b))
+    wanted = [first.tensor(name) for name in outputs or first.outputs]
+    compared = diff(
+        first.graph, second.graph, tolerance=tolerance, samples=samples, outputs=wanted, warn=warn
+    )
+    found = replace(compared, a=str(a), b=str(b))
+    write_bytes(page, render_page(_data(found, [first.graph, second.graph])))
+    return found
+
+
+def _data(found: ModelDifference, graphs: Sequence[Graph]) -> dict[str, Any]:
+    told = found.as_data()
+    kinds = Counter(d.kind for d in found.differences if d.kind in ("added", "removed"))
+    changed = {d.name for d in found.differences if d.kind not in kinds}
+    counts = {"added": kinds["added"], "removed": kinds["removed"], "changed": len(changed)}
+    return {
+        "format": FORMAT,
+        "recipe": f"{Path(found.a).name} and {Path(found.b).name}",
+        "tool": TOOL,
+        "targets": [],
+        "difference": {
+            **told,
+            "differences": told["differences"][:_DIFFERENCE_PAGE_MOST],
+            "counts": counts,
+        },
+        "graphs": [{**asdict(node_table(graph, {})), "weights": []} for graph in graphs],
+        "ops": [sorted(Counter(node.op for node in graph).items()) for graph in graphs],
+    }
+
+
+_STORED_PAGES_HINT: Final = (
+    "name a report.html, or a folder for outputs that has one; a build makes it"
+)
+
+
+def find_page(path: Path, recipe: str = "") -> Path:
+    """The page of a file or a folder.
+
+    Args:
+        path: a page, the folder of a target or its ``report.json``, the folder of a recipe's
+            outputs, or the one above it.
+        recipe: the recipe's name, which says which page of an output folder is meant.
+
+    Raises:
+        CorruptFileError: there is none.
+        UsageError: there are several, and nothing says which is meant.
+    """
+    if path.is_dir():
+        return _in_folder(path, recipe)
+    if path.name == REPORT and _is_target(path.parent):
+        return _in_folder(path.parent, recipe)
+    if path.suffix.lower() in (".html", ".htm") and path.is_file():
+        return path
+    message = "is neither a page of a build nor beside one"
+    raise CorruptFileError(message, _STORED_PAGES_HINT, str(path))
+
+
+def read_page(path: Path) -> dict[str, Any]:
+    """What a page tells.
+
+    Raises:
+        CorruptFileError: it is no page of a build, or of another version of mobileprep.
+    """
+    try:
+        return data_of_page(read_bytes(path, limit=LARGEST_PAGE))
+    except (ValueError, RecursionError) as error:
+        message = f"cannot be read as a page: {error}"
+        raise CorruptFileError(message, _STORED_PAGES_HINT, str(path)) from error
+
+
+def write_page(
+    path: Path,
+    data: Mapping[str, Any],
+    targets: Sequence[str] = (),
+    earlier: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a page of what another page tells.
+
+    Args:
+        path: where to.
+        data: what it tells.
+        targets: the names of targets to tell of; all without any.
+        earlier: what the page of another build tells, to compare it with.
+
+    Raises:
+        UsageError: there is no such target, or the earlier build has none of these.
+        ArtifactError: it cannot be written.
+    """
+    chosen = _only(data, targets)
+    if earlier is not None and len(earlier["targets"]) > 1 and not _names(chosen) & _names(earlier):
+        message = "the earlier build has none of these targets"
+        raise UsageError(message, "name the page of the same recipe")
+    write_bytes(path, render_page(chosen, compared=earlier))
+
+
+def _only(data: Mapping[str, Any], targets: Sequence[str]) -> Mapping[str, Any]:
+    kept = [t for t in data["targets"] if not targets or t["name"] in targets]
+    if not kept:
+        message = "no report is of such a target"
+        raise UsageError(message, f"there are {', '.join(sorted(_names(data)))}")
+    return {**data, "targets": kept}
+
+
+def _names(data: Mapping[str, Any]) -> set[str]:
+    return {target["name"] for target in data["targets"]}
+
+
+def _in_folder(folder: Path, recipe: str) -> Path:
+    own = Path(os.path.realpath(folder)).parent / PAGE if _is_target(folder) else folder / PAGE
+    if own.is_file():
+        return own
+    named = [folder / recipe / PAGE] if recipe else []
+    found = [p for p in (*named, *sorted(folder.glob(f"*/{PAGE}"))) if p.is_file()]
+    if not found:
+        message = f"has no {PAGE}"
+        raise CorruptFileError(message, _STORED_PAGES_HINT, str(folder))
+    if len(set(found)) > 1 and found[0] not in named:
+        message = f"{folder} has several pages"
+        raise UsageError(message, f"name one: {', '.join(map(str, found[:4]))}")
+    return found[0]
+
+
+def _is_target(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()

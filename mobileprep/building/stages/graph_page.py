@@ -1,0 +1,81 @@
+"""What the report page tells of a graph as a whole, left by the stage that leaves the graph.
+
+So it is found out once for all targets, and while the graph is in memory: it comes before the graph
+is left, which lies in files then, whose pages count as memory anew once they are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.building.stages.compress import FRAME, compressed_size
+from mobileprep.core.files import write_bytes
+from mobileprep.core.frozen import fields_of
+from mobileprep.core.parallel import at_once
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_pieces, pieces_size, raw_chunks
+from mobileprep.graph.tensor import Tensor
+from mobileprep.inspection.node_table import StepChanges, left_out, step_changes
+
+_AT_ONCE: Final = 4 << 20
+# Of large constants so much is compressed of each so much: weights differ little along them, and
+# to compress all of every step's would take longer than the steps.
+_SAMPLE: Final = 64 << 10
+_SAMPLED: Final = 512 << 10
+# The compressed sizes of large constants by digest and level: graphs have most in common.
+_sizes: dict[tuple[str, int], int] = {}
+_MOST_SIZES: Final = 10_000
+
+
+def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None = None) -> None:
+    """Write what the page tells of a graph: its compressed size, and what a step did to its nodes.
+
+    Args:
+        path: the file.
+        level: of the compressor.
+        graph: the graph.
+        before: the graph before the step that left it; None for a source.
+    """
+    found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph, level)}
+    if before is not None:
+        found["step"] = lambda: _changes(before, graph)
+    data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
+    text = json.dumps(data, default=fields_of, separators=(",", ":"), allow_nan=False)
+    write_bytes(path, text.encode())
+
+
+def compressed_graph(graph: Graph, level: int) -> int:
+    """The bytes of a graph's file under deflate.
+
+    Of large graphs each large constant is compressed on its own, once for all graphs, and of it an
+    eighth, in runs at equal distances.
+    """
+    pieces = list(graph_to_pieces(graph))
+    if pieces_size(pieces) <= _AT_ONCE:
+        return compressed_size(raw_chunks(pieces), level)
+    rest = [piece for piece in pieces if not isinstance(piece, Tensor)]
+    tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
+    sizes = at_once(lambda tensor: _compressed_tensor(tensor, level), tensors)
+    return compressed_size(rest, level) + sum(sizes)
+
+
+def _changes(before: Graph, after: Graph) -> StepChanges:
+    if left_out(before) or left_out(after):
+        return StepChanges((), (), 0)
+    return step_changes(before, after)
+
+
+def _compressed_tensor(tensor: Tensor, level: int) -> int:
+    key = tensor.digest(), level
+    if key not in _sizes:
+        raw = memoryview(tensor.raw())
+        runs = [raw[at : at + _SAMPLE] for at in range(0, len(raw), _SAMPLED)]
+        looked_at = sum(map(len, runs))
+        size = compressed_size(runs, level) - FRAME
+        if len(_sizes) >= _MOST_SIZES:
+            _sizes.clear()
+        _sizes[key] = size * len(raw) // max(looked_at, 1)
+    return _sizes[key]

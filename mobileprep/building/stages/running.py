@@ -1,0 +1,204 @@
+"""Running a stage's graphs with the engine that the recipe names, and telling what ran them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mobileprep.building.plan.records import EngineRecord
+from mobileprep.building.plan.running_stages import MeasuringStage, RunningSection, RunningStage
+from mobileprep.building.plan.spec import PUBLISHED, Section, Upstream
+from mobileprep.building.stages.base import Job
+from mobileprep.core.keys import key_from_environment
+from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.graph.files import parse_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
+from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, Engine, agreement_of
+from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
+
+REFERENCE: Final = "numpy"
+# What is left of dropout draws numbers, though they change nothing where all is kept.
+_SEED: Final = 20160823
+# What is less is the rounding of single precision itself.
+_FINEST: Final = -7
+
+
+def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
+    """The engine that the recipe names, for one graph.
+
+    Args:
+        job: the stage's.
+        graph: the graph.
+        where: what the graph is called, for messages.
+    """
+    choice = job.asked.engine
+    opened = open_engine(
+        choice.name, graph, None, where=where, seed=_SEED, among=choice.versions, verify=True
+    )
+    return _Placed(
+        job, opened, "engine", "write 'engine: auto' to take the fastest engine that runs the graph"
+    )
+
+
+def measured_graph(job: Job[MeasuringStage]) -> Graph:
+    """Read the graph that a stage runs, from the decrypted bytes if its file is encrypted.
+
+    Raises:
+        CorruptFileError: the file does not decrypt with the key of the build.
+        RecipeError: the key is not set, or changed during the build.
+        UnsupportedError: cryptography is not installed.
+    """
+    file, is_lite = job.asked.graph, job.asked.lite is not None
+    content = None if is_lite else _decrypted(job, file)
+    return job.graph(file) if content is None else parse_graph(content, file.output)
+
+
+def _decrypted(job: Job[MeasuringStage], file: Upstream) -> bytes | None:
+    """The content of a packaged file that is encrypted; None for other files."""
+    measured = job.asked.measured
+    if measured is None or not measured.variable:
+        return None
+    from mobileprep.targets.memmapped import decrypt  # few targets are encrypted
+
+    key = key_from_environment(measured.variable, job.place("protect"), measured.key_id)
+    return decrypt(b"".join(job.data(file)), key, file.output)
+
+
+def measuring_engine(
+    job: Job[MeasuringStage], graph: Graph, where: str, section: RunningSection
+) -> Engine:
+    """The engine of a stage: LiteRT's interpreter for a .tflite file, else one for its graph.
+
+    Args:
+        job: the stage's.
+        graph: the graph.
+        where: what the graph is called, for messages.
+        section: the section of the recipe that has the choice.
+    """
+    if job.asked.lite is None:
+        return stage_engine(job, graph, where)
+    from mobileprep.runtime.engines.litert_engine import LiteRtModel
+
+    hint = f"write 'engine: graph' in '{section}' to measure the graph before conversion instead"
+    file = job.asked.lite.output.removeprefix(PUBLISHED)
+    content = _decrypted(job, job.asked.lite)
+    model = LiteRtModel(job.path(job.asked.lite) if content is None else Path(file), content)
+    return _Placed(job, model, section, hint, file)
+
+
+def basis_of(job: Job[MeasuringStage], engine: EngineRecord) -> str:
+    """What the numbers of a stage were measured on, for reports; empty for no target's model."""
+    measured = job.asked.measured
+    if measured is None:
+        return ""
+    return f"measured on {measured.name} ({f'{engine.name} {engine.version}'.strip()})"
+
+
+def compared_with_reference(
+    job: Job[RunningStage],
+    engine: Engine,
+    graph: Graph,
+    fetches: Sequence[str],
+    feeds: Mapping[str, Array],
+    *,
+    samples: int,
+    where: str,
+) -> EngineRecord:
+    """Run a graph by the interpreter too, unless that is what ran it.
+
+    Args:
+        job: the stage's.
+        engine: what ran the graph; it runs the samples again.
+        graph: the graph.
+        fetches: the tensors to compare.
+        feeds: some samples.
+        samples: how many.
+        where: what the graph is called, for messages.
+
+    Raises:
+        AccuracyError: the results are further apart than engines may be. A .tflite file may be
+            apart by any amount, which the record tells.
+    """
+    if engine.name == REFERENCE:
+        return EngineRecord(REFERENCE, TOLERANCE)
+    version = job.asked.engine.versions.get(engine.name, "")
+    try:
+        reference = open_engine(REFERENCE, graph, None, where=where, seed=_SEED)
+        expected = reference.run(fetches, feeds)
+    except UnsupportedError as error:
+        return EngineRecord(engine.name, TOLERANCE, version, unlike=error.message)
+    found = engine.run(fetches, feeds)
+    agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
+    if not agreement.holds and engine.name == LITERT:
+        # A file may have fewer bits than its graph: whether it is good enough, metrics say.
+        return _apart(job, agreement, samples)
+    if not agreement.holds:
+        message = f"{where}: {agreement}; at most {TOLERANCE:.0e} is allowed"
+        raise AccuracyError(message, "write 'engine: numpy' to go on", job.place("engine"))
+    within = _within(agreement.largest)
+    return EngineRecord(engine.name, TOLERANCE, version, samples, within)
+
+
+def _apart(job: Job[RunningStage], agreement: Agreement, samples: int) -> EngineRecord:
+    """A .tflite file that does not compute quite what its graph does."""
+    version = job.asked.engine.versions.get(agreement.engine, "")
+    if math.isfinite(agreement.largest):
+        within = _within(agreement.largest)
+        return EngineRecord(agreement.engine, TOLERANCE, version, samples, within)
+    unlike = "the file gives other whole numbers, texts, shapes, NaN or infinities than its graph"
+    return EngineRecord(agreement.engine, TOLERANCE, version, unlike=unlike)
+
+
+def storable(array: Array) -> Array:
+    """Numbers that numpy does not have itself as float32, text as bytes."""
+    if array.dtype.kind == "O":
+        return array.astype(np.bytes_)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def _within(largest: float) -> float:
+    power = _FINEST if largest <= 0 else max(math.ceil(math.log10(largest)), _FINEST)
+    return float(f"1e{power}")
+
+
+class _Placed:
+    """An engine whose errors name the location in the recipe and a fix.
+
+    Args:
+        job: the stage's.
+        engine: the engine.
+        section: the section that asks for it.
+        hint: the fix.
+        file: the file that the engine runs, named in place of its path in the cache.
+    """
+
+    def __init__(
+        self, job: Job[RunningStage], engine: Engine, section: Section, hint: str, file: str = ""
+    ) -> None:
+        self._job = job
+        self._engine = engine
+        self._section = section
+        self._hint = hint
+        self._file = file
+
+    @property
+    def name(self) -> str:
+        """See ``Engine.name``."""
+        return self._engine.name
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``."""
+        try:
+            return self._engine.run(fetches, feeds)
+        except UnsupportedError as error:
+            if self._job.asked.engine.name in (AUTO, REFERENCE):
+                raise
+            where = self._file or error.where
+            message = f"{where}: {error.message}" if where else error.message
+            hint = f"{error.hint}, or {self._hint}" if self._file else self._hint
+            raise UnsupportedError(message, hint, self._job.place(self._section)) from error

@@ -1,0 +1,259 @@
+"""Chains of transforms on a graph, and how far its outputs move."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import UsageError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import output_count
+from mobileprep.graph.reachability import name_hint
+from mobileprep.graph.refs import parse_ref
+from mobileprep.ops.numerics.differences import Difference, differences, not_finite
+from mobileprep.recipe import model as recipe
+from mobileprep.recipe.plugins import named_plugin
+from mobileprep.recipe.schemas import TransformSchemas, name_faults
+from mobileprep.recipe.settings import InputFile
+from mobileprep.recipe.steps import read_steps
+from mobileprep.recipe.tree import Node, Place, Scalar, SourceText, in_order, render
+from mobileprep.recipe.yaml_tree import parse_yaml
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, run_chain
+from mobileprep.transforms.tf115.importing import copies_warning
+
+Chain: TypeAlias = str | Sequence[str | Mapping[str, Mapping[str, Any]]]
+
+_SAMPLES: Final = 8
+_KEY: Final = "transforms"
+
+Watch = Callable[[StepRecord, Difference | None], None]
+"""Called with what a step did, and where asked with how far outputs are from the source's."""
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """What a chain made of a graph.
+
+    Args:
+        graph: the graph after the last step; the one that was given is as it was.
+        steps: what each step did, in numbers.
+        differences: for each step the output that is furthest from the source's on drawn samples;
+            empty where that was not asked.
+    """
+
+    graph: Graph
+    steps: tuple[StepRecord, ...]
+    differences: tuple[Difference, ...] = ()
+
+
+def transform(
+    graph: Graph,
+    chain: Chain,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    *,
+    plugins: Sequence[FilePath] = (),
+    check: bool = False,
+    like_tf115: bool = False,
+    warn: Warn | None = None,
+) -> Transformed:
+    """Run a chain of transforms, which ``docs/transforms.md`` lists.
+
+    Args:
+        graph: what to transform; it is not changed.
+        chain: a text as the Graph Transform Tool takes it, ``'fold_constants remove_nodes(op=X)'``,
+            or a list as a recipe has it, ``["fold_constants", {"remove_nodes": {"op": ["X"]}}]``.
+        inputs: the names of the tensors that will be fed.
+        outputs: the names of the tensors that will be fetched.
+        plugins: Python files with transforms of one's own.
+        check: compare outputs with the source's on drawn samples after each step.
+        like_tf115: do what TensorFlow 1.15's tool does, its harmless faults included, as the verb
+            ``transform`` does; without it, the right thing, as in a recipe.
+        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: the chain cannot be read; the message names the place.
+        TransformError, InvalidGraphError: a step cannot do its work on the graph.
+        AccuracyError: outputs are NaN or infinite where the source's are not.
+    """
+    warn = warn or as_warning
+    steps = runnable(read_chain(chain, plugin_schemas(plugins)))
+    if not steps:
+        message = "no transforms are named"
+        raise UsageError(message, "name some: 'strip_unused_nodes fold_constants'")
+    context = Context(names_of(inputs), names_of(outputs), tf115=like_tf115)
+    found: list[Difference] = []
+
+    def note(_: StepRecord, gap: Difference | None) -> None:
+        if gap is not None:
+            found.append(gap)
+
+    tell_beforehand(graph, steps, context, warn)
+    compare = comparison(graph, None, context, warn) if check else None
+    after, records = run_steps(graph, steps, context, compare=compare, watch=note, warn=warn)
+    return Transformed(after, tuple(records), tuple(found))
+
+
+def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
+    """The transforms that there are, those in files of the user's among them.
+
+    Raises:
+        UsageError: a file has the name of another transform, and would not run.
+    """
+    named = [named_plugin(InputFile(str(p), Path(p), str(p))) for p in plugins]
+    for plugin, message, hint in name_faults(named):
+        raise UsageError(message, hint, plugin.file.place)
+    return TransformSchemas(plugins=named)
+
+
+def read_chain(chain: Chain, schemas: TransformSchemas) -> tuple[recipe.Step, ...]:
+    """The steps of a chain of either form, checked against the schemas of their transforms.
+
+    Raises:
+        UsageError: it cannot be read, with all problems and their places.
+    """
+    read = read_steps(_chain_node(chain), schemas)
+    if read.problems:
+        raise UsageError(render(in_order(read.problems)))
+    return read.steps
+
+
+def runnable(steps: Iterable[recipe.Step]) -> list[ChainStep]:
+    """Steps as a recipe has them in the form that runs."""
+    return [
+        ChainStep(s.name, s.options, s.ignore_errors, s.plugin.file.path if s.plugin else None)
+        for s in steps
+    ]
+
+
+def tell_beforehand(graph: Graph, steps: Sequence[ChainStep], context: Context, warn: Warn) -> None:
+    """Warn of names that are not in the graph, and of what is known to go wrong with the steps."""
+    _each(warn, _unknown_names(graph, context))
+    for i, step in enumerate(steps):
+        _each(warn, cautions(graph, [s.name for s in steps[:i]], step.name, step.options))
+
+
+def run_steps(
+    graph: Graph,
+    steps: Sequence[ChainStep],
+    context: Context,
+    *,
+    compare: Callable[[Graph, str], Difference | None] | None = None,
+    watch: Watch,
+    warn: Warn,
+) -> tuple[Graph, list[StepRecord]]:
+    """Run steps, and tell what the user should know after each.
+
+    Args:
+        graph: the graph to start from.
+        steps: what to do.
+        context: inputs, outputs and mode for every step.
+        compare: see ``comparison``; None to run nothing.
+        watch: see there.
+        warn: told what the user should know.
+
+    Raises:
+        TransformError, InvalidGraphError, UsageError: see ``run_chain``.
+        AccuracyError: see ``comparison``.
+    """
+    before = graph
+
+    def tell(record: StepRecord, after: Graph) -> None:
+        nonlocal before
+        watch(record, None if compare is None else compare(after, record.name))
+        copies = copies_warning(record.name, before, after)
+        _each(warn, (*record.warnings, copies) if copies else record.warnings)
+        before = after
+
+    return run_chain(graph, steps, context, watch=tell)
+
+
+def comparison(
+    source: Graph, path: Path | None, context: Context, warn: Warn
+) -> Callable[[Graph, str], Difference | None]:
+    """Tells how far a graph's outputs after a step are from the source's on drawn samples.
+
+    Args:
+        source: the graph before the first step.
+        path: where it was read from; what it reads itself lies near.
+        context: its inputs and outputs.
+        warn: told what makes the comparison worth less than it seems.
+
+    Raises:
+        AccuracyError: they are NaN or infinite where the source's are not, or the reverse.
+    """
+    # Engines take a tenth of a second to import, and most chains run without a comparison.
+    from mobileprep.runtime.engines.choose import open_engine
+    from mobileprep.runtime.sampling.draw import draw_samples
+    from mobileprep.runtime.sampling.first_ops import standing_still
+    from mobileprep.runtime.sampling.inputs import fed_tensors
+
+    engine = open_engine("numpy", source, path, where="the source")
+    samples = draw_samples(
+        source,
+        fed_tensors(source, context.inputs),
+        _SAMPLES,
+        lambda feeds: engine.run(context.outputs, feeds),
+    )
+    _each(warn, standing_still(context.outputs, samples.outputs, samples.inputs))
+
+    def difference(graph: Graph, step: str) -> Difference | None:
+        engine = open_engine("numpy", graph, path, where=f"after {step}")
+        found = [engine.run(context.outputs, feeds) for feeds in samples.feeds]
+        gaps = differences(context.outputs, samples.outputs, found, f"after {step}")
+        worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=None)
+        if worst is not None and not math.isfinite(worst.share):
+            hint = "leave the step out, or look at its parameters"
+            raise not_finite(worst, f"after {step}", samples.feeds, hint)
+        return worst
+
+    return difference
+
+
+def _chain_node(chain: Chain) -> Node | None:
+    """The chain as the reader of recipes takes it, a list by way of the JSON that it is."""
+    if isinstance(chain, str):
+        return Scalar(chain, Place(SourceText(_KEY, Path(), chain), 1, 1), chain)
+    for item in chain:
+        if not (isinstance(item, str) or _is_step(item)):
+            message = f"{item!r} is no step of a chain"
+            raise UsageError(message, "write 'name', or {'name': {'parameter': value}}")
+    try:
+        text = json.dumps({_KEY: list(chain)})
+    except (TypeError, ValueError) as error:
+        message = f"the chain has a parameter of no type that a recipe has: {error}"
+        raise UsageError(message, "write texts, numbers, truth values and lists") from error
+    return parse_yaml(SourceText(_KEY, Path(), text)).get(_KEY)
+
+
+def _is_step(item: object) -> bool:
+    if not isinstance(item, Mapping) or len(item) != 1:
+        return False
+    return all(isinstance(options, Mapping) for options in item.values())
+
+
+def _each(warn: Warn, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        warn(sentence)
+
+
+def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
+    """What is said of inputs and outputs that are not in the graph; the original says nothing."""
+    for what, names in (("input", context.inputs), ("output", context.outputs)):
+        for name in names:
+            ref = parse_ref(name)
+            node = graph.get(ref.node)
+            if node is None:
+                hint = name_hint(graph, ref.node, what)
+                yield f"the {what} {name!r} is not in the graph; {hint}"
+                continue
+            count = output_count(node, graph.library)
+            if count is not None and ref.index >= count:
+                gives = f"{node.name!r} ({node.op}) gives {count}; count from 0"
+                yield f"the {what} {name!r} is not in the graph: {gives}"

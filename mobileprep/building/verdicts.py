@@ -1,0 +1,306 @@
+"""What a build would do: a verdict on each stage, and on the folder of each target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.building.pages import is_page, page_files, page_reasons
+from mobileprep.building.pipeline.folder_reasons import expected_files, folder_reasons
+from mobileprep.building.pipeline.needs import Forecast, foretell
+from mobileprep.building.pipeline.output import Output
+from mobileprep.building.pipeline.publish import listed, stays
+from mobileprep.building.pipeline.runner import Built, collect_target
+from mobileprep.building.pipeline.state import Fresh, Stale, State
+from mobileprep.building.plan.changes import Change
+from mobileprep.building.plan.spec import PUBLISHED, StageSpec, TargetPlan, Upstream
+from mobileprep.building.targets import promised_files, target_changes
+from mobileprep.core.files import inside
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.parts import Part
+
+PUBLISH: Final = "publish"
+WRITE_PAGE: Final = "page"
+_TRIAL_STAGES: Final = frozenset({"trial", "evaluate", "verdict", "rank"})
+_TRIAL: Final = re.compile(r"(.+)-(?:rank|(?:trial|evaluate|verdict)-\d+)")
+
+
+@dataclass(frozen=True)
+class InputFact:
+    """A file from outside that a stage reads: its part there, its name in the recipe, its place."""
+
+    slot: str
+    name: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class OutputFact:
+    """A file that a stage leaves in the store, or a target's folder has.
+
+    ``sha256`` is what it should have, None while the stage has yet to run; ``path`` is None for
+    what stays in the store.
+    """
+
+    name: str
+    path: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a step of a build has something to do.
+
+    Args:
+        task: its name.
+        stage: which stage it is, ``publish`` for the folder of a target, or ``page`` for a recipe's
+            page, which is told where nothing else of the recipe is to be done.
+        needs: the tasks before it.
+        reasons: why it would run, in words; nothing where it is fresh.
+        changes: what is not as it was when it last ran.
+        certain: false where it runs only if a stage before it leaves something else than before,
+            or if one that may run needs what it left, and that is lost.
+        seconds: how long its last run took, None where that is not known.
+        bytes: the length of all that it left then.
+        store_bytes: what it takes from the local store beside what steps before it take.
+        remote_bytes: the same of the remote store.
+        inputs: the files from outside that it reads.
+        outputs: the files that it leaves, as far as they are known before it has run.
+    """
+
+    task: str
+    stage: str
+    needs: tuple[str, ...]
+    reasons: tuple[str, ...]
+    changes: tuple[Change, ...]
+    certain: bool
+    seconds: float | None
+    bytes: int | None
+    store_bytes: int
+    remote_bytes: int
+    inputs: tuple[InputFact, ...]
+    outputs: tuple[OutputFact, ...]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.reasons
+
+    @property
+    def trial_of(self) -> str:
+        """The step of ``quantize: auto`` that this stage tries rules for; empty for others."""
+        match = _TRIAL.fullmatch(self.task) if self.stage in _TRIAL_STAGES else None
+        return match[1] if match else ""
+
+    def __str__(self) -> str:
+        return f"{self.task}: {'; '.join(self.reasons) or 'fresh'}"
+
+    def as_data(self) -> dict[str, Any]:
+        """The verdict as JSON takes it."""
+        return {**asdict(self), "fresh": self.fresh}
+
+
+def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
+    """A line for each verdict, the trials of ``quantize: auto`` folded into one line a step.
+
+    Args:
+        judged: the verdicts, in the order of the plan.
+        verbose: whether each trial has lines of its own.
+    """
+    for step, group in groupby(judged, key=lambda verdict: "" if verbose else verdict.trial_of):
+        stages = list(group)
+        if not step:
+            for verdict in stages:
+                yield from str(verdict).splitlines()
+            continue
+        due = sum(not verdict.fresh for verdict in stages)
+        state = f"{due} would run" if due else "fresh"
+        yield f"{step}: {len(stages)} trial stages: {state} (list them with -v)"
+
+
+def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Verdict]:
+    """The verdicts on all stages of a plan, then on its targets' folders and pages below ``out``.
+
+    Nothing is run or written, and a build of the same state does what it would have done.
+
+    Args:
+        state: the plan against a store.
+        out: the output folder.
+        partial: the names of recipes with targets that cannot be planned; their pages stay.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+        ArtifactError: a name leads out of the output folder.
+    """
+    plan = state.plan
+    lacking = {target.folder: _lacking(target, state, out) for target in plan.targets}
+    records = {up for target in plan.targets for up in target.records if _is_fresh(up.task, state)}
+    forecast = foretell(state, records.union(*lacking.values()))
+    judged = [stage_verdict(spec, state, forecast) for spec in plan.stages]
+    judged += [folder_verdict(target, state, out, forecast) for target in plan.targets]
+    read = [set(spec.stage.upstream.values()) for spec in plan.stages] + [*lacking.values()]
+    sizes = _Sizes(state, forecast)
+    found = [
+        one if one.fresh else sizes.told(one, needed)
+        for one, needed in zip(judged, read, strict=True)
+    ]
+    pages = _pages(state, out, {one.task for one in judged if not one.fresh})
+    return [*found, *(page for recipe, page in pages if recipe not in partial)]
+
+
+def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdict]]:
+    """The pages, by recipe, that are to be written though all else of it is in its place."""
+    for recipe, path in page_files(state.plan, out).items():
+        targets = [target for target in state.plan.targets if target.recipe == recipe]
+        folders = tuple(f"{target.folder}/{PUBLISH}" for target in targets)
+        if due & {*folders, *(task for target in targets for task in target.tasks)}:
+            continue
+        reasons = tuple(page_reasons(state, recipe, out))
+        # A build leaves alone what is no page of a build.
+        if not reasons or (path.exists() and not is_page(path)):
+            continue
+        name, file = f"{recipe}/{path.name}", OutputFact(path.name, str(path), None)
+        known = (None, None, 0, 0, (), (file,))
+        yield recipe, Verdict(name, WRITE_PAGE, folders, reasons, (), True, *known)
+
+
+def _is_fresh(task: str, state: State) -> bool:
+    return isinstance(state.verdict(task), Fresh)
+
+
+def _lacking(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
+    """What fresh stages have left that a target's folder does not have as it is."""
+    folder = inside(out, target.folder)
+    left = {
+        Upstream(task, name): output
+        for task in target.tasks
+        if isinstance(found := state.verdict(task), Fresh)
+        for name, output in found.record.outputs.items()
+        if name.startswith(PUBLISHED)
+    }
+    before, files = listed(folder), state.store.files
+    return {
+        up
+        for up, output in left.items()
+        if not stays(folder, _published(up), output.sha256, output.size, before, files)
+    }
+
+
+def _published(up: Upstream) -> str:
+    """The name of an output in its target's folder."""
+    return up.output.removeprefix(PUBLISHED)
+
+
+class _Sizes:
+    """The lengths of what steps take from the stores, each object with the first that needs it."""
+
+    def __init__(self, state: State, forecast: Forecast) -> None:
+        self._state = state
+        self._forecast = forecast
+        self._counted: set[str] = set()
+
+    def told(self, step: Verdict, needed: Iterable[Upstream]) -> Verdict:
+        """A step with the bytes of those objects that it needs, are there, and were not counted."""
+        parts = {part for up in needed for part in self._parts(up)}
+        new = {part for part in parts if part.sha256 not in self._counted}
+        self._counted |= {part.sha256 for part in new}
+        store = self._state.store
+        # What neither store has is made anew, and is not among them.
+        remote = set() if store.sharing is None else set(store.objects.absent(new))
+        here, there = (sum(part.size for part in some) for some in (new - remote, remote))
+        return replace(step, store_bytes=here, remote_bytes=there)
+
+    def _parts(self, up: Upstream) -> Sequence[Part]:
+        found = self._state.verdict(up.task)
+        if isinstance(found, Stale) or self._forecast.runs(up.task):
+            return ()
+        output = found.record.outputs[up.output]
+        parts = self._state.store.needed(output)
+        # Of a file whose index is nowhere, its parts are not known, but its length is.
+        return (Part(output.sha256, output.size),) if parts is None else parts
+
+
+def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
+    """The verdict on one stage.
+
+    Args:
+        spec: the stage.
+        state: its plan against a store.
+        forecast: which stages run, this one among those that it tells of.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    found = state.verdict(spec.task)
+    runs = forecast.runs(spec.task)
+    made = found.record.outputs if isinstance(found, Fresh) and not runs else {}
+    last = found.record if isinstance(found, Fresh) else found.last
+    return Verdict(
+        spec.task,
+        spec.kind,
+        tuple(spec.needs),
+        (*forecast.certain.get(spec.task, ()), *forecast.perhaps.get(spec.task, ())),
+        found.changes if isinstance(found, Stale) else (),
+        spec.task not in forecast.perhaps,
+        last.seconds if last else None,
+        last.bytes if last else None,
+        0,
+        0,
+        tuple(
+            InputFact(slot, file.name, str(file.path), state.digest(file))
+            for slot, files in spec.stage.files.items()
+            for file in files.members
+        ),
+        tuple(
+            OutputFact(name, None, _digest(made.get(name)))
+            for name in sorted({*spec.stage.output_files, *made})
+        ),
+    )
+
+
+def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Forecast) -> Verdict:
+    """The verdict on one target's folder below ``out``; arguments as for ``stage_verdict``.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+        ArtifactError: a name leads out of the output folder.
+    """
+    task = f"{target.folder}/{PUBLISH}"
+    waits = [name for name in target.tasks if forecast.runs(name)]
+    folder = out / target.folder
+    built = _at_hand(target, state)
+    if built is None:
+        reasons: Sequence[str] = (f"{waits[0]} runs first",) if waits else ("its report is lost",)
+        files: Mapping[str, str | None] = dict.fromkeys(promised_files(target, state))
+    else:
+        todo, extra = target_changes(built, out, state.store.files)
+        files = expected = expected_files(built, extra, todo)
+        reasons = folder_reasons(todo, expected)
+    outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))
+    known = built is not None
+    return Verdict(
+        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, 0, 0, (), tuple(outputs)
+    )
+
+
+def _at_hand(target: TargetPlan, state: State) -> Built | None:
+    """What a target's stages have left, unless one has yet to run or a record of one is lost.
+
+    Stages that run again only because what they left is lost leave the same.
+    """
+    if not all(_is_fresh(task, state) for task in target.tasks):
+        return None
+    try:
+        return collect_target(target, state)
+    except CorruptFileError:
+        return None
+
+
+def _digest(output: Output | None) -> str | None:
+    return output.sha256 if output else None

@@ -1,0 +1,465 @@
+"""Whether output folders are what their manifests say, and what a rebuild gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from mobileprep.building.builder import prepared, run_build, workers_of
+from mobileprep.building.pages import is_page
+from mobileprep.building.pipeline.execute import Listener, Warn
+from mobileprep.building.pipeline.publish import (
+    MANIFEST,
+    TOOL,
+    Manifest,
+    manifest_folders,
+    read_manifest,
+)
+from mobileprep.building.pipeline.state import State
+from mobileprep.building.plan.fingerprints import canonical
+from mobileprep.building.plan.spec import TargetPlan
+from mobileprep.building.provenance import stated_folder
+from mobileprep.building.report.page.render import PAGE
+from mobileprep.building.targets import REPORT
+from mobileprep.core.arguments import FilePath, as_warning
+from mobileprep.core.arguments import Warn as CallerWarn
+from mobileprep.core.files import sha256_file, unreadable
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError
+from mobileprep.recipe.loading import load_recipes
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.tree import show
+
+FileStatus = Literal["same", "differs", "missing", "extra"]
+_SHOWN = 120
+# So much is shown before a difference.
+_KEPT = 30
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file of an output folder beside what it should be.
+
+    Args:
+        name: below the folder, with ``/``.
+        status: ``missing`` where it should be there, ``extra`` where it should not.
+        expected: the sha256 that it should have; None for one that should not be there.
+        found: the sha256 that it has; None for one that is missing, or no file.
+    """
+
+    name: str
+    status: FileStatus
+    expected: str | None
+    found: str | None
+
+
+@dataclass(frozen=True)
+class CheckedFolder:
+    """An output folder beside what it should hold.
+
+    Args:
+        folder: the folder.
+        recipe: its recipe's name, as its manifest says.
+        target: its target's.
+        is_rebuilt: whether it was compared with a rebuild; else with its own manifest.
+        reasons: why a rebuild that was asked for was not done; or why there is nothing to compare.
+        files: every file, sorted by name; none where there is nothing to compare.
+    """
+
+    folder: Path
+    recipe: str
+    target: str
+    is_rebuilt: bool
+    reasons: tuple[str, ...]
+    files: tuple[CheckedFile, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all is as it should be, and nothing kept that from being found out."""
+        return not self.reasons and all(file.status == "same" for file in self.files)
+
+    def as_data(self) -> dict[str, Any]:
+        """The folder as JSON takes it."""
+        return {**asdict(self), "folder": str(self.folder), "is_same": self.is_same}
+
+
+def verify(
+    out: FilePath,
+    recipes: Recipe | FilePath | Iterable[Recipe | FilePath] | None = None,
+    *,
+    jobs: int | None = None,
+    warn: CallerWarn | None = None,
+) -> list[CheckedFolder]:
+    """Whether output folders hold what they should, byte by byte.
+
+    Args:
+        out: the folder of a target, or one that holds such folders.
+        recipes: those that the folders were built by: they are built again, in an empty store, and
+            compared with that. Without, each folder is compared with its manifest alone.
+        jobs: how many stages may run at once; by default as many as there are processors.
+        warn: called with what stages warn of; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: two recipes have one name, or ``jobs`` is below 1.
+        RecipeError: a recipe is wrong, see ``load_recipe``.
+        CorruptFileError: there is no manifest, one is none of ours, or a file cannot be read.
+        MobileprepError: what a stage raises.
+    """
+    tell, workers = warn or as_warning, workers_of(jobs)
+    found = manifests(Path(out))
+    return verify_folders(
+        Path(out),
+        found,
+        None if recipes is None else load_recipes(recipes),
+        jobs=workers,
+        warn=lambda task, text: tell(f"{task}: {text}"),
+    )
+
+
+def manifests(out: Path) -> dict[Path, Manifest]:
+    """The manifest of a folder, or those of all folders below it.
+
+    Raises:
+        CorruptFileError: there is none, or one is none of ours.
+    """
+    return {folder: read_manifest(folder) for folder in manifest_folders(out)}
+
+
+def verify_folders(
+    out: Path,
+    found: Mapping[Path, Manifest],
+    recipes: Sequence[Recipe] | None,
+    *,
+    jobs: int,
+    warn: Warn,
+) -> list[CheckedFolder]:
+    """Compare folders with rebuilds, or with their manifests, sorted by their paths.
+
+    Args:
+        out: the folder of a target, or one that holds such folders.
+        found: the folders in it that have manifests.
+        recipes: those that may have built them, no two of one name; None to build nothing.
+        jobs: how many stages may run at once.
+        warn: told what stages warn of.
+
+    Raises:
+        CorruptFileError: a file of a folder cannot be read.
+        MobileprepError: what a stage raises.
+    """
+    if recipes is None:
+        checked = verify_files(found)
+    else:
+        checked = verify_builds(found, recipes, jobs=jobs, warn=warn)
+    return sorted([*checked, *_bare(out, found, recipes or ())], key=_place)
+
+
+def _bare(
+    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe]
+) -> list[CheckedFolder]:
+    """The folders of targets without manifests that a folder holds, or should hold."""
+    return [
+        CheckedFolder(
+            one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()
+        )
+        for one in bare_folders(out, found, recipes)
+    ]
+
+
+def verify_files(found: Mapping[Path, Manifest]) -> list[CheckedFolder]:
+    """Compare folders with their manifests alone.
+
+    Raises:
+        CorruptFileError: a file cannot be read.
+    """
+    return [_by_manifest(folder, manifest, ()) for folder, manifest in found.items()]
+
+
+def verify_builds(
+    found: Mapping[Path, Manifest],
+    recipes: Iterable[Recipe],
+    *,
+    jobs: int = 1,
+    listen: Listener = lambda *_: None,
+    warn: Warn = lambda *_: None,
+) -> list[CheckedFolder]:
+    """Build again what folders hold, in an empty store, and compare every byte.
+
+    Where the program, a source or the recipe is not what the manifest says, nothing is built: the
+    folder is compared with its manifest, and the reasons are told.
+
+    Args:
+        found: the folders with their manifests.
+        recipes: those that the folders were built by, no two of one name.
+        jobs: how many stages may run at once.
+        listen: told of every stage's start and end.
+        warn: told what stages warn of.
+
+    Raises:
+        CorruptFileError: a file of a folder cannot be read.
+        MobileprepError: what a stage raises.
+    """
+    known = {recipe.name: recipe for recipe in recipes}
+    checked: list[CheckedFolder] = []
+    with tempfile.TemporaryDirectory(prefix="mobileprep-verify-") as top:
+        again = _Again(Path(top), jobs, listen, warn)
+        for name in sorted({manifest.recipe for manifest in found.values()}):
+            mine = {folder: m for folder, m in found.items() if m.recipe == name}
+            checked += again.of_recipe(known.get(name), mine)
+    return sorted(checked, key=_place)
+
+
+def _place(checked: CheckedFolder) -> Path:
+    return checked.folder
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Builds into a folder of its own, with a store of its own."""
+
+    top: Path
+    jobs: int
+    listen: Listener
+    warn: Warn
+
+    def of_recipe(
+        self, recipe: Recipe | None, found: Mapping[Path, Manifest]
+    ) -> list[CheckedFolder]:
+        """Folders of one recipe beside their rebuild, or else their manifest."""
+        reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in found.items()}
+        fit = {folder: m for folder, m in found.items() if not reasons[folder]}
+        if recipe is not None and fit:
+            reasons |= self._changes(recipe, fit)
+            fit = {folder: m for folder, m in fit.items() if not reasons[folder]}
+            if fit:
+                self._build(recipe, fit)
+        return [
+            _by_rebuild(folder, manifest, self._out / manifest.recipe / manifest.target)
+            if folder in fit
+            else _by_manifest(folder, manifest, reasons[folder])
+            for folder, manifest in found.items()
+        ]
+
+    @property
+    def _out(self) -> Path:
+        return self.top / "out"
+
+    def _state(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> State:
+        targets = {manifest.target for manifest in found.values()}
+        return prepared([recipe], self._out, targets=targets, cache=self.top / "store")
+
+    def _changes(
+        self, recipe: Recipe, found: Mapping[Path, Manifest]
+    ) -> dict[Path, tuple[str, ...]]:
+        try:
+            state = self._state(recipe, found)
+            targets = {target.target: target for target in state.plan.targets}
+            return {f: tuple(_changes(targets[m.target], state, m)) for f, m in found.items()}
+        except CorruptFileError as error:  # a source is gone, or is not what the recipe pins
+            return dict.fromkeys(found, (str(error),))
+
+    def _build(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> None:
+        state = self._state(recipe, found)
+        run_build(
+            state,
+            self._out,
+            jobs=self.jobs,
+            listen=self.listen,
+            warn=self.warn,
+            memory=[recipe.memory],
+        )
+
+
+def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
+    """What forbids to build a folder again, before any file is looked at."""
+    if manifest.tool != TOOL:
+        built, _, version = manifest.tool.rpartition(" ")
+        hint = f"; pip install 'mobileprep=={version}'" if built == "mobileprep" else ""
+        return (f"it was built by {show(manifest.tool)}, and this is {TOOL}{hint}",)
+    if recipe is None:
+        return (f"there is no recipe named {show(manifest.recipe)} here: name it with --recipe",)
+    if manifest.target not in {target.folder for target in recipe.targets}:
+        return (f"{recipe.file} has no target {show(manifest.target)}",)
+    return ()
+
+
+def _changes(target: TargetPlan, state: State, manifest: Manifest) -> Iterator[str]:
+    """In what a target's sources and settings are not those of a manifest."""
+    now = {file.name: state.digest(file) for file in target.sources}
+    for name in sorted(now.keys() | manifest.sources.keys()):
+        before, after = manifest.sources.get(name), now.get(name)
+        if before is None or after is None:
+            verb = "was not" if before is None else "is no longer"
+            yield f"{show(name)} {verb} a source of it"
+        elif before != after:
+            yield f"{show(name)} has the sha256 {after}, and had {before}"
+    settings = json.loads(json.dumps(target.settings))
+    for name, was, now_is in _differing("", manifest.settings, settings):
+        before, after = _from_difference(canonical(was), canonical(now_is))
+        yield f"{show(name)} is {show(after, _SHOWN)}, and was {show(before, _SHOWN)}"
+
+
+def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - JSON
+    """The innermost keys with other values, and both; None for one that is not there."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted(before.keys() | after.keys()):
+            inner = f"{key}.{name}" if key else name
+            yield from _differing(inner, before.get(name), after.get(name))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for at, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _differing(f"{key}[{at}]", one, other)
+    elif canonical(before) != canonical(after):
+        yield key, before, after
+
+
+def _from_difference(before: str, after: str) -> tuple[str, str]:
+    """Two texts without most of what both begin with, where they are too long to be shown."""
+    if max(len(before), len(after)) <= _SHOWN:
+        return before, after
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((at for at, (a, b) in pairs if a != b), min(len(before), len(after)))
+    start = max(same - _KEPT, 0)
+    dots = "..." if start else ""
+    return f"{dots}{before[start:]}", f"{dots}{after[start:]}"
+
+
+def _by_manifest(folder: Path, manifest: Manifest, reasons: tuple[str, ...]) -> CheckedFolder:
+    expected = {**manifest.files, MANIFEST: manifest.sha256}
+    return _checked(folder, manifest, reasons, expected, is_rebuilt=False)
+
+
+def _by_rebuild(folder: Path, manifest: Manifest, rebuilt: Path) -> CheckedFolder:
+    expected = {name: digest for name, digest in _held(rebuilt).items() if digest is not None}
+    return _checked(folder, manifest, (), expected, is_rebuilt=True)
+
+
+def _checked(
+    folder: Path,
+    manifest: Manifest,
+    reasons: tuple[str, ...],
+    expected: Mapping[str, str],
+    *,
+    is_rebuilt: bool,
+) -> CheckedFolder:
+    held = _held(folder)
+    files = tuple(
+        CheckedFile(name, _status(name, expected, held), expected.get(name), held.get(name))
+        for name in sorted(expected.keys() | held.keys())
+    )
+    return CheckedFolder(folder, manifest.recipe, manifest.target, is_rebuilt, reasons, files)
+
+
+def _status(name: str, expected: Mapping[str, str], held: Mapping[str, str | None]) -> FileStatus:
+    if name not in expected:
+        return "extra"
+    if name not in held:
+        return "missing"
+    return "same" if held[name] == expected[name] else "differs"
+
+
+def _held(folder: Path) -> dict[str, str | None]:
+    """The sha256 of every file below a folder; None for a link or a device."""
+    found: dict[str, str | None] = {}
+    for top, below, files in os.walk(folder, onerror=_refuse):
+        links = [name for name in below if Path(top, name).is_symlink()]
+        for name in (*files, *links):
+            path = Path(top, name)
+            plain = path.is_file() and not path.is_symlink()
+            found[path.relative_to(folder).as_posix()] = sha256_file(path) if plain else None
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    raise unreadable(Path(error.filename), error) from error
+
+
+@dataclass(frozen=True)
+class BareFolder:
+    """A folder that should have a manifest.
+
+    Args:
+        folder: the folder, whether it is there or not.
+        recipe: the recipe's name.
+        target: the target's folder below the recipe's.
+    """
+
+    folder: Path
+    recipe: str
+    target: str
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with it, as the end of a sentence."""
+        return f"has no {MANIFEST}" if self.folder.exists() else "is missing"
+
+
+def bare_folders(
+    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
+) -> list[BareFolder]:
+    """The folders of targets without manifests that a folder holds, or should hold, sorted.
+
+    Args:
+        out: the folder.
+        found: the folders in it that have manifests.
+        recipes: those that are known to have been built into it.
+    """
+    targets = {recipe.name: {t.folder for t in recipe.targets} for recipe in recipes}
+    bare = [
+        BareFolder(top / target, recipe, target)
+        for top, recipe in sorted(recipe_folders(out, found).items())
+        for target in sorted({*_traces(top, found)})
+        if top / target not in found and target in targets.get(recipe, (target,))
+    ]
+    return sorted(bare, key=lambda one: one.folder)
+
+
+def recipe_folders(out: Path, found: Mapping[Path, Manifest]) -> dict[Path, str]:
+    """The folders of recipes at or below a folder, with the recipes' names.
+
+    Args:
+        out: the folder.
+        found: the folders in it that have manifests.
+    """
+    above = {folder: _recipe_folder(folder, manifest) for folder, manifest in found.items()}
+    tops = {
+        top: found[folder].recipe
+        for folder, top in above.items()
+        if top is not None and out in (top, *top.parents)
+    }
+    pages = (Path(top) for top, names in _walk(out, found) if PAGE in names)
+    return tops | {top: top.name for top in pages if top not in tops and is_page(top / PAGE)}
+
+
+def _recipe_folder(folder: Path, manifest: Manifest) -> Path | None:
+    """The folder of a target's recipe; None for a target that was moved elsewhere."""
+    parts = (manifest.recipe, *manifest.target.split("/"))
+    is_moved = folder.absolute().parts[-len(parts) :] != parts
+    above = list(folder.parents)[len(parts) - 2 : len(parts) - 1]
+    return None if is_moved or not above else above[0]
+
+
+def _traces(top: Path, found: Mapping[Path, Manifest]) -> Iterator[str]:
+    """The targets that a build has left something of in a recipe's folder."""
+    known = {name for folder, m in found.items() if top in folder.parents for name in m.files}
+    known.add(REPORT)
+    for folder, names in _walk(top, found):
+        for name in names:
+            target = stated_folder(folder / name)
+            if target is not None and target not in found:
+                yield target.relative_to(top).as_posix()
+        if folder != top and not known.isdisjoint(names):
+            yield folder.relative_to(top).as_posix()
+
+
+def _walk(top: Path, found: Collection[Path]) -> Iterator[tuple[Path, list[str]]]:
+    """The folders below one that neither have manifests nor are hidden, with their files."""
+    for folder, below, names in os.walk(top):
+        if Path(folder) in found:
+            below.clear()
+            continue
+        below[:] = [name for name in below if not name.startswith(".")]
+        yield Path(folder), names

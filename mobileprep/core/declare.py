@@ -1,0 +1,193 @@
+"""How an option is declared: a dataclass' field, its sentence and bounds beside its type.
+
+    minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
+
+Type and default are the field's own, so that mypy holds them to each other. Schemas, reference
+pages and flags are made from such fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from types import NoneType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+
+from mobileprep.core.frozen import dataclass
+
+ANY_NUMBER = -(1 << 31), (1 << 31) - 1
+"""The bounds of the original tools' whole numbers."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is said of an option besides its type and default.
+
+    Args:
+        sentence: what it does, for schemas, pages and flags.
+        minimum: of a number.
+        maximum: of a number.
+        min_length: of a text, or of each text of a list.
+        min_items: of a list.
+        max_items: of a list.
+        unique: whether a list holds each value once.
+        format: ``path`` for a file, ``checkpoint`` for a checkpoint's prefix.
+        choices: of a text whose type does not list them.
+        definition: the name of the recipe's definition that the value must fit.
+    """
+
+    sentence: str
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    unique: bool = False
+    format: Literal["path", "checkpoint"] | None = None
+    choices: tuple[str, ...] = ()
+    definition: str | None = None
+
+
+class Declared(NamedTuple):
+    """An option of a dataclass.
+
+    Args:
+        name: its field's.
+        kind: the type of its value, or of each of its values.
+        repeated: whether it takes several.
+        choices: the values that it may have; empty for any.
+        required: whether it must be given.
+        default: where it need not be; None also where there is no value then.
+        option: what else is said of it.
+    """
+
+    name: str
+    kind: type
+    repeated: bool
+    choices: tuple[Any, ...]
+    required: bool
+    default: Any
+    option: Option
+
+
+def declared(owner: type) -> Iterator[Declared]:
+    """The options of a dataclass in order; fields that are none are passed over."""
+    hints = get_type_hints(owner, include_extras=True)
+    for field in dataclasses.fields(owner):
+        option = _option(hints[field.name])
+        if option is not None:
+            kind, repeated, choices = _kind(get_args(hints[field.name])[0])
+            required = field.default is field.default_factory is dataclasses.MISSING
+            default = None if required else field.default
+            listed = option.choices or choices
+            yield Declared(field.name, kind, repeated, listed, required, default, option)
+
+
+def _option(hint: Any) -> Option | None:  # noqa: ANN401 - a type hint
+    extras = getattr(hint, "__metadata__", ())
+    return next((extra for extra in extras if isinstance(extra, Option)), None)
+
+
+def _kind(hint: Any) -> tuple[type, bool, tuple[Any, ...]]:  # noqa: ANN401 - a type hint
+    """The type of a value, whether there are several, and what it may be."""
+    if get_origin(hint) is tuple:
+        kind, _, choices = _kind(get_args(hint)[0])
+        return kind, True, choices
+    if get_origin(hint) is Literal:
+        return str, False, get_args(hint)
+    if NoneType in get_args(hint):
+        return _kind(next(kind for kind in get_args(hint) if kind is not NoneType))
+    return hint, False, ()
+
+
+Schema: TypeAlias = dict[str, Any]
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def parameters_schema(
+    transform: type, name: str, summary: str, *, of_graph_transform_tool: bool
+) -> Schema:
+    """The schema of a transform's parameters.
+
+    Args:
+        transform: its dataclass.
+        name: its name.
+        summary: what it does, in a sentence.
+        of_graph_transform_tool: whether the original tool has it too.
+    """
+    options = list(declared(transform))
+    required = [option.name for option in options if option.required]
+    return {
+        "$schema": DIALECT,
+        "title": name,
+        "description": summary,
+        **({"graphTransformTool": True} if of_graph_transform_tool else {}),
+        "type": "object",
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+        "properties": {option.name: _parameter(option) for option in options},
+    }
+
+
+def section_schema(section: type) -> Schema:
+    """The properties of a section of a recipe, by name."""
+    return {option.name: _key(option) for option in declared(section)}
+
+
+def rendered(schema: Schema) -> str:
+    """A schema as the text of a file."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _parameter(option: Declared) -> Schema:
+    """A transform's parameter: whole numbers are the original's, and every default is told."""
+    described = {"description": option.option.sentence, **_value(option)}
+    if option.kind is int:
+        least, most = ANY_NUMBER
+        described = {**described, "minimum": least, "maximum": most, **_bounds(option)}
+    return described if option.required else {**described, "default": _plain(option.default)}
+
+
+def _key(option: Declared) -> Schema:
+    """A key of a recipe; where there is no value without it, none is told."""
+    described = {"description": option.option.sentence, **_value(option)}
+    if option.default is None or (option.option.min_items and not option.default):
+        return described
+    return {**described, "default": _plain(option.default)}
+
+
+def _value(option: Declared) -> Schema:
+    extra = option.option
+    if not option.repeated:
+        return {**_one(option), **_bounds(option)}
+    items = {
+        "minItems": extra.min_items,
+        "maxItems": extra.max_items,
+        "uniqueItems": extra.unique or None,
+        "items": {**_one(option), **_bounds(option)},
+    }
+    return {"type": "array", **{key: value for key, value in items.items() if value is not None}}
+
+
+def _one(option: Declared) -> Schema:
+    """What a single value may be."""
+    extra = option.option
+    if extra.definition is not None:
+        return {"$ref": f"#/$defs/{extra.definition}"}
+    if option.choices:
+        return {"enum": list(option.choices)}
+    text = {"minLength": extra.min_length, "format": extra.format}
+    given = {key: value for key, value in text.items() if value is not None}
+    return {"type": _TYPES[option.kind], **given}
+
+
+def _bounds(option: Declared) -> Schema:
+    bounds = {"minimum": option.option.minimum, "maximum": option.option.maximum}
+    return {key: value for key, value in bounds.items() if value is not None}
+
+
+def _plain(default: Any) -> Any:  # noqa: ANN401 - JSON
+    return list(default) if isinstance(default, tuple) else default

@@ -1,0 +1,265 @@
+"""Damage of quantization, by tensor and by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.reachability import dependents
+from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.differences import Damage, DamageSum, Grid
+from mobileprep.ops.numerics.quantization import Dequantizer, Limits
+from mobileprep.runtime.interpreter import Interpreter
+
+_EIGHT_BITS: Final = frozenset({DType.QUINT8, DType.QINT8})
+# What comes after the name of the tensor that a node's integers stand for.
+_ENDINGS: Final = ("_eightbit/quantize", "/eightbit/requantize", "/eightbit")
+_WEIGHTS: Final = "_eightbit/values"
+_SCALES: Final = "_eightbit/scales"
+_ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """A tensor of the float graph and what stands for it.
+
+    Args:
+        tensor: of the float graph.
+        values: of the quantized graph: floats, or eight-bit integers.
+        ends: of the integers' range; nothing where the values are floats.
+        scales: of the channels, what integers stand for is multiplied by these; or None.
+        is_weights: whether they are weights, and not activations.
+    """
+
+    tensor: Edge
+    values: Ref
+    ends: tuple[Ref, Ref] | None = None
+    scales: Ref | None = None
+    is_weights: bool = False
+
+
+def counterparts(graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> list[Counterpart]:
+    """The pairs of tensors that can be compared.
+
+    Tensors in branches and loops are left out, and so is what no input leads to but weights. A
+    tensor in eight bits is compared so, else as a float.
+
+    Args:
+        graph: the float graph.
+        quantized: what was made of it.
+        inputs: the names of the nodes that are fed.
+    """
+    conditional = conditional_nodes(graph) | conditional_nodes(quantized)
+    fed = frozenset(dependents(graph, [name for name in inputs if name in graph]))
+    found: dict[Edge, Counterpart] = {}
+    for pair in _eightbit(graph, quantized):
+        name = pair.tensor[0]
+        is_fed = pair.is_weights or name in fed
+        if is_fed and name not in conditional and pair.values.node not in conditional:
+            found.setdefault(pair.tensor, pair)
+    for tensor in _floats(graph, quantized):
+        name = tensor[0]
+        if name in fed and name not in inputs and name not in conditional:
+            found.setdefault(tensor, Counterpart(tensor, Ref(*tensor)))
+    return list(found.values())
+
+
+def _floats(graph: Graph, quantized: Graph) -> Iterator[Edge]:
+    """The float32 tensors that both graphs compute."""
+    for node in graph:
+        there = quantized.by_name.get(node.name)
+        if there is None or node.op == "Const":
+            continue
+        both = zip(_types(node), _types(there), strict=False)
+        for index, types in enumerate(both):
+            if types == (DType.FLOAT, DType.FLOAT):
+                yield node.name, index
+
+
+def _types(node: Node) -> list[DType]:
+    definition = signature_of(node)
+    return [] if definition is None else output_types(node, definition)
+
+
+def _eightbit(graph: Graph, quantized: Graph) -> Iterator[Counterpart]:
+    for node in quantized:
+        if node.op == "Const":
+            yield from _constant(graph, quantized, node)
+        elif node.op == "Dequantize" and node.name in graph:
+            values, low, high = node.data_inputs[:3]
+            if node.attr_dtype("T") in _EIGHT_BITS:
+                is_constant = quantized[values.node].op == "Const"
+                tensor = (node.name, 0)
+                yield Counterpart(tensor, values, (low, high), is_weights=is_constant)
+        elif _is_eightbit(node):
+            named = _named(graph, quantized, node)
+            if named is not None:
+                yield Counterpart(named, Ref(node.name), (Ref(node.name, 1), Ref(node.name, 2)))
+
+
+def _is_eightbit(node: Node) -> bool:
+    """Whether a node puts out eight-bit integers and the ends of their range."""
+    types = _types(node)
+    return len(types) == 3 and types[0] in _EIGHT_BITS
+
+
+def _constant(graph: Graph, quantized: Graph, node: Node) -> Iterator[Counterpart]:
+    name = node.name.removesuffix(_WEIGHTS)
+    low, high = Ref(f"{name}_eightbit/min"), Ref(f"{name}_eightbit/max")
+    if name == node.name or name not in graph:
+        return
+    if low.node in quantized and high.node in quantized:
+        scales = Ref(f"{name}{_SCALES}") if f"{name}{_SCALES}" in quantized else None
+        yield Counterpart((name, 0), Ref(node.name), (low, high), scales, is_weights=True)
+
+
+def _named(graph: Graph, quantized: Graph, node: Node) -> Edge | None:
+    """The tensor that a node's integers stand for, or None."""
+    if node.op == "QuantizeV2":
+        tensor = edge(node.data_inputs[0])
+        return _activated(graph, quantized, tensor) if tensor[0] in graph else None
+    for ending in _ENDINGS:
+        name = node.name.removesuffix(ending)
+        if name != node.name and name in graph:
+            return _activated(graph, quantized, (name, 0))
+    return None
+
+
+def _activated(graph: Graph, quantized: Graph, tensor: Edge) -> Edge:
+    """The tensor, or what an activation makes of it that became the ends of its range."""
+    after = graph.consumers.get(tensor[0], ())
+    gone = [n.name for n in after if n.op in _ACTIVATIONS and n.name not in quantized]
+    return (gone[0], 0) if len(gone) == 1 else tensor
+
+
+# What is left of dropout draws numbers, though they change nothing where all is kept.
+SEED: Final = 20160823
+
+
+@dataclass(frozen=True)
+class TensorDamage:
+    """What quantizing has done to a tensor.
+
+    Args:
+        tensor: its name in the float graph: ``node`` or ``node:1``.
+        op: of the node that makes it.
+        is_weights: whether it is a constant, and not an activation.
+        is_eightbit: whether it is kept in eight bits itself, and not only made of what is.
+        damage: how far it is from float.
+    """
+
+    tensor: str
+    op: str
+    is_weights: bool
+    is_eightbit: bool
+    damage: Damage
+
+
+def tensor_damage(
+    graph: Graph, quantized: Graph, feeds: Iterable[Mapping[str, Array]]
+) -> tuple[TensorDamage, ...]:
+    """Compare a graph's tensors with those of what quantizing made of it.
+
+    Both graphs run once for each of ``feeds``. All tensors that are compared are kept for one run,
+    so that memory grows with what is fed at once, and not with how often.
+
+    Args:
+        graph: the float graph.
+        quantized: the other.
+        feeds: what to feed, run by run; the same inputs each time.
+
+    Returns:
+        The tensors by signal to noise, the lowest first; of equal ones in the order of the graph.
+
+    Raises:
+        UsageError, UnsupportedError, InvalidGraphError: a graph cannot be run.
+    """
+    comparison: _Comparison | None = None
+    for feed in feeds:
+        if comparison is None:
+            inputs = tuple(parse_ref(name).node for name in feed)
+            comparison = _Comparison(graph, quantized, inputs)
+        comparison.add(feed)
+    return () if comparison is None else comparison.told()
+
+
+class _Comparison:
+    def __init__(self, graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> None:
+        self._graph = graph
+        self._float = Interpreter(graph, seed=SEED)
+        self._quantized = Interpreter(quantized, seed=SEED)
+        pairs = counterparts(graph, quantized, inputs)
+        self._due = pairs
+        self._sums = {pair: DamageSum() for pair in pairs}
+        self._unlike: set[Counterpart] = set()
+
+    def add(self, feed: Mapping[str, Array]) -> None:
+        """Run both graphs, and count their activations in; their weights the first time alone."""
+        self._count(self._due, feed)
+        self._due = [pair for pair in self._due if not pair.is_weights]
+
+    def told(self) -> tuple[TensorDamage, ...]:
+        """What was counted in."""
+        found = [
+            TensorDamage(
+                str(Ref(*pair.tensor)),
+                self._graph[pair.tensor[0]].op,
+                pair.is_weights,
+                pair.ends is not None,
+                sums.damage(),
+            )
+            for pair, sums in self._sums.items()
+            if pair not in self._unlike
+        ]
+        return tuple(sorted(found, key=lambda tensor: tensor.damage.sqnr))
+
+    def _count(self, pairs: Sequence[Counterpart], feed: Mapping[str, Array]) -> None:
+        expected = self._float.run([str(Ref(*pair.tensor)) for pair in pairs], feed)
+        asked: dict[str, None] = {}
+        for pair in pairs:
+            asked.update(dict.fromkeys(map(str, _needed(pair))))
+        names = list(asked)
+        found = dict(zip(names, self._quantized.run(names, feed), strict=True))
+        for pair, values in zip(pairs, expected, strict=True):
+            other, grid = _meaning(pair, found)
+            if other.shape == values.shape:
+                self._sums[pair].add(values, other, grid)
+            else:
+                self._unlike.add(pair)
+
+
+def _needed(pair: Counterpart) -> tuple[Ref, ...]:
+    scales = () if pair.scales is None else (pair.scales,)
+    return (pair.values, *(pair.ends or ()), *scales)
+
+
+def _meaning(pair: Counterpart, found: Mapping[str, Array]) -> tuple[Array, Grid | None]:
+    """The floats that quantized values stand for, and which there could be."""
+    values = found[str(pair.values)]
+    if pair.ends is None:
+        return values, None
+    low, high = (np.float32(found[str(end)].reshape(-1)[0]) for end in pair.ends)
+    rule = Dequantizer.of(Limits(low, high), values.dtype)
+    steps = np.iinfo(values.dtype)
+    scales = _along_channels(values, None if pair.scales is None else found[str(pair.scales)])
+    ends = rule(np.array([steps.min, steps.max], values.dtype))
+    grid = Grid(ends[0] * scales, ends[1] * scales, np.abs(rule.scale * scales))
+    return rule(values) * scales, grid
+
+
+def _along_channels(values: Array, scales: Array | None) -> Array:
+    """The scales in a shape that the values broadcast to."""
+    if scales is None:
+        return np.ones((), np.float32)
+    if scales.ndim == values.ndim or values.shape[-1] == scales.size:
+        return scales
+    return scales[:, np.newaxis]  # of a matrix that is taken transposed

@@ -1,0 +1,140 @@
+"""Ranges from observations: methods, and staleness of range files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.data.calibration.methods import MOVING_AVERAGE, Method
+from mobileprep.data.calibration.observation import Observation
+from mobileprep.errors import AccuracyError
+from mobileprep.formats.range_file import RangeFile
+from mobileprep.graph.refs import Edge
+from mobileprep.ops.numerics.ranges import ObservedValues, observed_range
+
+Ranges = dict[Edge, tuple[float, float]]
+
+
+def ranges_of(observations: Iterable[Observation], method: Method) -> tuple[Ranges, int]:
+    """The ranges that observations of consecutive samples come to, and how many samples they were.
+
+    What the observations are cut into makes no difference: ends and histograms add up exactly, and
+    moving averages go on from batch to batch in order.
+
+    Args:
+        observations: in the order of their samples.
+        method: how ranges come of them.
+    """
+    values: dict[Edge, ObservedValues] = {}
+    averages: Ranges = {}
+    samples = 0
+    for observation in observations:
+        samples += observation.samples
+        for tensor, seen in observation.values.items():
+            if tensor in values:
+                values[tensor].merge(seen)
+            else:
+                values[tensor] = seen
+        for tensor, batches in observation.batches.items():
+            for ends in batches:
+                averages[tensor] = _averaged(averages.get(tensor), ends, method.decay)
+    if method.name == MOVING_AVERAGE:
+        return averages, samples
+    return {
+        tensor: observed_range(seen, method.name, method.percentile)
+        for tensor, seen in values.items()
+        if seen.count
+    }, samples
+
+
+def _averaged(
+    before: tuple[float, float] | None, ends: tuple[float, float], decay: float
+) -> tuple[float, float]:
+    """The averages of the least and of the greatest value after one more batch.
+
+    Source: ``assign_moving_average`` of TensorFlow, in float32 as there, but begun with the first
+    batch's ends.
+    """
+    if before is None:
+        return ends
+    share = np.float32(1) - np.float32(decay)
+    low, high = (
+        np.float32(old) - (np.float32(old) - np.float32(new)) * share
+        for old, new in zip(before, ends, strict=True)
+    )
+    return float(low), float(high)
+
+
+_HINT: Final = "run 'mobileprep calibrate' to measure again, and check in what it writes"
+_SHOWN: Final = 20
+
+
+def check_fresh(
+    ranges: RangeFile,
+    digests: Mapping[str, str],
+    method: Method,
+    samples: int | None,
+    data: str | None,
+    where: str,
+) -> None:
+    """Make sure that a range file holds.
+
+    Args:
+        ranges: what the file says.
+        digests: of what computes each tensor that is to have a range, by tensor.
+        method: what the recipe asks for.
+        samples: how many samples it asks for, None for all.
+        data: the digest of the data; None where it is not there, and taken to be what it was.
+        where: the place to name.
+
+    Raises:
+        AccuracyError: something is stale; all of it is named, tensor by tensor.
+    """
+    _refuse([*_as_a_whole(ranges, method, samples, data), *_tensors(ranges, digests)], where)
+
+
+def check_tensors(ranges: RangeFile, digests: Mapping[str, str], where: str) -> None:
+    """Make sure that a range file was measured on this graph, whatever the data and method.
+
+    Args:
+        ranges: the content of the file.
+        digests: as of ``check_fresh``.
+        where: the file, for messages.
+
+    Raises:
+        AccuracyError: a tensor has no range, or the range of another graph.
+    """
+    _refuse([*_tensors(ranges, digests)], where)
+
+
+def _refuse(stale: Sequence[str], where: str) -> None:
+    if not stale:
+        return
+    more = [f"... and {len(stale) - _SHOWN} more"] if len(stale) > _SHOWN else []
+    lines = "\n  ".join([*stale[:_SHOWN], *more])
+    message = f"the range file is stale:\n  {lines}"
+    raise AccuracyError(message, _HINT, where)
+
+
+def _as_a_whole(
+    ranges: RangeFile, method: Method, samples: int | None, data: str | None
+) -> Iterator[str]:
+    if ranges.method != str(method):
+        yield f"it was measured by {ranges.method or 'nobody knows what'}, and {method} is asked"
+    if data is not None and ranges.data != data:
+        yield "it was measured on other data"
+    elif samples is not None and ranges.samples > samples:
+        yield f"it was measured on {ranges.samples} samples, and {samples} are asked"
+
+
+def _tensors(ranges: RangeFile, digests: Mapping[str, str]) -> Iterator[str]:
+    unseen = frozenset(ranges.unseen)
+    for tensor, digest in digests.items():
+        found = ranges.tensors.get(tensor)
+        if found is None:
+            if tensor not in unseen:
+                yield f"{tensor}: it has no range"
+        elif found.graph != digest:
+            yield f"{tensor}: what computes it has changed"

@@ -1,0 +1,359 @@
+"""Folders of files, a sample each."""
+
+from __future__ import annotations
+
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.files import read_bytes, read_file
+from mobileprep.core.frozen import dataclass
+from mobileprep.data.options import Reading
+from mobileprep.data.singles import Label, Sample
+from mobileprep.data.source import DataFiles, NoLabelsError, files_below, fitted, no_samples
+from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.image_files import central_crop, decoded, exif_orientation
+from mobileprep.ops.numerics.resizing import Sampling, resize_bilinear
+from mobileprep.ops.numerics.texts import decode_wav, desired_sound
+from mobileprep.runtime.sampling.inputs import FedTensor
+
+_MOST_BYTES: Final = 1 << 28
+
+
+class FileSamples:
+    """The files of a folder; see ``OneByOne``.
+
+    Args:
+        files: the folder, and where labels are.
+        suffixes: the ends of the names of files that count.
+        decoder: how each becomes a sample.
+        labelled: whether labels are asked for.
+
+    Raises:
+        AccuracyError: there are none, or labels are missing.
+        CorruptFileError: the folder cannot be read.
+    """
+
+    def __init__(
+        self, files: DataFiles, suffixes: Collection[str], decoder: Decoder, *, labelled: bool
+    ) -> None:
+        if not files.root.is_dir():
+            message = f"{files.name} is no folder"
+            raise CorruptFileError(message, "name the folder of the files", str(files.root))
+        self._files = files
+        self._decoder = decoder
+        self._names: Sequence[str] = files_below(files.root, suffixes)
+        if not self._names:
+            raise no_samples(files.name, f"files that end in {', '.join(sorted(suffixes))}")
+        self._labels: Sequence[Label] = ()
+        if labelled:
+            self._labels = labels_of_files(
+                self._names, files.name, listed_in=files.labels, classes=files.classes
+            )
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def name_of(self, index: int) -> str:
+        """See ``OneByOne.name_of``."""
+        return self._names[index]
+
+    def sample(self, index: int) -> Sample:
+        """See ``OneByOne.sample``."""
+        name = self._names[index]
+        data = read_file(self._files.root / name, limit=_MOST_BYTES)
+        array = self._decoder.sample(data, f"{self._files.name}, {name}")
+        label = self._labels[index] if self._labels else None
+        feeds = {self._decoder.fed.name: array}
+        return Sample(name, feeds, label, self._decoder.is_rotated(data))
+
+
+_COLUMNS: Final = 2
+
+
+class Classes:
+    """What labels stand for.
+
+    Args:
+        names: of the classes, in the order of the model's outputs; None where labels are numbers.
+        where: what lists them, for messages.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None, where: str = "") -> None:
+        self._numbers = None if names is None else {name: at for at, name in enumerate(names)}
+        self._where = where
+
+    def label(self, written: str, sample: str) -> Label:
+        """What a label as it is written means: a class, a number or a text.
+
+        Raises:
+            AccuracyError: it is none of the classes.
+        """
+        if self._numbers is None:
+            return number_or_text(written)
+        found = self._numbers.get(written)
+        if found is None:
+            message = f"{sample} has the label {written!r}, which {self._where} does not list"
+            raise AccuracyError(message, nearest_hint(written, self._numbers) or "add it there")
+        return found
+
+
+def read_classes(path: Path) -> Classes:
+    """The classes that a file lists, one a line.
+
+    Raises:
+        AccuracyError: it lists none, or one twice.
+        CorruptFileError: it cannot be read.
+    """
+    return Classes(class_names(path), path.name)
+
+
+def class_names(path: Path) -> list[str]:
+    """The names in a file of classes, one a line, in the order of the model's outputs.
+
+    Raises:
+        AccuracyError: it lists none, or one twice.
+        CorruptFileError: it cannot be read.
+    """
+    names = [line.strip() for line in _text(path).splitlines()]
+    while names and not names[-1]:
+        names.pop()
+    seen: dict[str, int] = {}
+    for line, name in enumerate(names, start=1):
+        if seen.setdefault(name, line) != line:
+            message = f"the class {name!r} is listed in line {seen[name]} already"
+            raise AccuracyError(message, "list each class once", f"{path}:{line}")
+    if not names:
+        raise AccuracyError("lists no classes", "write the name of one in each line", str(path))  # noqa: EM101
+    return names
+
+
+def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> list[Label]:
+    """The label of each file by the first folder in its name.
+
+    Args:
+        names: of the files, with ``/``.
+        classes: what the folders stand for; None numbers them in the order of their names.
+        data: what messages call the folder above.
+
+    Raises:
+        AccuracyError: a file lies in no folder, or the folder is no class.
+    """
+    folders = [name.partition("/")[0] if "/" in name else "" for name in names]
+    if "" in folders:
+        first = names[folders.index("")]
+        message = f"{data}: {folders.count('')} of {len(names)} files lie in no folder that would "
+        message += f"be their label, the first of them {first}"
+        raise NoLabelsError(message, "put each class in a folder, or give 'labels: FILE.csv'")
+    known = classes or Classes(sorted(set(folders)), data)
+    return [known.label(folder, name) for folder, name in zip(folders, names, strict=True)]
+
+
+def listed_labels(
+    path: Path, names: Sequence[str], classes: Classes | None, data: str
+) -> list[Label]:
+    """The label of each file by a CSV file with a row for each: the file's name and the label.
+
+    A first row that names no file is taken for a heading.
+
+    Raises:
+        AccuracyError: a file has no row, a row names no file, or a label is no class.
+        CorruptFileError: the CSV file cannot be read.
+    """
+    rows = _rows(path)
+    known = set(names)
+    if rows and next(iter(rows)) not in known:
+        rows.pop(next(iter(rows)))
+    strange = [name for name in rows if name not in known]
+    if strange:
+        message = f"{len(strange)} of {len(rows)} rows name no file of {data}, the first of them "
+        message += repr(strange[0])
+        raise AccuracyError(message, nearest_hint(strange[0], names), str(path))
+    without = [name for name in names if name not in rows]
+    if without:
+        message = f"{data}: {len(without)} of {len(names)} files have no label in {path.name}, "
+        message += f"the first of them {without[0]}"
+        raise AccuracyError(message, "add a row for each", str(path))
+    meaning = classes or Classes()
+    return [meaning.label(rows[name], name) for name in names]
+
+
+def number_or_text(written: str) -> Label:
+    """A whole number, a fraction, or else the text."""
+    for kind in (int, float):
+        try:
+            return kind(written)
+        except ValueError:
+            continue
+    return written
+
+
+def _rows(path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    try:
+        for line, row in enumerate(csv.reader(_text(path).splitlines()), start=1):
+            if not row:
+                continue
+            if len(row) < _COLUMNS:
+                message = "a row needs two columns: the file and its label"
+                raise CorruptFileError(message, "write FILE,LABEL", f"{path}:{line}")
+            found[row[0].replace("\\", "/").removeprefix("./")] = row[1].strip()
+    except csv.Error as error:
+        msg = f"is no CSV file: {error}"
+        raise CorruptFileError(msg, "save it again", str(path)) from error
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, limit=_MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CorruptFileError("is no UTF-8 text", "save it as UTF-8", str(path)) from error  # noqa: EM101
+
+
+def labels_of_files(
+    names: Sequence[str],
+    data: str,
+    *,
+    listed_in: Path | None,
+    classes: Path | None,
+) -> Sequence[Label]:
+    """The labels of files, by a CSV file or else by folders; see those two."""
+    known = None if classes is None else read_classes(classes)
+    if listed_in is not None:
+        return listed_labels(listed_in, names, known, data)
+    return folder_labels(names, known, data)
+
+
+def as_label(value: object, classes: Classes, sample: str) -> Label:
+    """A label out of a record: bytes and texts by their class, numbers as they are."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return classes.label(value, sample) if isinstance(value, str) else _number(value)
+
+
+def _number(value: object) -> Label:
+    assert isinstance(value, int | float)
+    return value
+
+
+@dataclass(frozen=True)
+class Decoder(ABC):
+    """Makes samples of files.
+
+    Args:
+        fed: the input that they are for; one of texts gets the files as they are.
+        reading: what the recipe asks for.
+        data: what messages call the data.
+    """
+
+    fed: FedTensor
+    reading: Reading
+    data: str
+
+    def sample(self, data: bytes, name: str) -> Array:
+        """A file's bytes as a sample, without an axis for samples.
+
+        Raises:
+            AccuracyError: it does not fit the input.
+            CorruptFileError, UnsupportedError: it cannot be decoded.
+        """
+        is_text = self.fed.dtype is DType.STRING
+        return fitted(np.array(data, object) if is_text else self._decoded(data), self.fed, name)
+
+    def is_rotated(self, data: bytes) -> bool:
+        """Whether a file says that it is to be turned before it is shown."""
+        return False
+
+    @abstractmethod
+    def _decoded(self, data: bytes) -> Array:
+        """The numbers in a file."""
+
+
+PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
+
+
+@dataclass(frozen=True)
+class PictureReading(Decoder):
+    """How pictures become samples of an input."""
+
+    def __post_init__(self) -> None:
+        channels = 1 if self.reading.channels == "grayscale" else 3
+        for key, given in (("mean", self.reading.mean), ("std", self.reading.std)):
+            if given is not None and len(given) not in (1, channels):
+                message = f"{self.data}: {key!r} has {len(given)} numbers for {channels} channels"
+                raise AccuracyError(message, "give one number, or one for each channel")
+
+    def is_rotated(self, data: bytes) -> bool:
+        """See ``Decoder.is_rotated``."""
+        return exif_orientation(data) != 1
+
+    def _decoded(self, data: bytes) -> Array:
+        return self._normalized(self._resized(data))
+
+    def _resized(self, data: bytes) -> Array:
+        """Values of 0 to 255, float32, in the channels of the network."""
+        reading = self.reading
+        pixels = decoded(data, 1 if reading.channels == "grayscale" else 3)
+        if reading.central_crop is not None:
+            pixels = central_crop(pixels, reading.central_crop)
+        sampling = Sampling(half_pixel=reading.half_pixel_centers)
+        size = self._size(pixels.shape[0], pixels.shape[1])
+        resized: Array = resize_bilinear(pixels[np.newaxis], size, sampling)[0]
+        return resized[..., ::-1] if reading.channels == "bgr" else resized
+
+    def _size(self, height: int, width: int) -> tuple[int, int]:
+        """What the recipe asks for, else what the input's shape says, else the picture's own."""
+        if self.reading.resize is not None:
+            return self.reading.resize[0], self.reading.resize[1]
+        shape = self.fed.shape
+        if shape is None or len(shape) < 3:
+            return height, width
+        return (
+            shape[-3] if shape[-3] > 0 else height,
+            shape[-2] if shape[-2] > 0 else width,
+        )
+
+    def _normalized(self, pixels: Array) -> Array:
+        kind = self.fed.dtype.numpy
+        whole = kind is not None and kind.kind in "iu"
+        mean = np.array(self.reading.mean or (0.0,), np.float32)
+        std = np.array(self.reading.std or (1.0 if whole else 255.0,), np.float32)
+        values: Array = (pixels - mean) / std
+        if not whole or kind is None:
+            return values
+        limits = np.iinfo(kind)
+        return np.clip(np.rint(values), limits.min, limits.max).astype(kind)
+
+
+SOUNDS: Final = frozenset({".wav"})
+
+
+@dataclass(frozen=True)
+class SoundReading(Decoder):
+    """How sounds become samples of an input."""
+
+    def _decoded(self, data: bytes) -> Array:
+        """float32 from -1 to 1, [samples, channels] or [samples]."""
+        samples, _ = decode_wav(data)
+        channels = self.reading.desired_channels or -1
+        sound = desired_sound(samples, self._count(), channels)
+        shape = self.fed.shape
+        if sound.shape[1] == 1 and shape is not None and len(shape) == 2 and shape[1] != 1:
+            sound = sound[:, 0]
+        return sound
+
+    def _count(self) -> int:
+        """What the recipe asks for, else what the input's shape says, else -1 for the file's."""
+        if self.reading.desired_samples is not None:
+            return self.reading.desired_samples
+        shape = self.fed.shape or ()
+        # [samples], [batch, samples], [samples, 1] or [batch, samples, channels].
+        at = 0 if len(shape) < 2 or (len(shape) == 2 and shape[1] == 1) else 1
+        return shape[at] if shape and shape[at] > 1 else -1

@@ -1,0 +1,195 @@
+"""Samples from a Python function of the user's own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mobileprep.core.loading import Author, blaming, load_file
+from mobileprep.data.file_samples import Classes, as_label, read_classes
+from mobileprep.data.singles import Label, Sample, batch_of
+from mobileprep.data.source import (
+    Batch,
+    DataFiles,
+    SampleChoice,
+    Unread,
+    fitted,
+    no_samples,
+    too_few,
+)
+from mobileprep.errors import AccuracyError, nearest_hint
+from mobileprep.graph.tensor import Array
+from mobileprep.runtime.sampling.data_files import array_of
+from mobileprep.runtime.sampling.inputs import FedTensor
+
+MOST: Final = 100_000
+"""What yields more than this is taken to be endless, unless ``samples`` are asked for."""
+
+_AUTHOR: Final = Author("data function", AccuracyError, "so that no data would have been read")
+_HINT: Final = "yield {'INPUT': array}, or ({'INPUT': array}, label)"
+_PAIR: Final = 2
+
+
+class Generated:
+    """What a function yields, its first samples where some are asked for; see ``Dataset``.
+
+    The function is called anew for each run over the data, and nothing that it yields is kept.
+
+    Args:
+        inputs: what is fed of it.
+        choice: how many samples.
+        labelled: whether labels are asked for.
+
+    Raises:
+        AccuracyError: the file cannot be run, or has no such function.
+    """
+
+    def __init__(
+        self, files: DataFiles, inputs: Sequence[FedTensor], choice: SampleChoice, *, labelled: bool
+    ) -> None:
+        self._files = files
+        self._inputs = inputs
+        self._choice = choice
+        self._labelled = labelled
+        self._classes = Classes() if files.classes is None else read_classes(files.classes)
+        self._count: int | None = None
+        # Where a run over a part stopped, and what comes then; one alone takes it up.
+        self._stopped: deque[tuple[int, Iterator[Any]]] = deque(maxlen=1)
+        module = load_file(files.root, "mobileprep_data", _AUTHOR)
+        name = files.reading.function
+        found = getattr(module, name, None)
+        if not callable(found):
+            known = [n for n, value in vars(module).items() if callable(value)]
+            message = f"{files.name} has no function {name!r}"
+            hint = nearest_hint(name, known) or f"add 'def {name}():', or name another: 'function'"
+            raise AccuracyError(message, hint, str(files.root))
+        self._function: Callable[[], Iterable[Any]] = found
+
+    @property
+    def name(self) -> str:
+        """See ``Dataset.name``."""
+        return self._files.name
+
+    def __len__(self) -> int:
+        """How many samples it yields; where nobody says, it is let yield them once."""
+        if self._choice.samples is not None:
+            return self._choice.samples
+        if self._count is None:
+            self._count = sum(1 for _ in self._yielded())
+        return self._count
+
+    def batches(
+        self,
+        size: int,
+        start: int = 0,
+        stop: int | None = None,
+        unread: list[Unread] | None = None,
+    ) -> Iterator[Batch]:
+        """See ``Dataset.batches``; going on after the last run costs no new beginning."""
+        at, values = self._resumed(start)
+        end = math.inf if stop is None else stop
+        while part := list(itertools.islice(values, int(min(size, end - at)))):
+            yield batch_of([self._sample(n, value) for n, value in enumerate(part, at)])
+            at += len(part)
+        if stop is not None:
+            self._stopped.append((at, values))
+
+    def _resumed(self, start: int) -> tuple[int, Iterator[Any]]:
+        """The values from ``start`` on."""
+        at, values = 0, iter(())
+        if start:
+            with contextlib.suppress(IndexError):
+                at, values = self._stopped.pop()
+        if not 0 < at <= start:
+            at, values = 0, self._yielded()
+        for _ in itertools.islice(values, start - at):
+            pass
+        return start, values
+
+    def _yielded(self) -> Iterator[Any]:
+        """What the function yields.
+
+        Raises:
+            AccuracyError: it raises something, yields nothing, too little, or without end.
+        """
+        most = MOST if self._choice.samples is None else self._choice.samples
+        with blaming(self._files.root, _AUTHOR):
+            values = iter(self._function())
+        count = 0
+        while count < most:
+            try:
+                with blaming(self._files.root, _AUTHOR):
+                    value = next(values, _END)
+            except AccuracyError as error:
+                samples = "1 sample" if count == 1 else f"{count} samples"
+                message = f"{error.message}, after {samples}"
+                raise error.at(error.where, message=message) from error
+            if value is _END:
+                break
+            count += 1
+            yield value
+        self._check_count(count)
+
+    def _check_count(self, count: int) -> None:
+        samples = self._choice.samples
+        if samples is None and count == MOST:
+            message = f"{self.name}: {self._files.reading.function} does not end: it yielded "
+            message += f"{count:,} samples"
+            raise AccuracyError(message, "let it end, or say how many: 'samples'")
+        if not count:
+            msg = f"{self.name}: {self._files.reading.function}"
+            raise no_samples(msg)
+        if samples is not None and count < samples and self._choice.exactly:
+            raise too_few(self.name, count, samples)
+
+    def _sample(self, at: int, value: object) -> Sample:
+        name = f"sample {at}"
+        place = f"{self.name}, {name}"
+        feeds, label = value if isinstance(value, tuple) and len(value) == _PAIR else (value, None)
+        if not isinstance(feeds, Mapping):
+            message = f"{place} is {type(feeds).__name__}, not a dictionary of arrays"
+            raise AccuracyError(message, _HINT)
+        arrays = {str(key): self._array(array, place) for key, array in feeds.items()}
+        try:
+            given = {
+                fed.name: fitted(array_of(arrays, fed.name, place), fed, place)
+                for fed in self._inputs
+            }
+        except AccuracyError as error:
+            raise error.at(error.where, hint=error.hint or _HINT) from error
+        if not self._labelled:
+            return Sample(name, given)
+        if label is None:
+            message = f"{place} has no label"
+            raise AccuracyError(message, "yield ({'INPUT': array}, label)")
+        return Sample(name, given, self._label(label, name, place))
+
+    def _label(self, label: object, name: str, place: str) -> Label:
+        if isinstance(label, str | bytes):
+            return as_label(label, self._classes, name)
+        return self._array(label, place)
+
+    def _array(self, value: object, place: str) -> Array:
+        """A value as an array without Python objects but texts."""
+        try:
+            found = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
+        except (ValueError, TypeError, RuntimeError) as error:
+            message = f"{place} is no array: {error}"
+            raise AccuracyError(message, _HINT) from error
+        texts = found.dtype != object or all(isinstance(x, bytes | str) for x in found.flat)
+        if not texts:
+            message = f"{place} holds Python objects, not numbers or texts"
+            raise AccuracyError(message, _HINT)
+        # A list of Python's numbers: its 64 bits are no choice of the user's.
+        if found.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
+            return found.astype(np.float32)
+        return found
+
+
+_END: Final = object()

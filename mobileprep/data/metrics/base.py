@@ -1,0 +1,325 @@
+"""What a metric is: batches of outputs and labels in, one number out."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.loading import Author, blaming, load_file
+from mobileprep.errors import AccuracyError, InternalError
+from mobileprep.graph.tensor import Array
+
+MOST_KEPT: Final = 1 << 30
+"""The most bytes that a metric keeps which needs all samples at once."""
+
+
+class LabelError(AccuracyError):
+    """Labels that a metric cannot use; who runs it knows the place."""
+
+
+class OutputError(AccuracyError):
+    """Outputs that a metric cannot use; who runs it knows the place."""
+
+
+@dataclass(frozen=True)
+class MetricOptions:
+    """What a metric is told besides its name; each takes note of what concerns it.
+
+    Args:
+        peak: of ``psnr``: the largest value that an element may have.
+        threshold: of ``mean_iou``: a single score above it is class 1.
+        ignore: of ``mean_iou``: the label of elements that do not count.
+        characters: of the error rates: the text that each class stands for.
+    """
+
+    peak: float | None = None
+    threshold: float | None = None
+    ignore: int | None = None
+    characters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MetricBatch:
+    """What a model gave for some samples, and what it should have given.
+
+    Args:
+        outputs: the fetched tensors by name.
+        chosen: those that the metric is of, in its order.
+        count: how many samples.
+        labels: an entry for each sample; None where there are none.
+        labels_name: what they are called, for messages.
+        first: the number of the first sample, for messages.
+    """
+
+    outputs: Mapping[str, Array]
+    chosen: tuple[str, ...]
+    count: int
+    labels: Array | None = None
+    labels_name: str = "label"
+    first: int = 0
+
+    @property
+    def name(self) -> str:
+        """The output that the metric is of, or the first of them."""
+        return self.chosen[0]
+
+    def each_sample(self, name: str = "") -> Array:
+        """An output with an entry for each sample.
+
+        Args:
+            name: the output; without it, the metric's.
+
+        Raises:
+            OutputError: it has none.
+        """
+        output = self.outputs[name or self.name]
+        if output.ndim and len(output) == self.count:
+            return output
+        shape = list(output.shape)
+        message = f"the output {name or self.name!r} has the shape {shape} for {self.count} samples"
+        raise OutputError(message, "name an output of the metric that has an entry a sample")
+
+    def needed_labels(self) -> Array:
+        """The labels.
+
+        Raises:
+            LabelError: there are none.
+        """
+        if self.labels is None:
+            message = "the data has no labels, and the metric needs them"
+            raise LabelError(message, "name them: 'labels: ...', or write 'metric: agreement'")
+        return self.labels
+
+
+class Metric(ABC):
+    """One number for many samples, which come batch by batch."""
+
+    @abstractmethod
+    def update(self, batch: MetricBatch) -> None:
+        """Take more samples.
+
+        Raises:
+            LabelError: the labels are not what the metric needs.
+            OutputError: an output is not.
+            AccuracyError: outputs are NaN, or there is more to keep than ``MOST_KEPT`` bytes.
+        """
+
+    @abstractmethod
+    def value(self) -> float:
+        """The metric of all samples that it was given, at least one; always finite.
+
+        Raises:
+            AccuracyError: it is not defined for them.
+        """
+
+    def notes(self) -> tuple[str, ...]:
+        """What makes the value worth less than it seems, once it is asked for."""
+        return ()
+
+
+def numbers_of(batch: MetricBatch) -> Array:
+    """The metric's output as finite float64, flattened to [samples, elements].
+
+    Raises:
+        OutputError: it holds no numbers.
+        AccuracyError: they are NaN or infinite.
+    """
+    output = batch.each_sample()
+    if output.dtype.kind not in "biuf":
+        message = f"the output {batch.name!r} is {output.dtype}, and the metric needs numbers"
+        raise OutputError(message, "name an output of numbers")
+    flat = output.reshape(len(output), -1).astype(np.float64)
+    check_numbers(flat, f"values of {batch.name!r}", batch)
+    return flat
+
+
+def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool = False) -> None:
+    """Whether outputs are numbers; that they are not is no fault of the choice of an output.
+
+    Args:
+        array: with an entry for each sample.
+        what: is it, in words.
+        infinite: whether infinity has a meaning, as among scores that are ranked.
+
+    Raises:
+        AccuracyError: they are NaN, or infinite where that has no meaning.
+    """
+    flat = array.reshape(batch.count, -1)
+    lost = np.flatnonzero((np.isnan(flat) if infinite else ~np.isfinite(flat)).any(axis=1))
+    if len(lost):
+        message = (
+            f"the {what} of {len(lost)} of {batch.count} samples are "
+            f"{'NaN' if infinite else 'NaN or infinite'}, the first of them those of sample "
+            f"{batch.first + int(lost[0])}; a metric of them would mean nothing"
+        )
+        hint = "look for NaN in the data, and for a transform that breaks the model (check: true)"
+        raise AccuracyError(message, hint)
+
+
+class KeptArrays:
+    """Arrays that a metric keeps until all samples are there, within ``MOST_KEPT`` bytes."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self._bytes = 0
+
+    def add(self, array: Array) -> None:
+        """Keep one more.
+
+        Raises:
+            AccuracyError: they come to too much.
+        """
+        self._bytes += array.nbytes
+        if self._bytes > MOST_KEPT:
+            message = f"the metric needs all outputs at once, and they pass {MOST_KEPT >> 20} MiB"
+            raise AccuracyError(message, "validate on fewer samples, or name a smaller output")
+        self.arrays.append(array)
+
+
+def _regression(name: str, options: MetricOptions) -> Metric:
+    from mobileprep.data.metrics.regression import R2, Cosine, MeanError, Psnr
+
+    if name == "psnr":
+        return Psnr(options)
+    if name == "r2":
+        return R2()
+    if name == "cosine":
+        return Cosine()
+    return MeanError(1 if name == "mean_absolute_error" else 2)
+
+
+def _mean_iou(_: str, options: MetricOptions) -> Metric:
+    from mobileprep.data.metrics.classification import MeanIoU
+
+    return MeanIoU(options)
+
+
+def _auc(_: str, _options: MetricOptions) -> Metric:
+    from mobileprep.data.metrics.classification import Auc
+
+    return Auc()
+
+
+def _error_rate(name: str, options: MetricOptions) -> Metric:
+    from mobileprep.data.metrics.texts import ErrorRate, characters, words
+
+    return ErrorRate(words if name == "word_error_rate" else characters, options)
+
+
+def _mean_average_precision(_: str, _options: MetricOptions) -> Metric:
+    from mobileprep.data.metrics.detection import MeanAveragePrecision
+
+    return MeanAveragePrecision()
+
+
+_TOP_K: Final = re.compile(r"top([1-9][0-9]{0,4})")
+METRICS: Final[Mapping[str, Callable[[str, MetricOptions], Metric]]] = {
+    "mean_absolute_error": _regression,
+    "mean_squared_error": _regression,
+    "r2": _regression,
+    "psnr": _regression,
+    "cosine": _regression,
+    "mean_iou": _mean_iou,
+    "auc": _auc,
+    "word_error_rate": _error_rate,
+    "character_error_rate": _error_rate,
+    "mean_average_precision": _mean_average_precision,
+}
+"""Those that compare outputs with labels, but ``top1``, ``top2`` and so on."""
+
+FREE_SHAPES: Final = frozenset(
+    {"word_error_rate", "character_error_rate", "mean_average_precision"}
+)
+"""Those whose outputs may have other shapes than the source's without being broken."""
+
+
+def make_metric(name: str, options: MetricOptions) -> Metric:
+    """A metric of labels by its name."""
+    top = _TOP_K.fullmatch(name)
+    if top is not None:
+        from mobileprep.data.metrics.classification import TopK
+
+        return TopK(int(top[1]))
+    kind = METRICS.get(name)
+    if kind is None:
+        message = f"there is no metric {name!r} of labels"
+        raise InternalError(message)
+    return kind(name, options)
+
+
+_AUTHOR: Final = Author("metric", AccuracyError, "so that nothing would have been measured")
+
+
+class PythonFunction(Metric):
+    """Calls ``function(outputs, labels)`` once, with all samples.
+
+    ``outputs`` is a dict of the fetched tensors by name, joined along the first axis; a list with
+    an array for each batch where a tensor has no entry for each sample. ``labels`` is an array, or
+    None where the data has none. It returns a number.
+
+    Args:
+        path: the Python file; it is run anew.
+        function: the name of the function.
+
+    Raises:
+        AccuracyError: the file cannot be run, or has no such function.
+        UsageError: it is not there.
+    """
+
+    def __init__(self, path: Path, function: str) -> None:
+        module = load_file(path, "mobileprep_metric", _AUTHOR)
+        self._path, self._name = path, function
+        self._function = getattr(module, function, None)
+        if not callable(self._function):
+            message = f"the metric's file has no function {function!r}"
+            raise AccuracyError(message, f"define it: 'def {function}(outputs, labels)'", str(path))
+        self._kept = KeptArrays()
+        self._outputs: dict[str, list[Array]] = defaultdict(list)
+        self._labels: list[Array] = []
+        self._by_sample: dict[str, bool] = {}
+
+    def update(self, batch: MetricBatch) -> None:
+        """See ``Metric.update``."""
+        for name, array in batch.outputs.items():
+            self._kept.add(array)
+            self._outputs[name].append(array)
+            is_each = bool(array.ndim) and len(array) == batch.count
+            self._by_sample[name] = self._by_sample.get(name, True) and is_each
+        if batch.labels is not None:
+            self._kept.add(batch.labels)
+            self._labels.append(batch.labels)
+
+    def value(self) -> float:
+        """See ``Metric.value``.
+
+        Raises:
+            AccuracyError: what the function raises, at its line, or that it returns no number.
+        """
+        outputs = {name: self._joined(name, parts) for name, parts in self._outputs.items()}
+        labels = np.concatenate(self._labels) if self._labels else None
+        assert callable(self._function)
+        with blaming(self._path, _AUTHOR):
+            found = self._function(outputs, labels)
+        where = f"{self._path}, {self._name}"
+        if isinstance(found, np.ndarray) and found.shape == ():
+            found = found[()]
+        if not isinstance(found, numbers.Real | np.bool_):
+            message = f"the metric returned {type(found).__name__}, no number"
+            raise AccuracyError(message, "return a float", where)
+        if not math.isfinite(found):
+            message = f"the metric returned {float(found)}"
+            raise AccuracyError(message, "return a finite number", where)
+        return float(found)
+
+    def _joined(self, name: str, parts: list[Array]) -> Array | list[Array]:
+        alike = len({part.shape[1:] for part in parts}) == 1
+        return np.concatenate(parts) if self._by_sample[name] and alike else parts

@@ -1,0 +1,154 @@
+"""The options of data: keys of a recipe, and what the readers of samples work by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, TypeAlias, get_args
+
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+
+DataKind: TypeAlias = Literal["npz", "npy", "pictures", "wav", "csv", "tfrecord", "python"]
+Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
+Encoding: TypeAlias = Literal["values", "raw", "picture", "wav"]
+Delimiter: TypeAlias = Literal["comma", "semicolon", "tab"]
+
+DATA_KINDS: Final[tuple[DataKind, ...]] = get_args(DataKind)
+FOLDERS: Final = "folders"
+"""As ``labels``: the name of the folder that a file lies in."""
+
+_PICTURE_KEYS: Final = (
+    *("resize", "half_pixel_centers", "central_crop", "mean", "std", "channels"),
+)
+_SOUND_KEYS: Final = ("desired_channels", "desired_samples")
+KINDS_OF_KEYS: Final[Mapping[str, tuple[DataKind, ...]]] = {
+    "input": ("npy", "pictures", "wav"),
+    "inputs": ("npz", "csv"),
+    "features": ("tfrecord",),
+    "labels": ("npz", "npy", "pictures", "wav", "csv", "tfrecord"),
+    "classes": ("pictures", "wav", "csv", "tfrecord", "python"),
+    **dict.fromkeys(_PICTURE_KEYS, ("pictures", "tfrecord")),
+    **dict.fromkeys(_SOUND_KEYS, ("wav", "tfrecord")),
+    "delimiter": ("csv",),
+    "header": ("csv",),
+    "function": ("python",),
+    "files": ("python",),
+}
+"""The kinds of data that each key beside the kind goes with."""
+
+LABEL_FILES: Final[tuple[DataKind, ...]] = ("npy", "pictures", "wav")
+"""The kinds whose ``labels`` names a file."""
+
+
+@dataclass(frozen=True)
+class FeatureReading:
+    """How a feature of a ``tf.train.Example`` becomes an input.
+
+    Args:
+        shape: of one sample, all sizes known; None for that of the input.
+    """
+
+    key: Annotated[str, Option("The feature's name. Required.", min_length=1)]
+    encoding: Annotated[
+        Encoding,
+        Option(
+            "What the feature holds: numbers or texts as they are (`values`), the bytes of an "
+            "array (`raw`), a picture file (`picture`) or a sound file (`wav`)."
+        ),
+    ] = "values"
+    dtype: Annotated[
+        str | None,
+        Option(
+            "The element type of `raw` bytes, little-endian. Without it, the input's.",
+            choices=("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"),
+        ),
+    ] = None
+    shape: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            "The sizes of one sample's dimensions. Without it, the input's.",
+            minimum=1,
+            maximum=2147483647,
+            max_items=254,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files become samples; what an option is for says ``KINDS_OF_KEYS``.
+
+    Args:
+        inputs: of each input by name: the array, or the columns, that hold it.
+        features: of each input by name.
+        mean: one number, or one for each channel; None for the default of the input's type.
+        std: as ``mean``.
+    """
+
+    input: Annotated[
+        str | None,
+        Option("The input that is fed. Needed where the model has several.", definition="tensor"),
+    ] = None
+    inputs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    features: tuple[tuple[str, FeatureReading], ...] = ()
+    labels: str | None = None
+    resize: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            "The height and width that pictures get, by TensorFlow's `ResizeBilinear`. Without "
+            "it, those of the input's shape.",
+            minimum=1,
+            maximum=16384,
+            min_items=2,
+            max_items=2,
+        ),
+    ] = None
+    half_pixel_centers: Annotated[
+        bool,
+        Option("Resize as TensorFlow 2 does, from the pixels' centres, as `tf.image.resize`."),
+    ] = False
+    central_crop: Annotated[
+        float | None,
+        Option(
+            "The share of each side that is kept before resizing, as `tf.image.central_crop`.",
+            minimum=0.001,
+            maximum=1,
+        ),
+    ] = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    channels: Annotated[
+        Channels,
+        Option("The order of a picture's channels, or one of luminance (`grayscale`)."),
+    ] = "rgb"
+    desired_channels: Annotated[
+        int | None,
+        Option(
+            "The channels of each sound, as TensorFlow's `DecodeWav`: further ones are left out, "
+            "the last is repeated. Without it, those of the file.",
+            minimum=1,
+            maximum=255,
+        ),
+    ] = None
+    desired_samples: Annotated[
+        int | None,
+        Option(
+            "The length of each sound, as TensorFlow's `DecodeWav`: the rest is cut off, or "
+            "silence follows. Without it, that of the input's shape, else of the file.",
+            minimum=1,
+            maximum=2147483647,
+        ),
+    ] = None
+    delimiter: Annotated[Delimiter, Option("What stands between two columns.")] = "comma"
+    header: Annotated[
+        bool,
+        Option("Whether the first line names the columns. Without names they count from 0."),
+    ] = True
+    function: Annotated[
+        str,
+        Option(
+            "The function that yields samples: dictionaries of an array for each input, or pairs "
+            "of such a dictionary and a label.",
+            min_length=1,
+        ),
+    ] = "samples"

@@ -1,0 +1,216 @@
+"""From a model's path to a graph that runs: GraphDefs as they are, other models frozen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from mobileprep.core.files import map_file
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import UsageError
+from mobileprep.formats.kinds import Kind, file_kind, kind_of
+from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
+from mobileprep.freezing.find_models import find_model, load_found
+from mobileprep.freezing.freeze import chosen_signature, freeze
+from mobileprep.freezing.model import FreezeOptions, LoadedSource, Signature, TensorSpec
+from mobileprep.freezing.source import load_source
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import FILLERS
+from mobileprep.graph.reachability import ends
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tflite import is_tflite_file, read_tflite
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a model is frozen; all empty for what the model itself tells.
+
+    Args:
+        fetches: the tensors to compute, or outputs of the signature.
+        signature: the signature that is meant.
+        tags: those of the MetaGraph of a SavedModel.
+        checkpoint: the values of the variables.
+    """
+
+    fetches: tuple[str, ...] = ()
+    signature: str = ""
+    tags: tuple[str, ...] = ()
+    checkpoint: str = ""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that can be run.
+
+    Args:
+        graph: without variables.
+        path: the file that it was read from; what it reads itself lies near.
+        outputs: the tensors that a signature names, or those asked for; empty for a GraphDef.
+        names: tensors by the names that the signature has for them.
+    """
+
+    graph: Graph
+    path: Path
+    outputs: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def tensor(self, name: str) -> str:
+        """The tensor of a name that may be an argument of the signature."""
+        known = parse_ref(name).node in self.graph
+        return name if known else self.names.get(name, name)
+
+    def tensors(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The tensors of names; the name of a whole signature stands for all of its outputs."""
+        found = tuple(self.tensor(name) for name in names)
+        if self.outputs and any(parse_ref(name).node not in self.graph for name in found):
+            return self.outputs
+        return found
+
+
+def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -> Model:
+    """Read a GraphDef or a .tflite file, or freeze what has variables.
+
+    That is a SavedModel, a MetaGraph, or a graph with its checkpoint.
+
+    Args:
+        path: a file, or the folder of a SavedModel.
+        options: how to freeze what is not frozen.
+        tell: told in a sentence what freezing changed.
+
+    Raises:
+        UsageError: no outputs are named, or an option does not go with what the path names.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: the model is malformed, or an output is not there.
+        UnsupportedError: it holds what cannot be frozen.
+    """
+    file = saved_model_file(path) if path.is_dir() else path
+    if is_tflite_file(file):
+        lite = read_tflite(file)
+        return Model(lite.graph, file, lite.outputs, lite.names)
+    kind = kind_of(map_file(file))
+    _check(options, kind, file)
+    if kind not in ("SavedModel", "MetaGraphDef") and not options.checkpoint:
+        return Model(read_graph(file), file)
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    source = open_source(file, checkpoint=checkpoint, tags=options.tags)
+    return _frozen(source, file, options, tell)
+
+
+def computed_ends(graph: Graph) -> tuple[str, ...]:
+    """The ends of a graph, but for the nodes that fill its tables and put nothing out."""
+    return tuple(name for name in ends(graph) if graph[name].op not in FILLERS)
+
+
+def open_source(
+    path: Path,
+    *,
+    checkpoint: Path | None = None,
+    saver: Path | None = None,
+    tags: Sequence[str] = (),
+) -> LoadedSource:
+    """Load a model whose kind its content tells.
+
+    Args:
+        path: a GraphDef, a MetaGraph or a SavedModel, or the folder of one.
+        checkpoint: see ``load_source``, as of the others.
+        saver: see there.
+        tags: see there.
+
+    Raises:
+        UsageError: no MetaGraph has the tags.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: a constant has an impossible shape.
+        UnsupportedError: a checkpoint is of a kind that is not read.
+    """
+    file = saved_model_file(path) if path.is_dir() else path
+    if is_tflite_file(file):
+        return _tflite_source(file)
+    kind = kind_of(map_file(file))
+    if kind == "SavedModel":
+        named = {"saved_model": file.parent}
+    else:
+        named = {"meta_graph" if kind == "MetaGraphDef" else "graph": file}
+    return load_source(**named, checkpoint=checkpoint, saver=saver, tags=tags)
+
+
+def _tflite_source(file: Path) -> LoadedSource:
+    """A .tflite file, with what its callers give and get as its only signature."""
+    lite = read_tflite(file)
+    told = lite.interface
+    given, wanted = (
+        {name: TensorSpec(t.name, t.dtype, t.shape) for name, t in side.items()}
+        for side in (told.inputs, told.outputs)
+    )
+    return LoadedSource(lite.graph, str(file), signatures={told.key: Signature(given, wanted)})
+
+
+@dataclass(frozen=True)
+class FoundSource:
+    """A model that a path led to.
+
+    Args:
+        source: the model.
+        notes: what was read, where it is not what the path names; sentences.
+    """
+
+    source: LoadedSource
+    notes: tuple[str, ...] = ()
+
+
+def find_source(
+    path: Path, *, checkpoint: Path | None = None, tags: Sequence[str] = ()
+) -> FoundSource:
+    """Load a model as ``open_source`` does, or the one beside a checkpoint or in a folder.
+
+    Args:
+        path: as of ``open_source``; or a checkpoint's prefix, any of its files, or a folder of
+            checkpoints, graphs or versions, as of ``find_model``.
+        checkpoint: see ``open_source``.
+        tags: see there.
+
+    Raises:
+        MobileprepError: as ``open_source`` and ``find_model``.
+    """
+    if _is_model(path):
+        return FoundSource(open_source(path, checkpoint=checkpoint, tags=tags))
+    found = find_model(path, checkpoint)
+    values = f" with {found.checkpoint}" if found.checkpoint is not None else ""
+    notes = (f"what follows is of {found.path}{values}", *found.notes)
+    return FoundSource(load_found(found, tags), notes)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a path itself names a graph, or a file that nothing else can be made of."""
+    if os.path.isdir(path):  # noqa: PTH112 - answers, where Path raises, for names too long
+        return any((path / name).is_file() for name in SAVED_MODEL_NAMES)
+    if not os.path.lexists(path):
+        return False
+    return is_tflite_file(path) or file_kind(path) in (
+        "GraphDef", "MetaGraphDef", "SavedModel", None,
+    )  # fmt: skip
+
+
+def _check(options: ModelOptions, kind: Kind | None, path: Path) -> None:
+    if options.tags and kind != "SavedModel":
+        message = (
+            f"the tags {','.join(options.tags)!r} choose within a SavedModel, which this is not"
+        )
+        raise UsageError(message, "leave them out", str(path))
+    if options.signature and kind not in ("SavedModel", "MetaGraphDef"):
+        message = f"the signature {options.signature!r} is named, and a GraphDef has none"
+        raise UsageError(message, "leave it out, and name tensors", str(path))
+
+
+def _frozen(
+    source: LoadedSource, path: Path, options: ModelOptions, tell: Callable[[str], None]
+) -> Model:
+    signature = chosen_signature(source, options.signature)
+    result = freeze(source, FreezeOptions(outputs=options.fetches, signature=options.signature))
+    for warning in result.warnings:
+        tell(warning)
+    sides = () if signature is None else (signature.inputs, signature.outputs)
+    names = {name: spec.name for side in sides for name, spec in side.items()}
+    return Model(result.graph, path, result.outputs, names)

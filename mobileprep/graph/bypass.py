@@ -1,0 +1,196 @@
+"""Takes nodes out of a graph and connects what they fed to what takes their place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from mobileprep.graph.control_flow import SWITCHES, conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import execution_order, without_dangling, without_newly_unused
+from mobileprep.graph.refs import Ref, control
+from mobileprep.graph.rewrite import Rewritten
+from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.verify import check_inputs
+
+FED_OR_FETCHED: Final = "an input or output of the graph"
+_LATER_OUTPUT: Final = "an output that nothing could replace is used"
+_TELLS_BRANCH: Final = "it tells others which branch is taken"
+_RUNS_IN_BRANCH: Final = "its control inputs decide whether it runs"
+_WAITS: Final = "it waits for other nodes"
+
+
+class Guards:
+    """Finds the nodes of a graph whose removal would change what it computes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def reason(self, node: Node, sources: Sequence[Ref]) -> str:
+        """Why a node must stay, or an empty text.
+
+        Args:
+            node: the node.
+            sources: what would take the place of its first outputs.
+        """
+        if self._last_output.get(node.name, 0) >= len(sources):
+            return _LATER_OUTPUT
+        if node.name in self._awaited and self._graph[sources[0].node].op in SWITCHES:
+            return _TELLS_BRANCH
+        if any(r.is_control and r.node in self._conditional for r in node.inputs):
+            return _RUNS_IN_BRANCH
+        return ""
+
+    @cached_property
+    def _last_output(self) -> dict[str, int]:
+        last: dict[str, int] = {}
+        for node in self._graph:
+            for ref in node.inputs:
+                if ref.index > last.get(ref.node, 0):
+                    last[ref.node] = ref.index
+        return last
+
+    @cached_property
+    def _awaited(self) -> frozenset[str]:
+        return frozenset(r.node for n in self._graph for r in n.inputs if r.is_control)
+
+    @cached_property
+    def _conditional(self) -> frozenset[str]:
+        return conditional_nodes(self._graph)
+
+
+class Bypass:
+    """Takes out node after node, sources before consumers.
+
+    Args:
+        graph: the graph.
+        protected: names of nodes that stay.
+
+    Raises:
+        InvalidGraphError: an input is not there.
+    """
+
+    def __init__(self, graph: Graph, protected: Collection[str]) -> None:
+        check_inputs(graph, "")
+        self._graph = graph
+        self._protected = protected
+        self._guards = Guards(graph)
+        self._sources: dict[str, tuple[Ref, ...]] = {}
+        self._skipped: Counter[str] = Counter()
+
+    def source(self, ref: Ref) -> Ref:
+        """What stands for a tensor or a control dependency by now."""
+        found = self._sources.get(ref.node)
+        if found is None:
+            return ref
+        return control(found[0].node) if ref.is_control else found[ref.index]
+
+    def take_out(self, node: Node, *sources: Ref) -> bool:
+        """Take out a node unless the graph hangs on it; its outputs are ``sources`` from now on.
+
+        The sources need not be followed to nodes that stay.
+        """
+        reason = self._reason(node, [self.source(s) for s in sources])
+        if reason:
+            self._skipped[reason] += 1
+            return False
+        self._sources[node.name] = tuple(self.source(s) for s in sources)
+        return True
+
+    def leave(self, reason: str) -> None:
+        """Count a node that stays for a reason of the caller's."""
+        self._skipped[reason] += 1
+
+    def result(self, *, with_unused: bool = True) -> Rewritten:
+        """The graph without the nodes.
+
+        Args:
+            with_unused: keep the nodes that nothing uses any more.
+        """
+        graph = self._graph
+        if not self._sources:
+            return Rewritten(graph, skipped=self._skipped)
+        left = graph.with_nodes(self._reconnected(n) for n in graph if n.name not in self._sources)
+        if with_unused:
+            left = left.with_nodes(without_dangling(left.nodes, left.by_name))
+        else:
+            left = without_newly_unused(graph, left, self._protected)
+        return Rewritten(left, len(self._sources), self._skipped)
+
+    def _reason(self, node: Node, sources: Sequence[Ref]) -> str:
+        if node.name in self._protected:
+            return FED_OR_FETCHED
+        return self._guards.reason(node, sources) or (_WAITS if node.control_inputs else "")
+
+    def _reconnected(self, node: Node) -> Node:
+        if not any(r.node in self._sources for r in node.inputs):
+            return node
+        tensors = [self.source(r) for r in node.data_inputs]
+        controls = dict.fromkeys(self.source(r) for r in node.control_inputs)
+        return replace(node, inputs=(*tensors, *controls))
+
+
+IDENTITIES: Final = frozenset({"Identity", "Snapshot", "StopGradient", "PreventGradient"})
+"""Ops whose only output is their only input; they differ in training alone."""
+
+
+def source_behind(graph: Graph, ref: Ref) -> Ref:
+    """The tensor that a reference leads to through nothing but identities."""
+    seen: set[str] = set()
+    while True:
+        node = graph[ref.node]
+        if node.op not in IDENTITIES or not node.data_inputs or node.name in seen:
+            return ref
+        seen.add(node.name)
+        ref = node.data_inputs[0]
+
+
+def node_behind(graph: Graph, ref: Ref) -> Node:
+    """The node that a reference leads to through nothing but identities."""
+    return graph[source_behind(graph, ref).node]
+
+
+def constant_behind(graph: Graph, ref: Ref) -> Tensor | None:
+    """The value of the constant that a reference leads to, or None where it is none."""
+    node = node_behind(graph, ref)
+    return node.attr_tensor("value") if node.op == "Const" else None
+
+
+_IDLE: Final = IDENTITIES | {"Const", "NoOp"}
+
+
+def without_idle_controls(graph: Graph, protected: Collection[str]) -> Graph:
+    """The graph without control inputs from constants, and without what only they kept there.
+
+    A constant is there before anything runs, and so are the Identity and NoOp nodes that take
+    nothing but constants: waiting for them is no order. TensorFlow 2 leaves many such edges,
+    from each weight to one NoOp, which then count as uses of the weights. A constant that itself
+    waits for a Switch or an Enter lies in a branch or a loop; edges from it stay.
+
+    Args:
+        graph: the graph; it is the result too where no edge goes.
+        protected: names of nodes that must survive.
+    """
+    if not any(r.is_control for n in graph for r in n.inputs):
+        return graph
+    idle = _idle(graph)
+    nodes = []
+    for node in graph:
+        kept = tuple(r for r in node.inputs if not (r.is_control and r.node in idle))
+        nodes.append(node if len(kept) == len(node.inputs) else replace(node, inputs=kept))
+    if all(a is b for a, b in zip(nodes, graph, strict=True)):
+        return graph
+    return without_newly_unused(graph, graph.with_nodes(nodes), protected)
+
+
+def _idle(graph: Graph) -> frozenset[str]:
+    """The nodes that have nothing to wait for."""
+    idle: set[str] = set()
+    for node in execution_order(graph):
+        if node.op in _IDLE and all(r.node in idle for r in node.inputs):
+            idle.add(node.name)
+    return frozenset(idle)

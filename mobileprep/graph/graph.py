@@ -1,0 +1,126 @@
+"""A graph: nodes in order, a function library, versions. Never changed once made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import OpDef
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The GraphDef versions of the producer and of the oldest fitting consumer."""
+
+    producer: int = 0
+    min_consumer: int = 0
+    bad_consumers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the library: a signature, a body, and where its results come from.
+
+    Inputs of body nodes spell tensors as "node:output:index"; ``ret`` does so too.
+    """
+
+    signature: OpDef
+    nodes: tuple[Node, ...] = ()
+    ret: Mapping[str, Ref] = field(default_factory=dict)
+    control_ret: Mapping[str, str] = field(default_factory=dict)
+    attrs: Mapping[str, AttrValue] = field(default_factory=dict)
+    arg_attrs: Mapping[int, Mapping[str, AttrValue]] = field(default_factory=dict)
+    resource_ids: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name that nodes call it by."""
+        return self.signature.name
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Functions by name, and which functions are gradients of which."""
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    gradients: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.functions or self.gradients)
+
+
+class Graph:
+    """Nodes in their stored order, with look-ups made when first asked for.
+
+    Args:
+        nodes: the nodes; names should be unique, which ``ir.verify`` checks.
+        library: the functions that nodes may call.
+        versions: the graph's versions.
+    """
+
+    __slots__ = ("_by_name", "_consumers", "library", "nodes", "pieces", "versions")
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        library: Library | None = None,
+        versions: Versions | None = None,
+    ) -> None:
+        self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.library = library or Library()
+        self.versions = versions or Versions()
+        self.pieces: tuple[bytes | Tensor, ...] | None = None
+        """What ``ir.serde`` made of it, once it has."""
+        self._by_name: dict[str, Node] | None = None
+        self._consumers: dict[str, list[Node]] | None = None
+
+    def with_nodes(self, nodes: Iterable[Node]) -> Graph:
+        """A graph of other nodes with this one's library and versions."""
+        return Graph(nodes, self.library, self.versions)
+
+    @property
+    def by_name(self) -> Mapping[str, Node]:
+        """Nodes by name; of two nodes with one name the later one."""
+        if self._by_name is None:
+            self._by_name = {n.name: n for n in self.nodes}
+        return self._by_name
+
+    @property
+    def consumers(self) -> Mapping[str, list[Node]]:
+        """For each node name the nodes that take an output of it, each once, in graph order.
+
+        A control dependency counts. Names without consumers are absent.
+        """
+        if self._consumers is None:
+            consumers: dict[str, list[Node]] = {}
+            for node in self.nodes:
+                names = [r.node for r in node.inputs]
+                for name in dict.fromkeys(names) if len(names) > 1 else names:
+                    found = consumers.get(name)
+                    if found is None:
+                        consumers[name] = [node]
+                    else:
+                        found.append(node)
+            self._consumers = consumers
+        return self._consumers
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.by_name
+
+    def __getitem__(self, name: str) -> Node:
+        return self.by_name[name]
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+        return self.by_name.get(name)

@@ -1,0 +1,519 @@
+"""NodeDefs to nodes: many short ones quickly, any one by way of its message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from sys import intern
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import (
+    BYTES,
+    CONTENT_FIELD,
+    Cursor,
+    Payload,
+    delimited,
+    field_header,
+    short_records,
+    skip_field,
+)
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import REPEATED_KINDS, Attrs, AttrValue, FuncRef, TensorShape
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref, new_ref, parse_ref
+from mobileprep.graph.tensor import (
+    Tensor,
+    is_large,
+    is_written_raw,
+    tensor_from_proto,
+    tensor_to_proto,
+)
+
+_NAME, _OP, _INPUT = (number << 3 | BYTES for number in (1, 2, 3))
+_BEHIND_INPUTS: Final = frozenset(number << 3 | BYTES for number in (4, 5, 6, 7))
+_NONE: Final = (b"", b"")
+_ONE_BYTE: Final = 0x7F
+# Nodes of a kind often end alike; of those that do not, no more than this is kept.
+_MOST_TAILS: Final = 1 << 12
+_LONGEST_TAIL: Final = 1 << 9
+_MOST_FORMS: Final = 8
+
+_Tail = tuple[str, Attrs, tuple[bytes, bytes]]
+"""What stands behind a node's inputs: its device, attributes and debugging records."""
+
+M = TypeVar("M", bound=Message)
+
+
+def parsed(kind: type[M], data: bytes, file: str) -> M:
+    """A message of the bytes of a GraphDef.
+
+    Raises:
+        CorruptFileError: they are none.
+    """
+    proto = kind()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        message = "is no binary GraphDef"
+        hint = "a text graph ends in .pbtxt; a SavedModel is named by its folder"
+        raise CorruptFileError(message, hint, file) from error
+    return proto
+
+
+def node_from_proto(proto: pb.NodeDef, payloads: list[Payload], file: str) -> Node:
+    """A node of a graph, its large contents possibly among ``payloads``."""
+    where = f"{file}, node {proto.name!r}"
+    return read_node(proto, tuple([parse_ref(text) for text in proto.input]), payloads, where)
+
+
+def read_node(
+    proto: pb.NodeDef, inputs: tuple[Ref, ...], payloads: list[Payload], where: str
+) -> Node:
+    """A node of a graph or of a function's body, whose inputs are spelt differently."""
+    return Node(proto.name, intern(proto.op), inputs, *_read_tail(proto, payloads, where))
+
+
+def _read_tail(proto: pb.NodeDef, payloads: list[Payload], where: str) -> _Tail:
+    # Ops, devices and attributes have few names: held once, they halve what a graph takes.
+    values = proto.attr
+    attrs = {intern(k): attr_from_proto(values[k], payloads, where) for k in sorted(values)}
+    debug = (proto.experimental_debug_info, proto.experimental_type)
+    return intern(proto.device), attrs, debug if any(debug) else _NONE
+
+
+class NodeReader:
+    """Reads the short nodes of one graph.
+
+    Where a node's fields stand as every writer leaves them, they are taken from the bytes one by
+    one, and what was read before is not read again: ops, inputs, and all that stands behind the
+    inputs, which nodes of a kind mostly have in common. Any other node goes through its message.
+
+    Args:
+        file: the graph's name, for messages.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        # By the whole field, tag and length included.
+        self._ops: dict[bytes, str] = {}
+        self._refs: dict[bytes, Ref] = {}
+        self._tails: dict[bytes, _Tail] = {}
+        # By the length of the tail.
+        self._forms: dict[int, list[_Form]] = {}
+
+    def nodes(self, run: bytes) -> Iterator[Node]:
+        """The nodes of a run of short records; see ``wire.short_records``.
+
+        Raises:
+            CorruptFileError: one is no NodeDef, or an attribute's content does not fit.
+            InvalidGraphError: a constant has an impossible shape.
+        """
+        for record in short_records(run):
+            yield self._scanned(record) or self._parsed(record)
+
+    def _parsed(self, record: bytes) -> Node:
+        return node_from_proto(parsed(pb.NodeDef, record, self._file), [], self._file)
+
+    def _scanned(self, record: bytes) -> Node | None:
+        """The node: a name, an op, inputs, then the rest; None where it is not of that form.
+
+        Past its end a record has no bytes, and slices of it are cut short, so a length that leads
+        there is seen in the end.
+        """
+        size = len(record)
+        try:
+            end_of_name = record[1] + 2
+            at = end_of_name + 2 + record[end_of_name + 1]
+            op_field = record[end_of_name:at]
+            op = self._ops.get(op_field) or self._op(op_field)
+            inputs = []
+            while at < size and record[at] == _INPUT:
+                stop = at + 2 + record[at + 1]
+                field = record[at:stop]
+                inputs.append(self._refs.get(field) or self._ref(field))
+                at = stop
+            if at > size or record[0] != _NAME or end_of_name > _ONE_BYTE + 2:
+                return None
+            name = record[2:end_of_name].decode()
+        except (IndexError, UnicodeDecodeError, _OtherFormError):
+            return None
+        tail = record[at:]
+        found = self._tails.get(tail) or self._tail(tail, name)
+        return None if found is None else Node(name, op, tuple(inputs), *found)
+
+    def _op(self, field: bytes) -> str:
+        op = self._ops[field] = intern(_text(field, _OP))
+        return op
+
+    def _ref(self, field: bytes) -> Ref:
+        ref = self._refs[field] = new_ref(_text(field, _INPUT))
+        return ref
+
+    def _tail(self, tail: bytes, name: str) -> _Tail | None:
+        """What stands behind the inputs; None where inputs or names are among it."""
+        forms = self._forms.setdefault(len(tail), [])
+        for form in forms:
+            if tail.startswith(form.head):
+                return form.filled(tail)
+        if not _is_behind_inputs(tail):
+            return None
+        proto = parsed(pb.NodeDef, tail, self._file)
+        found = _read_tail(proto, [], f"{self._file}, node {name!r}")
+        new = _form_of(tail, *found) if len(forms) < _MOST_FORMS else None
+        if new is not None:
+            forms.append(new)
+        elif len(self._tails) < _MOST_TAILS and len(tail) < _LONGEST_TAIL:
+            self._tails[tail] = found
+        return found
+
+
+class _OtherFormError(Exception):
+    """A field is written in a way that has to be left to protobuf."""
+
+
+def _is_behind_inputs(tail: bytes) -> bool:
+    """Whether no field of it could change what was read before it."""
+    cursor = Cursor(tail)
+    try:
+        while cursor:
+            tag = cursor.varint()
+            if tag not in _BEHIND_INPUTS:
+                return False
+            skip_field(cursor, tag)
+    except CorruptFileError:
+        return False  # protobuf tells what is wrong with it
+    return True
+
+
+def _text(field: bytes, tag: int) -> str:
+    """The text of a field whose length takes one byte."""
+    if len(field) < 2 or field[0] != tag or field[1] > _ONE_BYTE or len(field) != field[1] + 2:
+        raise _OtherFormError
+    return field[2:].decode()
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The tails that differ in nothing but the content of one tensor, which comes last.
+
+    Args:
+        head: all that comes before the content.
+        device: the device of each.
+        attrs: the attributes of one of them.
+        name: the name of the tensor's attribute.
+        tensor: the one's tensor.
+    """
+
+    head: bytes
+    device: str
+    attrs: Attrs
+    name: str
+    tensor: Tensor
+
+    def filled(self, tail: bytes) -> _Tail:
+        """What a tail that starts with the head, and is as long as the one, stands for."""
+        one = self.tensor
+        tensor = Tensor(one.dtype, one.shape, content=tail[len(self.head) :])
+        return self.device, {**self.attrs, self.name: AttrValue("tensor", tensor)}, _NONE
+
+
+def _form_of(tail: bytes, device: str, attrs: Attrs, debug: tuple[bytes, bytes]) -> _Form | None:
+    """The form of a tail; None where it has none.
+
+    It has one where our own writer makes that tail of its parts, and with another content the
+    same tail with that content at the end: so content is all that stands behind the head, and
+    lengths and fields before it are those of every such tail.
+    """
+    tensors = [k for k, v in attrs.items() if v.kind == "tensor" and v.value.content]
+    if len(tensors) != 1 or debug != _NONE:
+        return None
+    name = tensors[0]
+    tensor: Tensor = attrs[name].value
+    if tensor.content is None or tensor.dtype.numpy is None:
+        return None
+    head = tail[: len(tail) - len(tensor.content)]
+    writer = NodeWriter(1)
+    for content in (bytes(tensor.content), bytes(byte ^ 0xFF for byte in tensor.content)):
+        other = Tensor(tensor.dtype, tensor.shape, content=content)
+        of_other = {**attrs, name: AttrValue("tensor", other)}
+        if writer.tail(Node("", "", (), device, of_other)) != head + content:
+            return None
+    return _Form(head, device, attrs, name, tensor)
+
+
+_NODE_WRITER_NAME, _NODE_WRITER_OP, _NODE_WRITER_INPUT, _DEVICE, _ATTR, _DEBUG_INFO, _TYPE = range(
+    1, 8
+)
+_TENSOR: Final = 8
+
+# Of what differs from node to node no more than this is kept.
+_MOST: Final = 1 << 12
+
+
+class NodeWriter:
+    """Writes the nodes of one graph.
+
+    Ops and attributes repeat a lot; their bytes are made once.
+
+    Args:
+        number: the number of the field that holds the nodes.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._headers: dict[int, bytes] = {}
+        self._ops: dict[str, bytes] = {}
+        # By identity, as nodes of a kind often share them; held, so that it stays theirs.
+        self._attrs: dict[int, tuple[Attrs, bytes]] = {}
+        self._values: dict[Hashable, bytes] = {}
+        self._heads: dict[Hashable, bytes] = {}
+        self._orders: dict[tuple[str, ...], list[str]] = {}
+
+    def record(self, node: Node) -> bytes | None:
+        """A node's field, tag and length included; None where it has content worth a view."""
+        tail = self.tail(node)
+        if tail is None:
+            return None
+        op = self._ops.get(node.op)
+        if op is None:
+            op = self._ops[node.op] = (
+                _node_writer_text(_NODE_WRITER_OP, node.op) if node.op else b""
+            )
+        pieces = [_node_writer_text(_NODE_WRITER_NAME, node.name) if node.name else b"", op]
+        for ref in node.inputs:
+            plain = ref.index == 0 and not ref.explicit and not ref.output
+            pieces.append(_node_writer_text(_NODE_WRITER_INPUT, ref.node if plain else str(ref)))
+        pieces.append(tail)
+        body = b"".join(pieces)
+        size = len(body)
+        header = self._headers.get(size)
+        if header is None:
+            header = self._headers[size] = field_header(self._number, size)
+        return header + body
+
+    def tail(self, node: Node) -> bytes | None:
+        """What stands behind a node's inputs; None where it has content worth a view."""
+        known = self._attrs.get(id(node.attrs))
+        attrs = self._attrs_bytes(node.attrs) if known is None else known[1]
+        if attrs is None or not (node.device or any(node.debug_info)):
+            return attrs
+        pieces = [_node_writer_text(_DEVICE, node.device) if node.device else b"", attrs]
+        for number, debug in zip((_DEBUG_INFO, _TYPE), node.debug_info, strict=True):
+            pieces.append(delimited(number, debug) if debug else b"")
+        return b"".join(pieces)
+
+    def _attrs_bytes(self, attrs: Attrs) -> bytes | None:
+        pieces = []
+        repeated = True
+        for name in self._in_order(tuple(attrs)):
+            value = attrs[name]
+            if value.kind != "tensor":
+                pieces.append(self._entry(name, value))
+            elif is_large(value.value):
+                return None
+            else:
+                pieces.append(self._tensor_entry(name, value))
+                repeated = False
+        written = b"".join(pieces)
+        if repeated and len(self._attrs) < _MOST:
+            self._attrs[id(attrs)] = attrs, written
+        return written
+
+    def _in_order(self, names: tuple[str, ...]) -> list[str]:
+        """Attributes in protobuf's deterministic order: a name comes before its own beginnings."""
+        order = self._orders.get(names)
+        if order is None:
+            # No text has this byte, the highest, in UTF-8.
+            order = sorted(names, key=lambda name: name.encode() + b"\xff")
+            if len(self._orders) < _MOST:
+                self._orders[names] = order
+        return order
+
+    def _entry(self, name: str, value: AttrValue) -> bytes:
+        if value.kind not in REPEATED_KINDS:
+            return _entry(name, value)
+        key = name, value.kind, value.value
+        found = self._values.get(key)
+        if found is None:
+            found = _entry(name, value)
+            if len(self._values) < _MOST:
+                self._values[key] = found
+        return found
+
+    def _tensor_entry(self, name: str, value: AttrValue) -> bytes:
+        tensor: Tensor = value.value
+        if not is_written_raw(tensor):
+            return _entry(name, value)
+        content = tensor.raw()
+        if not content:
+            return _entry(name, value)
+        key = name, tensor.dtype, tensor.shape, len(content)
+        head = self._heads.get(key)
+        if head is None:
+            head = content_attr(name, tensor)[0]
+            if len(self._heads) < _MOST:
+                self._heads[key] = head
+        return b"".join((head, content))
+
+
+def content_attr(name: str, tensor: Tensor) -> tuple[bytes, memoryview]:
+    """The field of a tensor attribute in two pieces, the content at the end.
+
+    All before the content follows from the name, the type, the shape, and the content's length.
+    """
+    proto = pb.TensorProto()
+    tensor_to_proto(tensor, proto, with_content=False)
+    content = memoryview(tensor.raw()).cast("B")
+    head = proto.SerializeToString(deterministic=True) + field_header(CONTENT_FIELD, len(content))
+    for number in (_TENSOR, 2):
+        head = field_header(number, len(head) + len(content)) + head
+    key = delimited(1, name.encode())
+    return field_header(_ATTR, len(key) + len(head) + len(content)) + key + head, content
+
+
+def _entry(name: str, value: AttrValue) -> bytes:
+    proto = pb.NodeDef()
+    attr_to_proto(value, proto.attr[name])
+    return proto.SerializeToString(deterministic=True)
+
+
+def _node_writer_text(number: int, text: str) -> bytes:
+    data = text.encode()
+    if len(data) > _ONE_BYTE:
+        return delimited(number, data)
+    return b"%c%c%b" % (number << 3 | 2, len(data), data)
+
+
+_KINDS = {
+    "s": "string",
+    "i": "int",
+    "f": "float",
+    "b": "bool",
+    "type": "type",
+    "shape": "shape",
+    "tensor": "tensor",
+    "func": "func",
+}
+_LIST_KINDS = {field: f"list({kind})" for field, kind in _KINDS.items()}
+_FIELDS = {kind: field for field, kind in _KINDS.items()}
+_PLAIN = frozenset({"s", "i", "f", "b"})
+
+
+def attr_from_proto(proto: pb.AttrValue, payloads: list[Payload], where: str) -> AttrValue:
+    """Read one attribute.
+
+    Raises:
+        CorruptFileError: a tensor's content does not fit, or a list mixes kinds.
+        InvalidGraphError: a tensor's shape is impossible.
+    """
+    field = proto.WhichOneof("value")
+    if field is None:
+        return AttrValue("", None)
+    if field in _PLAIN:
+        return AttrValue(_KINDS[field], getattr(proto, field))
+    if field == "type":
+        return attr.dtype(DType(proto.type))
+    if field == "list":
+        return _list_from_proto(proto.list, payloads, where)
+    if field == "placeholder":
+        return AttrValue("placeholder", proto.placeholder)
+    return AttrValue(_KINDS[field], _reader(field, payloads, where)(getattr(proto, field)))
+
+
+def attr_to_proto(value: AttrValue, proto: pb.AttrValue) -> None:
+    """Fill an empty AttrValue message."""
+    kind = value.kind
+    if not kind:
+        return
+    if kind.startswith("list"):
+        proto.list.SetInParent()
+        _list_to_proto(value, proto.list)
+    elif kind == "placeholder":
+        proto.placeholder = value.value
+    elif kind == "type":
+        proto.type = value.value.value
+    elif kind == "shape":
+        proto.shape.SetInParent()
+        shape_to_proto(value.value, proto.shape)
+    elif kind == "tensor":
+        tensor_to_proto(value.value, proto.tensor)
+    elif kind == "func":
+        proto.func.SetInParent()
+        _func_to_proto(value.value, proto.func)
+    else:
+        setattr(proto, _FIELDS[kind], value.value)
+
+
+def shape_from_proto(proto: pb.TensorShapeProto) -> TensorShape:
+    """Read a shape; sizes below zero all mean unknown."""
+    if proto.unknown_rank:
+        return None
+    return tuple(max(d.size, -1) for d in proto.dim)
+
+
+def shape_to_proto(shape: TensorShape, proto: pb.TensorShapeProto) -> None:
+    """Fill an empty shape message."""
+    if shape is None:
+        proto.unknown_rank = True
+        return
+    for size in shape:
+        proto.dim.add().size = size
+
+
+def _reader(field: str, payloads: list[Payload], where: str) -> Callable[[Any], Any]:
+    if field == "tensor":
+        return lambda proto: tensor_from_proto(proto, payloads, where)
+    if field == "shape":
+        return shape_from_proto
+    if field == "type":
+        return DType
+    if field == "func":
+        return lambda proto: FuncRef(
+            proto.name,
+            {k: attr_from_proto(proto.attr[k], payloads, where) for k in sorted(proto.attr)},
+        )
+    return lambda plain: plain
+
+
+def _list_from_proto(
+    proto: pb.AttrValue.ListValue, payloads: list[Payload], where: str
+) -> AttrValue:
+    filled = [descriptor.name for descriptor, _ in proto.ListFields()]
+    if not filled:
+        return AttrValue("list", ())
+    if len(filled) > 1:
+        message = f"a list attribute mixes {' and '.join(filled)}"
+        raise CorruptFileError(message, "the file is damaged", where)
+    field = filled[0]
+    read = _reader(field, payloads, where)
+    return AttrValue(_LIST_KINDS[field], tuple(read(x) for x in getattr(proto, field)))
+
+
+def _list_to_proto(value: AttrValue, proto: pb.AttrValue.ListValue) -> None:
+    if value.kind == "list":
+        return
+    field = _FIELDS[value.kind[len("list(") : -1]]
+    target = getattr(proto, field)
+    if field in _PLAIN:
+        target.extend(value.value)
+        return
+    for item in value.value:
+        if field == "type":
+            target.append(item.value)
+        elif field == "shape":
+            shape_to_proto(item, target.add())
+        elif field == "tensor":
+            tensor_to_proto(item, target.add())
+        else:
+            _func_to_proto(item, target.add())
+
+
+def _func_to_proto(func: FuncRef, proto: pb.NameAttrList) -> None:
+    proto.name = func.name
+    for name in sorted(func.attrs):
+        attr_to_proto(func.attrs[name], proto.attr[name])

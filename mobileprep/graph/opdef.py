@@ -1,0 +1,55 @@
+"""Op and function signatures: arguments, attributes with types and defaults."""
+
+from __future__ import annotations
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.attrs import AttrValue
+
+
+@dataclass(frozen=True, slots=True)
+class ArgDef:
+    """One input or output argument.
+
+    A list of equal types has ``number_attr``; a list of any types has ``type_list_attr``.
+    """
+
+    name: str
+    dtype: DType = DType.INVALID
+    type_attr: str = ""
+    number_attr: str = ""
+    type_list_attr: str = ""
+    is_ref: bool = False
+    handle_data: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AttrDef:
+    """One attribute: its kind, and its default where it has one."""
+
+    name: str
+    kind: str
+    default: AttrValue | None = None
+    allowed: AttrValue | None = None
+    minimum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """The signature of an op, or of a function."""
+
+    name: str
+    inputs: tuple[ArgDef, ...] = ()
+    outputs: tuple[ArgDef, ...] = ()
+    attrs: tuple[AttrDef, ...] = ()
+    control_outputs: tuple[str, ...] = ()
+    is_stateful: bool = False
+    is_commutative: bool = False
+    is_aggregate: bool = False
+    allows_uninitialized_input: bool = False
+    deprecated_at: int = 0
+    """The graph version from which the op is refused; 0 for never."""
+
+    def attr(self, name: str) -> AttrDef | None:
+        """The attribute of that name, or None."""
+        return next((a for a in self.attrs if a.name == name), None)

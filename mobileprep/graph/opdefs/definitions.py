@@ -1,0 +1,292 @@
+"""The op definitions of TensorFlow releases, read from the package's data when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.serde import opdef_from_proto
+
+TF115: Final = "1.15"
+NEWEST: Final = "2.21"
+RELEASES: Final = (TF115, NEWEST)
+DEFAULT_RELEASE: Final = TF115
+"""The release of every recipe, verb, and function that names none."""
+
+_DATA = Path(__file__).parent / "data"
+
+
+def op_def(name: str, release: str = NEWEST) -> OpDef | None:
+    """The definition of an op in a release, or None where that release has no such op.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    proto = _protos(release).get(name)
+    return None if proto is None else _converted(name, release)
+
+
+def any_op_def(name: str) -> OpDef | None:
+    """The newest release's definition of an op, or else the oldest's, or None."""
+    return op_def(name) or op_def(name, TF115)
+
+
+def op_names(release: str) -> list[str]:
+    """All ops of a release, sorted."""
+    return sorted(_protos(release))
+
+
+def slip_in(op: str) -> str:
+    """What to tell of the name of an op that no release has; empty where one has it."""
+    names = {*op_names(NEWEST), *op_names(TF115)}
+    if op in names:
+        return ""
+    near = nearest_hint(op, names)
+    return f"no TensorFlow has an op {op!r}" + (f"; {near}" if near else "")
+
+
+@lru_cache(maxsize=4096)
+def _converted(name: str, release: str) -> OpDef:
+    return opdef_from_proto(_protos(release)[name], f"op definition {name}")
+
+
+@lru_cache(maxsize=len(RELEASES))
+def _protos(release: str) -> dict[str, pb.OpDef]:
+    if release not in RELEASES:
+        message = f"there are no op definitions of TensorFlow {release}"
+        hint = nearest_hint(release, RELEASES) or f"one of {', '.join(RELEASES)}"
+        raise UnsupportedError(message, hint)
+    listed = pb.OpList()
+    listed.ParseFromString((_DATA / f"op_defs-{release}.pb").read_bytes())
+    return {op.name: op for op in listed.op}
+
+
+_TYPES: Final = "list(type)"
+# More tensors than any op takes or gives; a faulty graph may declare what no memory holds.
+MOST_TENSORS: Final = 1 << 20
+
+
+def signature_of(node: Node, library: Library | None = None) -> OpDef | None:
+    """The definition of a node's op or function, or None where nobody knows it."""
+    if library is not None and node.op in library.functions:
+        return library.functions[node.op].signature
+    return any_op_def(node.op)
+
+
+def output_types(node: Node, definition: OpDef) -> list[DType]:
+    """The type of each output of a node, in order; reference types as such.
+
+    Raises:
+        InvalidGraphError: an attribute that the definition names is missing.
+    """
+    return _types(node, definition, definition.outputs)
+
+
+def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
+    """The type of a tensor, or None where nobody knows its op."""
+    node = graph[ref.node]
+    definition = signature_of(node, graph.library)
+    if definition is None:
+        return None
+    types = output_types(node, definition)
+    return types[ref.index].base if ref.index < len(types) else None
+
+
+def input_types(node: Node, definition: OpDef) -> list[DType]:
+    """The type of each tensor input of a node, in order."""
+    return _types(node, definition, definition.inputs)
+
+
+def output_count(node: Node, library: Library | None = None) -> int | None:
+    """How many outputs a node has, or None for an op that nobody knows."""
+    definition = signature_of(node, library)
+    return None if definition is None else len(output_types(node, definition))
+
+
+def input_count(node: Node) -> int | None:
+    """How many tensors a node takes by its op's definition; None where that is not known.
+
+    That is so of ops that nobody knows, of lists of any types, and where their count is missing.
+    """
+    definition = any_op_def(node.op)
+    if definition is None or any(a.type_list_attr for a in definition.inputs):
+        return None
+    names = [a.number_attr for a in definition.inputs if a.number_attr]
+    if any(name not in node.attrs for name in names):
+        return None
+    return len(definition.inputs) - len(names) + sum(node.attr_int(name) for name in names)
+
+
+def check_input_count(node: Node, where: str) -> None:
+    """Refuse a node that has other inputs than its op takes, or than its attribute counts.
+
+    Args:
+        node: the node; where it is not known what it takes, it passes.
+        where: the graph's name, for messages.
+
+    Raises:
+        InvalidGraphError: there are more or fewer.
+    """
+    definition, found = any_op_def(node.op), len(node.data_inputs)
+    if definition is None:
+        return
+    lists = sum(bool(a.number_attr or a.type_list_attr) for a in definition.inputs)
+    least, known = len(definition.inputs) - lists, input_count(node)
+    if found < least or (known is not None and found != known):
+        wanted = least if known is None else known
+        message = f"node {node.name!r} ({node.op}) takes {found} tensors, not {wanted}"
+        raise InvalidGraphError(message, "export the graph again", where)
+
+
+def output_slots(node: Node, definition: OpDef) -> dict[str, tuple[int, int]]:
+    """For each output argument its first output's index and its number of outputs."""
+    slots: dict[str, tuple[int, int]] = {}
+    start = 0
+    for arg in definition.outputs:
+        count = len(_arg_types(node, definition, arg))
+        slots[arg.name] = (start, count)
+        start += count
+    return slots
+
+
+def _types(node: Node, definition: OpDef, args: Sequence[ArgDef]) -> list[DType]:
+    return [dtype for arg in args for dtype in _arg_types(node, definition, arg)]
+
+
+def _arg_types(node: Node, definition: OpDef, arg: ArgDef) -> list[DType]:
+    if arg.type_list_attr:
+        return list(_attr(node, definition, arg.type_list_attr, _TYPES))
+    dtype = arg.dtype
+    if arg.type_attr:
+        dtype = _attr(node, definition, arg.type_attr, "type")
+    if arg.is_ref and not dtype.is_ref:
+        dtype = DType(dtype.value + 100)
+    if not arg.number_attr:
+        return [dtype]
+    count = _attr(node, definition, arg.number_attr, "int")
+    if not 0 <= count <= MOST_TENSORS:
+        message = f"node {node.name!r} ({node.op}) declares {count} tensors for {arg.name!r}"
+        raise InvalidGraphError(message, "the graph was written by a faulty tool")
+    return [dtype] * count
+
+
+def _attr(node: Node, definition: OpDef, name: str, kind: str) -> Any:  # noqa: ANN401 - by kind
+    value = node.attrs.get(name)
+    if value is None:
+        declared = definition.attr(name)
+        value = declared.default if declared is not None else None
+    # An empty list does not tell of what it is a list.
+    fits = value is not None and (value.kind == kind or (value.kind, kind) == ("list", _TYPES))
+    if value is None or not fits:
+        message = f"node {node.name!r} ({node.op}) has no {kind} attribute {name!r}"
+        raise InvalidGraphError(message, "the graph was written by a faulty tool")
+    return value.value
+
+
+OLDER_OPS: Final = {
+    "AddV2": "Add",
+    "BatchMatMulV2": "BatchMatMul",
+    "BatchMatMulV3": "BatchMatMulV2",
+    "CheckNumericsV2": "CheckNumerics",
+    "FusedBatchNormV3": "FusedBatchNorm",
+    "MatrixDiagPartV3": "MatrixDiagPartV2",
+    "MatrixDiagV3": "MatrixDiagV2",
+    "MatrixSetDiagV3": "MatrixSetDiagV2",
+    "QuantizeAndDequantizeV4": "QuantizeAndDequantizeV2",
+    "SelectV2": "Select",
+}
+"""By op, the older one. What the transform ``downgrade`` has a rule for."""
+
+
+def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:
+    """The attributes that an op or function has defaults for, or None where nobody knows it.
+
+    The definitions are those of TensorFlow 1.15, so that it can load what is made with them; for
+    ops that it does not have, those of the newest release.
+    """
+    if op in library.functions:
+        definition = library.functions[op].signature
+    else:
+        found = op_def(op, TF115) or op_def(op, NEWEST)
+        if found is None:
+            return None
+        definition = found
+    return {a.name: a.default for a in definition.attrs if a.default is not None}
+
+
+TABLES: Final = frozenset(
+    {
+        "HashTable",
+        "HashTableV2",
+        "MutableHashTable",
+        "MutableHashTableV2",
+        "MutableHashTableOfTensors",
+        "MutableHashTableOfTensorsV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+    }
+)
+"""Their output is the table's handle."""
+
+READERS: Final = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
+"""They fill a table, their first input, from the file that their second input names."""
+
+FILLERS: Final = READERS | {
+    "InitializeTable",
+    "InitializeTableV2",
+    "LookupTableImport",
+    "LookupTableImportV2",
+    "LookupTableInsert",
+    "LookupTableInsertV2",
+}
+"""Their first input is the table that they fill."""
+
+
+PASSED_ON: Final = frozenset(
+    {
+        *("Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics"),
+        *("Reshape", "Squeeze", "ExpandDims", "Bitcast", "PlaceholderWithDefault"),
+        *("Enter", "RefEnter", "Exit", "NextIteration", "LoopCond", "Switch", "Merge"),
+    }
+)
+"""Ops whose outputs may be the very memory of their inputs, unchanged."""
+
+_ALL: Final = frozenset(range(64))
+_NOT_FIRST: Final = _ALL - {0}
+
+_READ: Final[Mapping[str, frozenset[int]]] = {
+    # What an activation comes through first is written to in these; the parameters are not.
+    **dict.fromkeys(("BiasAdd", "BiasAddV1", "BatchNormWithGlobalNormalization"), _NOT_FIRST),
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _NOT_FIRST),
+    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D"), _ALL),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2", "Dilation2D"), _ALL),
+    **dict.fromkeys(("DepthwiseConv2dNativeBackpropInput", "FusedPadConv2D"), _ALL),
+    **dict.fromkeys(("FusedResizeAndPadConv2D", "MatMul", "BatchMatMul", "BatchMatMulV2"), _ALL),
+    **dict.fromkeys(("SparseMatMul", "_FusedMatMul", "Einsum"), _ALL),
+    **dict.fromkeys(("LSTMBlockCell", "BlockLSTM", "BlockLSTMV2", "GRUBlockCell"), _ALL),
+    **dict.fromkeys(("Gather", "GatherV2", "GatherNd", "ArgMax", "ArgMin", "TopKV2"), _ALL),
+    **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _ALL),
+    **dict.fromkeys(("Dequantize", "QuantizedMatMul", "QuantizedConv2D", "QuantizedBiasAdd"), _ALL),
+    **dict.fromkeys(("QuantizedDepthwiseConv2D", "QuantizedConv2DPerChannel"), _ALL),
+    **dict.fromkeys(("QuantizedBatchNormWithGlobalNormalization", "QuantizedInstanceNorm"), _ALL),
+}
+
+
+def only_reads(op: str, index: int) -> bool:
+    """Whether an op is known to leave the memory of an input as it is, and to pass it on nowhere.
+
+    Args:
+        op: the op's name.
+        index: of the input.
+    """
+    return index in _READ.get(op, ())

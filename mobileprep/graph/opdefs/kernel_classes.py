@@ -1,0 +1,141 @@
+"""Which CPU kernel class a TensorFlow release registers for a node, if any."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, TypedDict
+
+from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import OpDef
+from mobileprep.graph.opdefs.definitions import RELEASES, op_def
+
+_DATA: Final = Path(__file__).parent / "data"
+_LABEL: Final = "_kernel"
+
+
+class _Constraints(TypedDict, total=False):
+    """What few rows have: a label, and by attribute the values, types apart, that it may have."""
+
+    label: str
+    attrs: dict[str, list[str | int | bool]]
+
+
+class _Registration(_Constraints):
+    """A row of the table: a class, and by attribute the type that it is registered for."""
+
+    types: dict[str, str]
+    kernel: str
+
+
+def kernel_class(node: Node, release: str) -> str | None:
+    """The class of the CPU kernel that a release runs a node with.
+
+    Attributes that the node lacks count with the defaults of the release's op definition; a
+    ``_kernel`` attribute asks for the kernels registered under that label.
+
+    Args:
+        node: the node.
+        release: "1.15" or "2.21".
+
+    Returns:
+        The class as selective registration names it ("BinaryOp<CPUDevice, functor::add<float>>"),
+        or None where the release does not know the op or has no kernel for its types.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+
+    Source: ``TryFindKernelClass`` and ``FindKernelDef`` of TensorFlow.
+    """
+    label = node.attrs.get(_LABEL)
+    text = label.value.decode("utf-8", "replace") if label and label.kind == "string" else ""
+    rows = _registrations(node.op, text, release)
+    definition = op_def(node.op, release)
+    if not rows or definition is None:
+        return None
+    given = _type_attrs(node, definition)
+    # Of the rows that fit, the one that asks most: some ops have one for any type beside others.
+    fitting = [
+        r
+        for r in rows
+        if all(_fits(given.get(a), t) for a, t in r["types"].items())
+        and all(_value(node, definition, a) in v for a, v in r.get("attrs", {}).items())
+    ]
+    return max(fitting, key=lambda r: len(r["types"]))["kernel"] if fitting else None
+
+
+def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
+    """The types that a release registers CPU kernels of an op for, by type attribute.
+
+    Attributes that no kernel asks for are absent.
+    """
+    found: dict[str, set[str]] = {}
+    for row in _registrations(op, "", release):
+        for name, label in row["types"].items():
+            found.setdefault(name, set()).add(label)
+    return {name: frozenset(labels) for name, labels in found.items()}
+
+
+def kernel_classes(op: str, release: str) -> frozenset[str]:
+    """The classes of all CPU kernels that a release registers for an op under no label.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    return frozenset(row["kernel"] for row in _registrations(op, "", release))
+
+
+def node_types(node: Node, release: str) -> Mapping[str, tuple[str, ...]]:
+    """The labels of a node's type attributes, defaults of the release filled in."""
+    definition = op_def(node.op, release)
+    return {} if definition is None else _type_attrs(node, definition)
+
+
+def _fits(given: tuple[str, ...] | None, wanted: str) -> bool:
+    return given is not None and all(t == wanted for t in given)
+
+
+def _value(node: Node, definition: OpDef, name: str) -> str | int | bool | None:
+    """A string, int or bool attribute, its default filled in; None for one of another kind."""
+    declared = definition.attr(name)
+    value = node.attrs.get(name, declared.default if declared is not None else None)
+    if value is None or value.kind not in ("string", "int", "bool"):
+        return None
+    found: bytes | int | bool = value.value
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+
+
+def _type_attrs(node: Node, definition: OpDef) -> dict[str, tuple[str, ...]]:
+    """The labels of the node's type attributes, defaults filled in; single types as one-tuples."""
+    types: dict[str, tuple[str, ...]] = {}
+    for declared in definition.attrs:
+        if declared.kind not in ("type", "list(type)"):
+            continue
+        value = node.attrs.get(declared.name, declared.default)
+        if value is not None and value.kind == "type":
+            types[declared.name] = (value.value.label,)
+        elif value is not None and value.kind in ("list", "list(type)"):
+            types[declared.name] = tuple(t.label for t in value.value)
+    return types
+
+
+@lru_cache(maxsize=4096)
+def _registrations(op: str, label: str, release: str) -> tuple[_Registration, ...]:
+    line = _table(release).get(op)
+    rows: list[_Registration] = [] if line is None else json.loads(line)
+    return tuple(row for row in rows if row.get("label", "") == label)
+
+
+@lru_cache(maxsize=len(RELEASES))
+def _table(release: str) -> Mapping[str, str]:
+    """The rows of each op as JSON text: parsing all for the sake of a few ops takes too long."""
+    if release not in RELEASES:
+        message = f"there is no kernel table of TensorFlow {release}"
+        hint = nearest_hint(release, RELEASES) or f"one of {', '.join(RELEASES)}"
+        raise UnsupportedError(message, hint)
+    text = gzip.decompress((_DATA / f"kernels-{release}.tsv.gz").read_bytes()).decode()
+    return dict(line.split("\t", 1) for line in text.splitlines())

@@ -1,0 +1,162 @@
+"""What a release of TensorFlow lacks to load and run a node that a newer one wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
+from mobileprep.graph.opdef import AttrDef, OpDef
+from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_def
+from mobileprep.graph.opdefs.kernel_classes import kernel_class
+
+GRAPH_VERSIONS: Final = {TF115: 134, NEWEST: 2474}
+"""``TF_GRAPH_DEF_VERSION`` by release: a graph whose ``min_consumer`` is above it is refused."""
+
+_CHANNELS_LAST: Final = frozenset({"NHWC", "NDHWC"})
+# CPU kernels are registered for their types alone, and refuse these attributes when they run. The
+# depthwise one of 1.15 does not refuse dilations: it computes as if there were none.
+_ONLY_CHANNELS_LAST: Final = frozenset(
+    {
+        *("AvgPool", "AvgPool3D", "MaxPool", "MaxPool3D", "MaxPoolV2"),
+        *("Conv2D", "Conv2DBackpropInput", "Conv3D", "Conv3DBackpropInputV2"),
+        *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput"),
+        *("DepthToSpace", "SpaceToDepth"),
+    }
+)
+_DEPTHWISE: Final = frozenset({"DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput"})
+_UNDILATED: Final = _DEPTHWISE | {"Conv2DBackpropInput", "Conv3D", "Conv3DBackpropInputV2"}
+
+GapKind = Literal["op", "default attribute", "attribute", "value", "removed", "kernel"]
+
+# They mark what computes gradients, or name a variable: no kernel for inference reads them.
+_IDLE: Final = {
+    **dict.fromkeys(("MatMul",), frozenset({"grad_a", "grad_b"})),
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), frozenset({"grad_x", "grad_y"})),
+    "VarHandleOp": frozenset({"debug_name", "allowed_devices"}),
+}
+WITHOUT_KERNEL: Final = frozenset({"AccumulateNV2"})
+"""Ops that the runtime rewrites before they would run."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReleaseGap:
+    """One thing about a node that a release lacks.
+
+    Args:
+        kind: its op; an attribute, at the newer release's default or not; the value of an
+            attribute; the op for graphs of that version; or a CPU kernel for the types.
+        what: the attribute, the value or the types, as text; empty for the op.
+    """
+
+    kind: GapKind
+    what: str = ""
+
+
+def has_kernel(node: Node, release: str) -> bool:
+    """Whether a release runs a node on the CPU, or rewrites it before it would run."""
+    return node.op in WITHOUT_KERNEL or kernel_class(node, release) is not None
+
+
+def type_text(node: Node) -> str:
+    """The type attributes as text: ``T=int32, Tidx=int64``."""
+    named = [f"{n}={v.value.short}" for n, v in sorted(node.attrs.items()) if v.kind == "type"]
+    return ", ".join(named) or "its attributes"
+
+
+def spare_attributes(node: Node, release: str) -> frozenset[str]:
+    """The attributes that a release does not know, and without which a node does the same."""
+    definition = op_def(node.op, release)
+    if definition is None:
+        return frozenset()
+    idle = _IDLE.get(node.op, frozenset())
+    defaults = {a.name: a.default for a in getattr(op_def(node.op), "attrs", ())}
+    return frozenset(
+        name
+        for name in _unknown(node, definition)
+        if name in idle or _same(defaults.get(name), node.attrs[name])
+    )
+
+
+def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[ReleaseGap]:
+    """All that a release lacks for a node; a call of a function is no node of an op.
+
+    Args:
+        node: the node.
+        release: "1.15" or "2.21".
+        producer: the version of the graph.
+
+    Source: ``ValidateNodeDef``, ``CheckOpDeprecation`` and ``FindKernelDef`` of TensorFlow, and the
+    constructors and ``Compute`` of its CPU kernels.
+    """
+    definition = op_def(node.op, release)
+    if definition is None:
+        yield ReleaseGap("op")
+        return
+    spare = spare_attributes(node, release)
+    unknown = _unknown(node, definition)
+    newer = [f"{name}={_shown(node.attrs[name])}" for name in unknown if name not in spare]
+    values = [
+        f"{a.name}={_shown(node.attrs[a.name])}"
+        for a in definition.attrs
+        if a.name in node.attrs and not _is_allowed(node.attrs[a.name], a)
+    ]
+    yield from (ReleaseGap("default attribute", name) for name in unknown if name in spare)
+    yield from (ReleaseGap("attribute", text) for text in newer)
+    yield from (ReleaseGap("value", text) for text in values)
+    if 0 < definition.deprecated_at <= producer:
+        yield ReleaseGap("removed", f"graph version {definition.deprecated_at}")
+    if not values and not has_kernel(node, release):
+        yield ReleaseGap("kernel", type_text(node))
+    yield from (ReleaseGap("kernel", text) for text in _refused(node, release))
+
+
+def _refused(node: Node, release: str) -> Iterator[str]:
+    """Yield the attributes with which a CPU kernel does not run, or runs wrongly."""
+    layout = node.attr_str("data_format", "NHWC")
+    if layout not in _CHANNELS_LAST and (
+        node.op in _ONLY_CHANNELS_LAST or (node.op in FUSED_BATCH_NORMS and release == TF115)
+    ):
+        yield f"data_format={layout}"
+    if node.op in _UNDILATED and set(node.attr_ints("dilations", ())) - {1}:
+        yield f"dilations={_shown(node.attrs['dilations'])}"
+    strides = node.attr_ints("strides", ()) if node.op in _DEPTHWISE else ()
+    sides = strides[1:3] if layout in _CHANNELS_LAST else strides[2:4]
+    if len(set(sides)) > 1:
+        yield f"strides={_shown(node.attrs['strides'])}"
+
+
+def _unknown(node: Node, definition: OpDef) -> list[str]:
+    known = {a.name for a in definition.attrs}
+    return [name for name in node.attrs if not name.startswith("_") and name not in known]
+
+
+def _same(default: AttrValue | None, value: AttrValue) -> bool:
+    if default is None:
+        return False
+    if default.kind.startswith("list") and value.kind.startswith("list"):
+        return tuple(default.value or ()) == tuple(value.value or ())
+    return default == value
+
+
+def _is_allowed(value: AttrValue, declared: AttrDef) -> bool:
+    if declared.allowed is None:
+        return True
+    allowed = declared.allowed.value
+    given = value.value if value.kind.startswith("list") else (value.value,)
+    return all(one in allowed for one in given or ())
+
+
+def _shown(value: AttrValue) -> str:
+    if value.kind.startswith("list"):
+        return f"[{', '.join(_plain(one) for one in value.value or ())}]"
+    return _plain(value.value)
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 - whatever an attribute holds
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(getattr(value, "short", value))

@@ -1,0 +1,265 @@
+"""What of a graph hangs together: what nodes need, and what needs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from mobileprep.errors import InvalidGraphError, nearest_hint
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import EXITS, PLACEHOLDERS
+from mobileprep.graph.refs import Ref, parse_ref
+
+T = TypeVar("T", bound=Hashable)
+
+
+def closure(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:
+    """The starts, what follows them, what follows that, and so on; each is asked for once."""
+    waiting = list(dict.fromkeys(starts))
+    found = set(waiting)
+    while waiting:
+        for item in following(waiting.pop()):
+            if item not in found:
+                found.add(item)
+                waiting.append(item)
+    return found
+
+
+def reachable(
+    nodes: Graph | Mapping[str, Node],
+    roots: Iterable[str],
+    fed: Container[Ref] = (),
+    *,
+    through_control: bool = True,
+) -> set[str]:
+    """The names of the roots and of all nodes that they depend on.
+
+    Args:
+        nodes: every input must name one of them.
+        roots: node names.
+        fed: inputs that are given, so that nothing is needed for them.
+        through_control: whether a control dependency counts.
+
+    Raises:
+        InvalidGraphError: a node that is needed is not there.
+    """
+
+    def needed(name: str) -> Iterable[str]:
+        node = nodes.get(name)
+        if node is None:
+            message = f"the node {name!r} is needed, and is not in the graph"
+            raise InvalidGraphError(message, nearest_hint(name, _names(nodes)))
+        for ref in node.inputs:
+            if ref not in fed and (through_control or not ref.is_control):
+                yield ref.node
+
+    return closure(roots, needed)
+
+
+def _names(nodes: Graph | Mapping[str, Node]) -> Iterable[str]:
+    return nodes.by_name if isinstance(nodes, Graph) else nodes
+
+
+def dependents(graph: Graph, names: Iterable[str], *, through_control: bool = True) -> set[str]:
+    """The named nodes and all that depend on one of them, directly or not.
+
+    Args:
+        graph: the graph.
+        names: node names.
+        through_control: whether a control dependency counts.
+    """
+
+    def takers(name: str) -> Iterable[str]:
+        for consumer in graph.consumers.get(name, ()):
+            if through_control or any(r.node == name for r in consumer.data_inputs):
+                yield consumer.name
+
+    return closure(names, takers)
+
+
+_IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | PLACEHOLDERS
+_SHOWN: Final = 5
+# The names that TensorFlow's lowering of a While gives to its Exit nodes.
+_LOWERED: Final = re.compile(r"/exit/_\d+$")
+
+
+def placeholders(graph: Graph) -> list[str]:
+    """The names of the placeholders that something reads, in graph order; of all if none is read.
+
+    Where TensorFlow 2 lowers loops it leaves placeholders behind that nothing reads.
+    """
+    found = [n.name for n in graph if n.op in PLACEHOLDERS]
+    return [name for name in found if name in graph.consumers] or found
+
+
+def ends(graph: Graph) -> list[str]:
+    """The names of the nodes whose outputs nothing reads, but for constants, in graph order.
+
+    Where TensorFlow 2 lowers a loop, every variable of it leaves it, the counter too: of those that
+    nothing reads the graph's author knows nothing.
+    """
+    found = [n for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
+    return [n.name for n in [n for n in found if not leaves_lowered_loop(n)] or found]
+
+
+def leaves_lowered_loop(node: Node) -> bool:
+    """Whether a variable leaves a loop by this node, one that TensorFlow 2 has lowered."""
+    return node.op in EXITS and _LOWERED.search(node.name) is not None
+
+
+def nodes_of(tensors: Iterable[str]) -> frozenset[str]:
+    """The names of the nodes that put out some tensors, given as the user names them."""
+    return frozenset(parse_ref(tensor).node for tensor in tensors)
+
+
+def name_hint(graph: Graph, name: str, what: str) -> str:
+    """What to say to a node's name that is not in the graph: near names, or the likely ones.
+
+    Args:
+        graph: the graph.
+        name: the node's name.
+        what: ``input`` or ``output``.
+    """
+    near = nearest_hint(name, graph.by_name)
+    if near:
+        return near
+    is_input = what == "input"
+    likely = placeholders(graph) if is_input else ends(graph)
+    shown = ", ".join(likely[:_SHOWN]) + (" ..." if len(likely) > _SHOWN else "")
+    if not likely:
+        return "look at the names in the graph"
+    return f"its placeholders are {shown}" if is_input else f"nothing reads {shown}"
+
+
+def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) -> set[str]:
+    """Which of some nodes nothing uses, and what nothing uses without those.
+
+    Args:
+        graph: the graph.
+        names: the nodes that may have lost a use; those that are gone may be among them.
+        stays: says of a node whether it is left although nothing uses it.
+    """
+    counts = {name: len(nodes) for name, nodes in graph.consumers.items()}
+    waiting = list(names)
+    gone: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        node = graph.get(name)
+        if node is None or name in gone or counts.get(name, 0) or stays(node):
+            continue
+        gone.add(name)
+        for source in {r.node for r in node.inputs}:
+            counts[source] -= 1
+            waiting.append(source)
+    return gone
+
+
+def without_newly_unused(before: Graph, after: Graph, protected: Collection[str]) -> Graph:
+    """A changed graph without the nodes that the change left without a use.
+
+    Args:
+        before: the graph as it was.
+        after: the graph as it is.
+        protected: names of nodes that stay.
+    """
+    gone = unused(after, before.consumers, lambda node: node.name in protected)
+    kept = [n for n in after if n.name not in gone]
+    return after.with_nodes(without_dangling(kept, {n.name for n in kept}))
+
+
+def without_orphans(graph: Graph, before: Graph, protected: Container[str]) -> Graph:
+    """The graph without the constants that nothing uses any more, though something did before."""
+    used = graph.consumers
+    return graph.with_nodes(
+        node
+        for node in graph
+        if node.op != "Const"
+        or node.name in used
+        or node.name in protected
+        or node.name not in before.consumers
+    )
+
+
+_MERGES: Final = frozenset({"Merge", "RefMerge", "_XlaMerge"})
+
+
+def execution_order(graph: Graph) -> list[Node]:
+    """Nodes after what they take; of those that are ready, the one found last comes next.
+
+    A Merge waits for its control inputs and one tensor, so that while loops can be sorted.
+    Nodes of a cycle, and nodes that need one, are left out; so are consumers of nodes that are
+    not there. Source: ``SortByExecutionOrder`` of TensorFlow 1.15's graph transforms.
+    """
+    nodes = graph.nodes
+    position = {node.name: i for i, node in enumerate(nodes)}
+    consumers: list[list[int]] = [[] for _ in nodes]
+    pending: list[int] = []
+    ready: list[int] = []
+    for i, node in enumerate(nodes):
+        inputs = node.inputs
+        if node.op in _MERGES:
+            pending.append(len(node.control_inputs) + 1)
+        else:
+            pending.append(len(inputs))
+        if not inputs:
+            ready.append(i)
+        for ref in inputs:
+            producer = position.get(ref.node)
+            if producer is not None:
+                consumers[producer].append(i)
+    order: list[Node] = []
+    while ready:
+        i = ready.pop()
+        order.append(nodes[i])
+        for consumer in consumers[i]:
+            pending[consumer] -= 1
+            if not pending[consumer]:
+                ready.append(consumer)
+    return order
+
+
+_CLASS: Final = "_class"
+_PREFIX: Final = b"loc:@"
+
+
+def without_dangling(nodes: Iterable[Node], names: Container[str]) -> list[Node]:
+    """The nodes without constraints on nodes that are not among ``names``.
+
+    TensorFlow refuses to load a graph in which a node is to be colocated with an unknown one.
+    """
+
+    def known(name: str) -> str | None:
+        return name if name in names else None
+
+    return [colocated(n, known) for n in nodes]
+
+
+def colocated(node: Node, new_name: Callable[[str], str | None]) -> Node:
+    """The node with its constraints on other names; those for which None is given are dropped."""
+    given = node.attrs.get(_CLASS)
+    if given is None or given.kind != "list(string)":
+        return node
+    kept = tuple(entry for old in given.value if (entry := _entry(old, new_name)) is not None)
+    if kept == given.value:
+        return node
+    if not kept:
+        return node.without_attrs(_CLASS)
+    return node.with_attrs(_class=AttrValue("list(string)", kept))
+
+
+def _entry(entry: bytes, new_name: Callable[[str], str | None]) -> bytes | None:
+    if not entry.startswith(_PREFIX):
+        return entry
+    name = new_name(entry[len(_PREFIX) :].decode("utf-8", "surrogateescape"))
+    return None if name is None else _PREFIX + name.encode("utf-8", "surrogateescape")
+
+
+ANY: Final = "*"
+
+
+def of_op(graph: Graph, op: str, attribute: str) -> frozenset[str]:
+    """The nodes of an op, or of any op for ``*``, that have an attribute."""
+    return frozenset(n.name for n in graph if op in (ANY, n.op) and attribute in n.attrs)

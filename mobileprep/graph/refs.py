@@ -1,0 +1,135 @@
+"""References to tensors, as node inputs spell them: "name", "name:1", "^name"."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+CONTROL: Final = -1
+
+Edge = tuple[str, int]
+"""A tensor: its node's name, and which of the node's outputs it is (``CONTROL`` for none)."""
+
+
+class _Draft:
+    """What becomes a ``Ref``: the fields are set here, where they may be."""
+
+    __slots__ = ("explicit", "index", "node", "output")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Ref:
+    """One input of a node, or a tensor named on a command line.
+
+    Args:
+        node: the node's name.
+        index: which of its outputs, or ``CONTROL``.
+        output: inside functions, the name of the output argument that ``index`` counts in.
+        explicit: whether an index of 0 was spelt out; kept for writing, not compared.
+    """
+
+    node: str
+    index: int = 0
+    output: str = ""
+    explicit: bool = field(default=False, compare=False)
+
+    def __new__(cls, node: str, index: int = 0, output: str = "", explicit: bool = False) -> Ref:
+        # A frozen dataclass sets each field by a call, which takes three times as long.
+        ref: Any = _Draft()
+        ref.node = node
+        ref.index = index
+        ref.output = output
+        ref.explicit = explicit
+        ref.__class__ = cls
+        made: Ref = ref
+        return made
+
+    def __reduce__(self) -> tuple[type[Ref], tuple[object, ...]]:
+        return Ref, (self.node, self.index, self.output, self.explicit)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this only orders execution and carries no tensor."""
+        return self.index == CONTROL
+
+    def renamed(self, node: str) -> Ref:
+        """The same output of another node."""
+        return Ref(node, self.index, self.output, self.explicit)
+
+    def __str__(self) -> str:
+        if self.index == CONTROL:
+            return f"^{self.node}"
+        if self.output:
+            return f"{self.node}:{self.output}:{self.index}"
+        if self.index or self.explicit:
+            return f"{self.node}:{self.index}"
+        return self.node
+
+
+@lru_cache(maxsize=1 << 16)
+def parse_ref(text: str) -> Ref:
+    """Read a reference of a graph's node; a suffix that is not a number belongs to the name."""
+    return new_ref(text)
+
+
+def new_ref(text: str) -> Ref:
+    """``parse_ref`` for a caller that keeps what it has read by itself."""
+    if text.startswith("^"):
+        return Ref(text[1:], CONTROL)
+    head, colon, digits = text.rpartition(":")
+    if not colon or not _is_index(digits):
+        return Ref(text)
+    index = int(digits)
+    return Ref(head, index, explicit=index == 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_function_ref(text: str) -> Ref:
+    """Read a reference inside a function body: "argument", "node:output:0", "^node"."""
+    parts = text.split(":")
+    if len(parts) == 3 and _is_index(parts[2]):
+        return Ref(parts[0], int(parts[2]), parts[1])
+    return parse_ref(text)
+
+
+def control(node: str) -> Ref:
+    """The control dependency on a node."""
+    return Ref(node, CONTROL)
+
+
+def edge(ref: Ref) -> Edge:
+    """The tensor that a reference names."""
+    return ref.node, ref.index
+
+
+def _is_index(digits: str) -> bool:
+    # int() refuses 4,300 digits and more, and takes signs, spaces and other scripts' digits.
+    return digits.isascii() and digits.isdigit() and len(digits) < 10
+
+
+def unique_name(base: str, *taken: Container[str]) -> str:
+    """The name, with the first number behind it that makes it new."""
+    name, number = base, 0
+    while any(name in names for names in taken):
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+
+class FreshNames:
+    """Gives names that are not taken, each once.
+
+    Args:
+        taken: the names that there are.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def name(self, base: str) -> str:
+        """The name, or one like it; it is taken from now on."""
+        found = unique_name(base, self._taken)
+        self._taken.add(found)
+        return found

@@ -1,0 +1,213 @@
+"""Replaces the places of a graph that fit a pattern.
+
+A rewriting is a pattern, a check that gives its reason, and a function from a match to the nodes
+that take its place::
+
+    def _check(match: Match) -> str:
+        return "its result is used elsewhere" if match["layer"].name in match.used_outside else ""
+
+    def _rewrite(match: Match) -> list[Node]:
+        return [...]
+
+    done = rewrite(graph, Rule(op("Mul", ...), _rewrite, _check))
+
+Source of the semantics: ``ReplaceMatchingOpTypes`` and ``RenameNodeInputs`` of TensorFlow 1.15's
+graph transforms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
+from dataclasses import field, replace
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import InvalidGraphError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Check, GraphMatcher, Match, OpTypePattern
+from mobileprep.graph.refs import Ref
+
+NEEDED_ELSEWHERE = "a node that something else needs would be lost"
+NAME_TAKEN = "two of the new nodes would have one name"
+
+
+@dataclass(frozen=True)
+class Leave:
+    """A rewriting's answer that a match stays as it is.
+
+    Args:
+        reason: why.
+        nodes: the match's nodes in the order they are put back in, where that matters.
+    """
+
+    reason: str
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What to look for and what to put there.
+
+    Args:
+        pattern: what to look for.
+        rewrite: the nodes that replace all nodes of a match, those that stay included, or Leave;
+            borrowed nodes may be among them, and stay where they are.
+        check: looked at as each place is found; its reason leaves the place alone.
+        allow_inconsistencies: accept a replacement without a node that something outside of the
+            match uses; the caller mends the inputs.
+    """
+
+    pattern: OpTypePattern
+    rewrite: Callable[[Match], Sequence[Node] | Leave]
+    check: Check | None = None
+    allow_inconsistencies: bool = False
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A graph after a rewriting, how many places changed, and how many did not by reason."""
+
+    graph: Graph
+    matched: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def rewrite(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewritten:
+    """Replace every match of a rule.
+
+    New nodes stand where the match's head stood, in the order that the rule gives them. A match
+    whose replacement would lose a node that is needed elsewhere is left as it was.
+
+    Args:
+        graph: the graph; it is the result's too where no pattern matched.
+        rule: what to do.
+        protected: names of nodes that must survive, such as the graph's outputs.
+
+    Raises:
+        InvalidGraphError: the rule made a node of a name that the graph has already.
+    """
+    found = GraphMatcher(graph, protected).find(rule.pattern, rule.check)
+    if not found.matches:
+        return Rewritten(graph, skipped=found.skipped)
+    heads = {m.node.name: m for m in found.matches}
+    inside = {n.name for m in found.matches for n in m.nodes}
+    skipped = Counter(found.skipped)
+    nodes: list[Node] = []
+    matched = 0
+    for node in graph:
+        match = heads.get(node.name)
+        if match is not None:
+            answer = _replacement(match, rule)
+            if isinstance(answer, Leave):
+                skipped[answer.reason] += 1
+                nodes += answer.nodes or match.nodes
+            else:
+                matched += 1
+                nodes += answer
+        elif node.name not in inside:
+            nodes.append(node)
+    _check_names(nodes, rule.pattern)
+    return Rewritten(graph.with_nodes(nodes), matched, dict(skipped))
+
+
+def rewrite_all(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewritten:
+    """Apply a rule again and again until it changes nothing.
+
+    Matches that share a node are taken one a pass, so that one pass may not find them all. Places
+    are counted as skipped where the last pass left them.
+    """
+    matched = 0
+    while True:
+        done = rewrite(graph, rule, protected)
+        matched += done.matched
+        if not done.matched:
+            return Rewritten(graph, matched, done.skipped)
+        graph = done.graph
+
+
+class Renames:
+    """Where inputs are to lead instead: a node for a node, or a tensor for a tensor."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, str] = {}
+        self._tensors: dict[Ref, Ref] = {}
+        self._touched: set[str] = set()
+
+    def node(self, old: str, new: str) -> None:
+        """Send every output of a node, and control dependencies on it, to another node's."""
+        self._nodes[old] = new
+        self._touched.add(old)
+
+    def tensor(self, old: Ref, new: Ref) -> None:
+        """Send one output to another; control dependencies stay."""
+        self._tensors[old] = new
+        self._touched.add(old.node)
+
+    def __bool__(self) -> bool:
+        return bool(self._touched)
+
+    def resolve(self, ref: Ref) -> Ref:
+        """Where a reference leads in the end.
+
+        Raises:
+            InvalidGraphError: the renames lead in a circle.
+        """
+        seen: set[str] = set()
+        while ref.node in self._touched:
+            if ref.node in seen:
+                message = f"inputs from {ref.node!r} are sent in a circle"
+                raise InvalidGraphError(message, "the nodes to be replaced feed each other")
+            seen.add(ref.node)
+            if ref in self._tensors:
+                ref = self._tensors[ref]
+            elif ref.node in self._nodes:
+                ref = ref.renamed(self._nodes[ref.node])
+            else:
+                break
+        return ref
+
+
+def rename_inputs(graph: Graph, renames: Renames, ignored: Container[str] = ()) -> Graph:
+    """The graph with inputs sent elsewhere, but for those of the ignored nodes."""
+    if not renames:
+        return graph
+    return graph.with_nodes(n if n.name in ignored else _renamed(n, renames) for n in graph)
+
+
+def _renamed(node: Node, renames: Renames) -> Node:
+    inputs = tuple(renames.resolve(r) for r in node.inputs)
+    return node if inputs == node.inputs else replace(node, inputs=inputs)
+
+
+def _replacement(match: Match, rule: Rule) -> Sequence[Node] | Leave:
+    answer = rule.rewrite(match)
+    if isinstance(answer, Leave):
+        return answer
+    by_name: dict[str, Node] = {}
+    for node in answer:
+        if node.name in match.borrowed:
+            continue
+        if by_name.setdefault(node.name, node) != node:
+            return Leave(NAME_TAKEN)
+    if not rule.allow_inconsistencies and not match.used_outside <= by_name.keys():
+        return Leave(NEEDED_ELSEWHERE)
+    gone = {n.name for n in match.nodes} - by_name.keys()
+    return [_waiting_for_none(node, gone) for node in by_name.values()]
+
+
+def _waiting_for_none(node: Node, gone: Set[str]) -> Node:
+    """A node without control inputs from nodes whose work others do now."""
+    if gone.isdisjoint(ref.node for ref in node.control_inputs):
+        return node
+    inputs = tuple(r for r in node.inputs if not r.is_control or r.node not in gone)
+    return replace(node, inputs=inputs)
+
+
+def _check_names(nodes: Iterable[Node], pattern: OpTypePattern) -> None:
+    seen: set[str] = set()
+    for node in nodes:
+        if node.name in seen:
+            message = f"the rewriting of {pattern} makes a second node named {node.name!r}"
+            raise InvalidGraphError(message, "give new nodes names that the graph does not have")
+        seen.add(node.name)

@@ -1,0 +1,349 @@
+"""Serialized GraphDefs to graphs and back, large constants never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mobileprep.core import parallel
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import (
+    GRAPH_LAYOUT,
+    Buffer,
+    Cursor,
+    Payload,
+    Run,
+    delimited,
+    field_header,
+    split_runs,
+    without_payloads,
+)
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node
+from mobileprep.graph.node_serde import (
+    NodeReader,
+    NodeWriter,
+    attr_from_proto,
+    attr_to_proto,
+    content_attr,
+    node_from_proto,
+    parsed,
+    read_node,
+)
+from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
+from mobileprep.graph.refs import parse_function_ref
+from mobileprep.graph.tensor import Tensor, is_large
+
+_NODE_FIELD = 1
+_LIBRARY_FIELD = 2
+
+# Bytes of nodes that are read at once.
+_READ_AT_ONCE = 1 << 20
+
+# Nodes are written in runs of this many.
+_WRITTEN_AT_ONCE = 512
+# Bytes of a graph beside its large constants up to which they are kept.
+_MOST_KEPT = 4 << 20
+
+
+def graph_from_bytes(data: Buffer, file: str) -> Graph:
+    """Read a serialized GraphDef.
+
+    Args:
+        data: the bytes; large constants stay views on them.
+        file: their name, for messages.
+
+    Raises:
+        CorruptFileError: the bytes are no GraphDef.
+        InvalidGraphError: a constant has an impossible shape.
+    """
+    payloads: list[Payload] = []
+    # A length that runs past the end is told with its place, before any message is parsed.
+    parts = list(_parts(data, payloads, file))
+    reader = NodeReader(file)
+    nodes: list[Node] = []
+    others = b""
+    for part in parts:
+        if isinstance(part, Run):
+            parallel.tell(f"reading {file}", part.start, len(data), "bytes")
+            nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
+            continue
+        found = parsed(pb.GraphDef, part, file).node
+        nodes += [node_from_proto(n, payloads, file) for n in found]
+        others += b"" if found else part
+    return _with_nodes(nodes, parsed(pb.GraphDef, others, file), payloads, file)
+
+
+def _parts(data: Buffer, payloads: list[Payload], file: str) -> Iterator[Run | bytes]:
+    """A serialized graph in parts: short nodes as they lie, others without their payloads."""
+    for run in split_runs(data, _NODE_FIELD, _READ_AT_ONCE, file):
+        cursor = Cursor(data, run.start, run.stop, file=file)
+        yield run if run.short else without_payloads(cursor, GRAPH_LAYOUT, payloads)
+
+
+def graph_from_proto(proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
+    """Read a parsed GraphDef, its large contents possibly among ``payloads``."""
+    nodes = [node_from_proto(n, payloads, file) for n in proto.node]
+    return _with_nodes(nodes, proto, payloads, file)
+
+
+def _with_nodes(nodes: list[Node], proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
+    """A graph of nodes, all else as a message has it."""
+    library = _library_from_proto(proto.library, payloads, file)
+    versions = Versions(
+        proto.versions.producer or proto.version,
+        proto.versions.min_consumer,
+        tuple(proto.versions.bad_consumers),
+    )
+    return Graph(nodes, library, versions)
+
+
+def graph_to_chunks(graph: Graph) -> Iterator[bytes | memoryview]:
+    """The pieces of the serialized graph in turn; large constants are views, not copies.
+
+    Equal graphs give equal bytes.
+    """
+    return raw_chunks(graph_to_pieces(graph))
+
+
+def raw_chunks(pieces: Iterable[bytes | Tensor]) -> Iterator[bytes | memoryview]:
+    """The bytes of pieces in turn; those of tensors as views."""
+    for piece in pieces:
+        yield memoryview(piece.raw()).cast("B") if isinstance(piece, Tensor) else piece
+
+
+def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
+    """The pieces of the serialized graph in turn; a tensor stands for its raw content.
+
+    A graph keeps them where they take little, for it is measured, hashed and written in turn.
+    """
+    if graph.pieces is not None:
+        yield from graph.pieces
+        return
+    made: list[bytes | Tensor] = []
+    kept = 0
+    for piece in _pieces(graph):
+        yield piece
+        kept += 0 if isinstance(piece, Tensor) else len(piece)
+        if kept <= _MOST_KEPT:
+            made.append(piece)
+    if kept <= _MOST_KEPT:
+        graph.pieces = tuple(made)
+
+
+def _pieces(graph: Graph) -> Iterator[bytes | Tensor]:
+    yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
+    if graph.library:
+        yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
+    if graph.versions != Versions():
+        tail = pb.GraphDef()
+        tail.versions.producer = graph.versions.producer
+        tail.versions.min_consumer = graph.versions.min_consumer
+        tail.versions.bad_consumers.extend(graph.versions.bad_consumers)
+        yield tail.SerializeToString(deterministic=True)
+
+
+def graph_to_bytes(graph: Graph) -> bytes:
+    """The serialized graph in one piece."""
+    return b"".join(graph_to_chunks(graph))
+
+
+def serialized_size(graph: Graph) -> int:
+    """The length of the serialized graph in bytes."""
+    return pieces_size(graph_to_pieces(graph))
+
+
+def pieces_size(pieces: Iterable[bytes | Tensor]) -> int:
+    """The length of what pieces make, in bytes."""
+    return sum(map(_length, pieces))
+
+
+def _length(piece: bytes | Tensor) -> int:
+    return piece.nbytes if isinstance(piece, Tensor) else len(piece)
+
+
+def _nodes_to_pieces(nodes: Iterable[Node], number: int) -> Iterator[bytes | Tensor]:
+    writer = NodeWriter(number)
+    run: list[bytes] = []
+    for node in nodes:
+        record = writer.record(node)
+        if record is not None:
+            run.append(record)
+        if record is None or len(run) == _WRITTEN_AT_ONCE:
+            yield b"".join(run)
+            run.clear()
+        if record is None:
+            yield from _large_node(node, _large_attrs(node), number)
+    yield b"".join(run)
+
+
+def _large_attrs(node: Node) -> frozenset[str]:
+    """The tensor attributes whose content is worth writing from where it lies."""
+    return frozenset(
+        name
+        for name, value in node.attrs.items()
+        if value.kind == "tensor" and is_large(value.value)
+    )
+
+
+def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | Tensor]:
+    head = pb.NodeDef()
+    node_to_proto(node, head, large)
+    pieces: list[bytes | Tensor] = [head.SerializeToString(deterministic=True)]
+    for name in sorted(large):
+        tensor: Tensor = node.attrs[name].value
+        pieces += [content_attr(name, tensor)[0], tensor]
+    yield field_header(number, pieces_size(pieces))
+    yield from pieces
+
+
+def node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:
+    """Fill an empty NodeDef, some attributes left out."""
+    proto.name = node.name
+    proto.op = node.op
+    proto.input.extend([str(r) for r in node.inputs])
+    proto.device = node.device
+    for name, value in node.attrs.items():
+        if name not in omit:
+            attr_to_proto(value, proto.attr[name])
+    proto.experimental_debug_info, proto.experimental_type = node.debug_info
+
+
+def _library_from_proto(
+    proto: pb.FunctionDefLibrary, payloads: list[Payload], file: str
+) -> Library:
+    functions = [_function_from_proto(f, payloads, file) for f in proto.function]
+    return Library(
+        {f.name: f for f in functions},
+        tuple((g.function_name, g.gradient_func) for g in proto.gradient),
+    )
+
+
+def _function_from_proto(proto: pb.FunctionDef, payloads: list[Payload], file: str) -> Function:
+    where = f"{file}, function {proto.signature.name!r}"
+
+    def read(values: pb.FunctionDef.ArgAttrs | pb.FunctionDef) -> dict[str, AttrValue]:
+        return {k: attr_from_proto(values.attr[k], payloads, where) for k in sorted(values.attr)}
+
+    nodes = tuple(_body_node(n, payloads, where) for n in proto.node_def)
+    return Function(
+        opdef_from_proto(proto.signature, where),
+        nodes,
+        {k: parse_function_ref(proto.ret[k]) for k in sorted(proto.ret)},
+        {k: proto.control_ret[k] for k in sorted(proto.control_ret)},
+        read(proto),
+        {k: read(proto.arg_attr[k]) for k in sorted(proto.arg_attr)},
+        {k: proto.resource_arg_unique_id[k] for k in sorted(proto.resource_arg_unique_id)},
+    )
+
+
+def _body_node(proto: pb.NodeDef, payloads: list[Payload], where: str) -> Node:
+    inputs = tuple(parse_function_ref(text) for text in proto.input)
+    return read_node(proto, inputs, payloads, where)
+
+
+def _library_bytes(library: Library) -> bytes:
+    proto = pb.FunctionDefLibrary()
+    for name in library.functions:
+        _function_to_proto(library.functions[name], proto.function.add())
+    for function, gradient in library.gradients:
+        proto.gradient.add(function_name=function, gradient_func=gradient)
+    return proto.SerializeToString(deterministic=True)
+
+
+def _function_to_proto(function: Function, proto: pb.FunctionDef) -> None:
+    opdef_to_proto(function.signature, proto.signature)
+    for node in function.nodes:
+        node_to_proto(node, proto.node_def.add(), frozenset())
+    for name, ref in function.ret.items():
+        proto.ret[name] = str(ref)
+    for name, text in function.control_ret.items():
+        proto.control_ret[name] = text
+    for name, value in function.attrs.items():
+        attr_to_proto(value, proto.attr[name])
+    for index, values in function.arg_attrs.items():
+        for name, value in values.items():
+            attr_to_proto(value, proto.arg_attr[index].attr[name])
+    for index, unique in function.resource_ids.items():
+        proto.resource_arg_unique_id[index] = unique
+
+
+def opdef_from_proto(proto: pb.OpDef, where: str) -> OpDef:
+    """Read a signature; descriptions are left out."""
+    return OpDef(
+        proto.name,
+        tuple(_arg_from_proto(a) for a in proto.input_arg),
+        tuple(_arg_from_proto(a) for a in proto.output_arg),
+        tuple(_attr_from_proto(a, where) for a in proto.attr),
+        tuple(proto.control_output),
+        proto.is_stateful,
+        proto.is_commutative,
+        proto.is_aggregate,
+        proto.allows_uninitialized_input,
+        proto.deprecation.version,
+    )
+
+
+def opdef_to_proto(opdef: OpDef, proto: pb.OpDef) -> None:
+    """Fill an empty OpDef message."""
+    proto.name = opdef.name
+    for arg in opdef.inputs:
+        _arg_to_proto(arg, proto.input_arg.add())
+    for arg in opdef.outputs:
+        _arg_to_proto(arg, proto.output_arg.add())
+    for attr in opdef.attrs:
+        _attr_to_proto(attr, proto.attr.add())
+    proto.control_output.extend(opdef.control_outputs)
+    proto.is_stateful = opdef.is_stateful
+    proto.is_commutative = opdef.is_commutative
+    proto.is_aggregate = opdef.is_aggregate
+    proto.allows_uninitialized_input = opdef.allows_uninitialized_input
+    if opdef.deprecated_at:
+        proto.deprecation.version = opdef.deprecated_at
+
+
+def _arg_from_proto(proto: pb.OpDef.ArgDef) -> ArgDef:
+    return ArgDef(
+        proto.name,
+        DType(proto.type),
+        proto.type_attr,
+        proto.number_attr,
+        proto.type_list_attr,
+        proto.is_ref,
+        tuple(proto.handle_data),
+    )
+
+
+def _arg_to_proto(arg: ArgDef, proto: pb.OpDef.ArgDef) -> None:
+    proto.name = arg.name
+    proto.type = arg.dtype.value  # type: ignore[assignment]
+    proto.type_attr = arg.type_attr
+    proto.number_attr = arg.number_attr
+    proto.type_list_attr = arg.type_list_attr
+    proto.is_ref = arg.is_ref
+    proto.handle_data.extend(arg.handle_data)
+
+
+def _attr_from_proto(proto: pb.OpDef.AttrDef, where: str) -> AttrDef:
+    default = proto.default_value if proto.HasField("default_value") else None
+    allowed = proto.allowed_values if proto.HasField("allowed_values") else None
+    return AttrDef(
+        proto.name,
+        proto.type,
+        None if default is None else attr_from_proto(default, [], where),
+        None if allowed is None else attr_from_proto(allowed, [], where),
+        proto.minimum if proto.has_minimum else None,
+    )
+
+
+def _attr_to_proto(attr: AttrDef, proto: pb.OpDef.AttrDef) -> None:
+    proto.name = attr.name
+    proto.type = attr.kind
+    if attr.default is not None:
+        attr_to_proto(attr.default, proto.default_value)
+    if attr.allowed is not None:
+        attr_to_proto(attr.allowed, proto.allowed_values)
+    if attr.minimum is not None:
+        proto.has_minimum = True
+        proto.minimum = attr.minimum

@@ -1,0 +1,122 @@
+"""What a graph amounts to in numbers: nodes, parameters, ops."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array, Tensor
+
+
+@dataclass(frozen=True)
+class GraphStatistics:
+    """A graph in numbers.
+
+    Args:
+        nodes: how many nodes it has, functions' bodies included.
+        parameters: elements of all constants together.
+        constants: how many Const nodes.
+        bytes: the length of the serialized graph.
+        ops: how many nodes of each op, functions' bodies included, by name.
+    """
+
+    nodes: int
+    parameters: int
+    constants: int
+    bytes: int
+    ops: Mapping[str, int]
+
+
+def graph_statistics(graph: Graph, size: int) -> GraphStatistics:
+    """Count a graph whose serialized form is ``size`` bytes long."""
+    ops: Counter[str] = Counter()
+    parameters = 0
+    bodies = [f.nodes for f in graph.library.functions.values()]
+    for nodes in (graph.nodes, *bodies):
+        for node in nodes:
+            ops[node.op] += 1
+            if node.op == "Const":
+                parameters += node.attr_tensor("value").size
+    return GraphStatistics(ops.total(), parameters, ops["Const"], size, dict(sorted(ops.items())))
+
+
+NO_STATISTICS: Final = "no data is named, and no batch normalization has left its statistics"
+NO_STATISTICS_HINT: Final = (
+    "name a .npz file with samples, or write {fuse_batch_norms: {keep_statistics: true}} before"
+)
+_MEANS: Final = "_channel_means"
+_DEVIATIONS: Final = "_channel_deviations"
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """What each channel of a tensor is like.
+
+    Args:
+        means: float64 [channels].
+        deviations: standard deviations, none below zero; float64 [channels].
+    """
+
+    means: Array
+    deviations: Array
+
+
+def with_statistics(node: Node, statistics: ChannelStatistics) -> Node:
+    """The node with the statistics of what it puts out, rounded to float32."""
+    kept = {_MEANS: statistics.means, _DEVIATIONS: statistics.deviations}
+    tensors = {name: Tensor.packed(values.astype(np.float32)) for name, values in kept.items()}
+    more = {name: attr.tensor(tensor) for name, tensor in tensors.items()}
+    return replace(node, attrs={**node.attrs, **more})
+
+
+def statistics_of(node: Node, channels: int) -> ChannelStatistics | None:
+    """The statistics that a node has of so many channels; None without sound ones."""
+    if not {_MEANS, _DEVIATIONS} <= node.attrs.keys():
+        return None
+    found = [node.attr_tensor(name) for name in (_MEANS, _DEVIATIONS)]
+    if any(t.shape != (channels,) or not t.dtype.is_floating for t in found):
+        return None
+    means, deviations = (t.array().astype(np.float64) for t in found)
+    if not (np.isfinite(means) & np.isfinite(deviations) & (deviations >= 0)).all():
+        return None
+    return ChannelStatistics(means, deviations)
+
+
+def changed_statistics(node: Node, factors: Array | float, offsets: Array | float) -> Node:
+    """A node whose channels are scaled and then shifted, with the statistics of that.
+
+    Args:
+        node: the node; one without statistics stays as it is.
+        factors: above zero; [channels] or one.
+        offsets: [channels] or one.
+    """
+    if _MEANS not in node.attrs:
+        return node
+    found = statistics_of(node, math.prod(node.attr_tensor(_MEANS).shape))
+    if found is None:
+        return node
+    means = found.means * factors + offsets
+    return with_statistics(node, ChannelStatistics(means, found.deviations * factors))
+
+
+def without_statistics(graph: Graph) -> Graph:
+    """The graph without any statistics; the same one where it has none."""
+    names = {_MEANS, _DEVIATIONS}
+    if not any(names & node.attrs.keys() for node in graph):
+        return graph
+    return graph.with_nodes(_bare(node, names) for node in graph)
+
+
+def _bare(node: Node, names: set[str]) -> Node:
+    if not names & node.attrs.keys():
+        return node
+    return replace(node, attrs={k: v for k, v in node.attrs.items() if k not in names})

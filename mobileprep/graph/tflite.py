@@ -1,0 +1,252 @@
+"""A .tflite file as a graph: placeholders, constants, and a node for each operator.
+
+The nodes' ops are LiteRT's with a prefix, so that no op of TensorFlow is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.files import map_file
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.checker import is_tflite
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.formats.tflite.records import LiteTensor, ModelRecord, OperatorRecord
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import Edge, FreshNames, Ref
+from mobileprep.graph.tensor import Tensor
+
+PREFIX: Final = "LiteRT."
+"""What the ops of such a graph begin with."""
+
+TENSOR: Final = "_tensors"
+"""The attribute that has the numbers of a node's outputs among the file's tensors."""
+
+SHAPES: Final = "_shapes"
+"""The attribute that has the shapes of a node's outputs, -1 for sizes that stay open."""
+
+_OPTIONS: Final = ("fused_activation_function", "filter_width", "filter_height")
+"""Options of operators that are attributes, with an underscore before."""
+
+_MAIN: Final = "main"
+
+_TYPES: Final = {
+    "FLOAT32": DType.FLOAT,
+    "FLOAT16": DType.HALF,
+    "BFLOAT16": DType.BFLOAT16,
+    "FLOAT64": DType.DOUBLE,
+    "BOOL": DType.BOOL,
+    "STRING": DType.STRING,
+    "COMPLEX64": DType.COMPLEX64,
+    "COMPLEX128": DType.COMPLEX128,
+    **{
+        f"{sign}INT{bits}": DType[f"{sign}INT{bits}"]
+        for sign in ("", "U")
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+
+def is_tflite_file(path: Path) -> bool:
+    """Whether a file begins as a .tflite file does.
+
+    Raises:
+        CorruptFileError: it is missing or unreadable.
+    """
+    return path.is_file() and is_tflite(map_file(path))
+
+
+def is_tflite_graph(graph: Graph) -> bool:
+    """Whether a graph was read from a .tflite file."""
+    return any(TENSOR in node.attrs for node in graph)
+
+
+@dataclass(frozen=True)
+class TfliteTensor:
+    """A tensor that callers of a .tflite file give or get.
+
+    Args:
+        name: as of the graph.
+        dtype: INVALID for types that TensorFlow has not.
+        shape: its sizes, -1 for unknown ones; None where the file has none, as of a scalar and of
+            an unknown rank.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class TfliteInterface:
+    """What callers give and get, by the names of the file's signature or else the tensors' own.
+
+    Args:
+        key: the signature's name; ``main``, as the first subgraph is called, without one.
+        inputs: in the file's order.
+        outputs: likewise.
+    """
+
+    key: str
+    inputs: Mapping[str, TfliteTensor]
+    outputs: Mapping[str, TfliteTensor]
+
+
+@dataclass(frozen=True)
+class TfliteGraph:
+    """The first subgraph of a .tflite file.
+
+    Args:
+        graph: its nodes; each has the name of its first output.
+        outputs: the tensors that the file gives its callers.
+        names: tensors by the names that the file's signature has for them.
+        interface: what callers give and get.
+    """
+
+    graph: Graph
+    outputs: tuple[str, ...]
+    names: Mapping[str, str]
+    interface: TfliteInterface
+
+
+def read_tflite(path: Path) -> TfliteGraph:
+    """The first subgraph of a .tflite file; names that occur twice in it get numbers.
+
+    Raises:
+        CorruptFileError: the file is missing or damaged.
+        UnsupportedError: flatbuffers is not installed.
+    """
+    return parse_tflite(map_file(path), str(path))
+
+
+def parse_tflite(data: bytes | memoryview, file: str) -> TfliteGraph:
+    """The first subgraph of a .tflite file, from its bytes; see ``read_tflite``."""
+    return _Reading(read_model(data, file), file).read()
+
+
+class _Reading:
+    """One file turned into nodes."""
+
+    def __init__(self, model: ModelRecord, where: str) -> None:
+        self._model = model
+        self._record = model.subgraphs[0]
+        self._where = where
+        self._fresh = FreshNames(())
+        self._edges: dict[int, Edge] = {}
+
+    def read(self) -> TfliteGraph:
+        graph = self._graph()
+        known = {number: str(Ref(*edge)) for number, edge in self._edges.items()}
+        first = [s for s in self._model.signatures if s.subgraph == 0][:1]
+        names = {name: known[i] for s in first for name, i in (*s.inputs, *s.outputs)}
+        outputs = tuple(known[i] for i in self._record.outputs)
+        return TfliteGraph(graph, outputs, names, self._interface(known))
+
+    def _interface(self, known: Mapping[int, str]) -> TfliteInterface:
+        signed = next((s for s in self._model.signatures if s.subgraph == 0), None)
+        record = self._record
+        given = signed.inputs if signed else [(known[n], n) for n in record.inputs]
+        wanted = signed.outputs if signed else [(known[n], n) for n in record.outputs]
+        return TfliteInterface(
+            (signed.key if signed else "") or _MAIN,
+            {name: self._told(known[n], n) for name, n in given},
+            {name: self._told(known[n], n) for name, n in wanted},
+        )
+
+    def _told(self, name: str, number: int) -> TfliteTensor:
+        tensor = self._tensor(number)
+        return TfliteTensor(name, self._type(number), tensor.signature or tensor.shape or None)
+
+    def _graph(self) -> Graph:
+        nodes = [self._placeholder(number) for number in self._record.inputs]
+        made = {n for o in self._record.operators for n in o.outputs} | set(self._record.inputs)
+        nodes += [
+            self._constant(number)
+            for number in range(len(self._record.tensors))
+            if number not in made
+        ]
+        nodes += [self._operator(operator) for operator in self._record.operators]
+        return Graph(nodes)
+
+    def _name(self, number: int, index: int, node: str = "") -> str:
+        tensor = self._record.tensors[number]
+        # A colon in a node's name would read as the number of an output.
+        own = tensor.name.removesuffix(":0").replace(":", "_")
+        name = node or self._fresh.name(own or f"tensor_{number}")
+        self._edges[number] = (name, index)
+        return name
+
+    def _placeholder(self, number: int) -> Node:
+        tensor = self._record.tensors[number]
+        attrs = {
+            "dtype": attr.dtype(_TYPES.get(tensor.type, DType.INVALID)),
+            "shape": attr.shape(tensor.signature or tensor.shape),
+            TENSOR: attr.integers(number),
+        }
+        return Node(self._name(number, 0), "Placeholder", (), "", attrs)
+
+    def _constant(self, number: int) -> Node:
+        tensor = self._record.tensors[number]
+        content = self._model.buffers[tensor.buffer]
+        kind = _TYPES.get(tensor.type)
+        name = self._name(number, 0)
+        if kind is None or kind.numpy is None:
+            # Text, and types of less than a byte, are kept as the file has them.
+            value = Tensor.of(np.frombuffer(content, np.uint8))
+        else:
+            shape = tensor.shape if len(content) else (0,)
+            value = Tensor(kind, shape, content=memoryview(content))
+        return constant(name, value).with_attrs(**{TENSOR: attr.integers(number)})
+
+    def _operator(self, operator: OperatorRecord) -> Node:
+        if not operator.outputs:
+            node = self._fresh.name(operator.code.builtin.lower())
+        else:
+            node = self._name(operator.outputs[0], 0)
+        for index, number in enumerate(operator.outputs[1:], start=1):
+            self._name(number, index, node)
+        attrs = {
+            TENSOR: attr.integers(*operator.outputs),
+            "T": attr.AttrValue("list(type)", tuple(map(self._type, operator.outputs))),
+            SHAPES: attr.AttrValue("list(shape)", tuple(map(self._shape, operator.outputs))),
+        }
+        options = {} if operator.options is None else operator.options.values
+        for name in _OPTIONS:
+            value = options.get(name)
+            if isinstance(value, str):
+                attrs[f"_{name}"] = attr.string(value)
+            elif isinstance(value, int):
+                attrs[f"_{name}"] = attr.integer(value)
+        op = PREFIX + (operator.code.custom or operator.code.builtin)
+        return Node(node, op, self._inputs(operator), "", attrs)
+
+    def _type(self, number: int) -> DType:
+        return _TYPES.get(self._tensor(number).type, DType.INVALID)
+
+    def _shape(self, number: int) -> tuple[int, ...]:
+        tensor = self._tensor(number)
+        return tensor.signature or tensor.shape
+
+    def _tensor(self, number: int) -> LiteTensor:
+        return self._record.tensors[number]
+
+    def _inputs(self, operator: OperatorRecord) -> tuple[Ref, ...]:
+        refs = []
+        for number in operator.inputs:
+            if number < 0:
+                continue
+            if number not in self._edges:
+                name = self._tensor(number).name
+                message = f"an operator takes the tensor {name!r} before it is computed"
+                hint = "the file is damaged: convert the model again"
+                raise CorruptFileError(message, hint, self._where)
+            refs.append(Ref(*self._edges[number]))
+        return tuple(refs)

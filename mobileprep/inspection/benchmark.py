@@ -1,0 +1,279 @@
+"""What a graph costs, and how long it takes on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import InvalidGraphError, UsageError
+from mobileprep.freezing.loading import Model, ModelOptions, load_model
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import ends
+from mobileprep.graph.tensor import Array
+from mobileprep.inspection.benchmarking.runs import (
+    Pace,
+    TimedGraph,
+    Timings,
+    measured_costs,
+    output_layers,
+    time_graph,
+    zero_feeds,
+)
+from mobileprep.runtime.accounting.costs import GraphCosts
+from mobileprep.runtime.accounting.step_stats import NodeStats, Stat, StepStats, by_kind
+from mobileprep.runtime.engines.agreement import Engine
+from mobileprep.runtime.engines.choose import open_engine
+from mobileprep.runtime.feeding.feeds import check_fed, with_fed_shapes
+from mobileprep.runtime.feeding.tensors import tensor_info
+from mobileprep.runtime.interpreter import converted
+from mobileprep.targets.targets import Device
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What was measured and counted.
+
+    Args:
+        timings: of runs in microseconds: ``timings.plain.mean``, and of nodes.
+        costs: operations, parameters, memory and bytes moved: ``costs.flops``; None where they were
+            not counted.
+        device: what the costs are compared with; None for nothing.
+    """
+
+    timings: Timings
+    costs: GraphCosts | None = None
+    device: Device | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it as JSON takes it, as ``mobileprep benchmark --json`` prints it."""
+        data = timings_as_data(self.timings)
+        if self.costs is not None:
+            data |= costs_as_data(self.costs, self.timings.plain)
+            if self.device is not None:
+                data["device"] = device_as_data(self.device, self.costs)
+        return data
+
+
+def benchmark(
+    model: Graph | FilePath,
+    feeds: Mapping[str, ArrayLike] | None = None,
+    fetches: Sequence[str] = (),
+    *,
+    runs: int = 50,
+    seconds: float = 10.0,
+    warmup: int = 1,
+    engine: str = "numpy",
+    threads: int = 0,
+    tell: Warn | None = None,
+) -> Benchmark:
+    """Time a graph, and count what one run of it costs.
+
+    Args:
+        model: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
+        feeds: values by tensor name, see ``run``; by default zeros for each placeholder, of its
+            shape with 1 for unknown sizes.
+        fetches: the tensors to compute; by default a signature's outputs, or the graph's ends.
+        runs: how many at most; 0 for no bound but the time.
+        seconds: of running at most; 0 for no bound but the number.
+        warmup: how many runs do not count.
+        engine: see ``run``; the times of nodes are known with ``numpy`` alone.
+        threads: how many to use; 0 for all processors.
+        tell: told what is being done; by default nobody is.
+
+    Raises:
+        UsageError, InvalidGraphError, UnsupportedError, CorruptFileError: see ``run``; and
+            UsageError where the shape of a placeholder that is not fed is not known.
+    """
+    tell = tell or _nobody
+    wanted = names_of(fetches)
+    loaded = opened(model, wanted, tell)
+    given = zero_feeds(loaded.graph) if feeds is None else fed_arrays(loaded, feeds)
+    names = wanted or loaded.outputs or output_layers(loaded.graph)
+    subject = TimedGraph(loaded.graph, loaded.path, given, tuple(map(loaded.tensor, names)))
+    timings = time_graph(
+        subject,
+        Pace(runs, seconds),
+        engine=engine,
+        warmup=warmup,
+        pause=-1.0,
+        combine=True,
+        threads=threads,
+        tell=tell,
+    )
+    return Benchmark(timings, measured_costs(subject))
+
+
+def _nobody(_: str) -> None:
+    """Tells nothing."""
+
+
+def timings_as_data(timings: Timings) -> dict[str, Any]:
+    """Engine, times of runs in microseconds, and times of nodes where there are any."""
+    times = {"warmup": timings.warmup.as_data(), "no_stats": timings.plain.as_data()}
+    if timings.detailed is not None:
+        times["with_stats"] = timings.detailed.as_data()
+    data: dict[str, Any] = {"engine": timings.engine, "microseconds": times}
+    stats = timings.stats
+    if stats is not None:
+        data["memory_bytes"] = stats.run_memory.as_data()
+        data["nodes"] = [_node(n, stats) for n in stats.nodes.values()]
+        data["types"] = [
+            {
+                "type": k.kind,
+                "count": k.count,
+                "avg_ms": k.micros / 1000,
+                "memory_bytes": k.memory,
+                "times_called": k.calls,
+            }
+            for k in by_kind(stats)
+        ]
+    return data
+
+
+def _node(node: NodeStats, stats: StepStats) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "type": node.kind,
+        "start_ms": node.start.mean / 1000,
+        "first_ms": node.elapsed.first / 1000,
+        "avg_ms": node.elapsed.mean / 1000,
+        "memory_bytes": node.memory.newest,
+        "times_called": node.calls // max(stats.runs, 1),
+    }
+
+
+def costs_as_data(costs: GraphCosts, plain: Stat) -> dict[str, Any]:
+    """Operations, parameters, memory and bytes moved, in all and of each node."""
+    return {
+        "flops": costs.flops,
+        "flops_per_second": costs.flops / max(plain.mean / 1e6, 1e-9),
+        "flops_by_type": costs.flops_by_op,
+        "not_counted": list(costs.uncounted),
+        "parameters": costs.parameters,
+        "parameter_bytes": costs.parameter_bytes,
+        "peak_activation_bytes": costs.peak_bytes,
+        "moved_bytes": costs.moved,
+        "costs": [
+            {
+                "name": n.name,
+                "type": n.op,
+                "flops": n.flops,
+                "read_bytes": n.read,
+                "written_bytes": n.written,
+                "times_called": n.calls,
+            }
+            for n in costs.nodes
+        ],
+    }
+
+
+def device_as_data(device: Device, costs: GraphCosts) -> dict[str, Any]:
+    """A device, and the least time that an inference can take on it."""
+    return {
+        "name": device.name,
+        "title": device.title,
+        "gflops": device.gflops,
+        "basis": device.basis,
+        "source": device.source,
+        "url": device.url,
+        "best_seconds": device.seconds(costs.flops),
+    }
+
+
+def run(
+    model: Graph | FilePath,
+    feeds: Mapping[str, ArrayLike] | None = None,
+    fetches: Sequence[str] = (),
+    *,
+    engine: str = "numpy",
+    seed: int | None = None,
+    threads: int = 0,
+    warn: Warn | None = None,
+) -> dict[str, Array]:
+    """Run a graph once.
+
+    Args:
+        model: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
+        feeds: values by tensor name, or by the names that a signature has for its inputs. They are
+            converted to the tensor's type where that is a matter of width; of text, ``str`` or
+            ``bytes``. Shapes are the placeholders' own: a batch axis is not added.
+        fetches: the tensors to compute; by default a signature's outputs, or the graph's ends.
+        engine: ``numpy``, ``openvino``, ``tensorflow``, or ``auto`` for the fastest installed one
+            that can run the graph.
+        seed: of random numbers that the graph draws; only numpy takes it.
+        threads: how many to use; 0 for what the engine takes by itself.
+        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        An array of the tensor's shape for each fetch, by the name that was asked for; not to be
+        written to. Texts are object arrays of bytes.
+
+    Raises:
+        UsageError: a name is not in the graph, a placeholder that is needed is not fed, or a feed
+            does not fit it; there is no such engine.
+        InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
+        UnsupportedError: the engine is not installed, or cannot run the graph.
+        CorruptFileError: a file is missing or damaged.
+    """
+    warn = warn or as_warning
+    wanted = names_of(fetches)
+    loaded = opened(model, wanted, warn)
+    arrays = fed_arrays(loaded, feeds or {})
+    names = wanted or loaded.outputs or tuple(ends(loaded.graph))
+    if not names:
+        message = "no tensors are named that the graph is to compute"
+        raise UsageError(message, "name some in fetches")
+    running = open_engine(engine, loaded.graph, loaded.path, seed=seed, threads=threads, tell=warn)
+    tensors = [loaded.tensor(name) for name in names]
+    return dict(zip(names, run_fed(running, loaded, arrays, tensors), strict=True))
+
+
+def opened(model: Graph | FilePath, fetches: Sequence[str], warn: Warn) -> Model:
+    """A model that runs; files that a graph itself reads are looked for near it, or here.
+
+    Raises:
+        CorruptFileError, InvalidGraphError, UnsupportedError, UsageError: see ``load_model``.
+    """
+    if isinstance(model, Graph):
+        return Model(model, Path("graph"))
+    return load_model(Path(model), ModelOptions(tuple(fetches)), warn)
+
+
+def fed_arrays(model: Model, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """What is fed, by tensor name and in the tensors' types.
+
+    Raises:
+        UsageError: a tensor is not in the graph, or what is fed is no array.
+    """
+    named = {model.tensor(name): _array(name, value) for name, value in feeds.items()}
+    graph = model.graph
+    return {name: converted(a, tensor_info(graph, name).dtype) for name, a in named.items()}
+
+
+def _array(name: str, value: ArrayLike) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        message = f"what is fed to {name!r} is no array: {error}"
+        raise UsageError(message, "give each row as many values as the others") from error
+
+
+def run_fed(
+    engine: Engine, model: Model, feeds: Mapping[str, Array], fetches: Sequence[str]
+) -> list[Array]:
+    """The values of tensors, once it is sure that all that is needed is fed.
+
+    Raises:
+        UsageError, InvalidGraphError, UnsupportedError: see ``run``.
+    """
+    check_fed(model.graph, feeds, fetches, str(model.path))
+    try:
+        return engine.run(fetches, feeds)
+    except InvalidGraphError as error:
+        raise with_fed_shapes(error, model.graph, feeds) from error

@@ -1,0 +1,295 @@
+"""The runs of a benchmark: warming up, without the times of nodes, and with them."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mobileprep.core.files import write_bytes
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import ArtifactError, UnsupportedError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.wire import FIXED64, VARINT, delimited, encode_varint
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import ends, placeholders
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.context import Observer
+from mobileprep.ops.numerics.allocation import MAX_AXES
+from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs, run_costs
+from mobileprep.runtime.accounting.step_stats import Stat, StepStats
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.runtime.engines.choose import AUTO, open_engine
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.feeding.tensors import TensorInfo, tensor_info
+
+_MICRO = 1_000_000
+_DAY = 24 * 60 * 60
+
+
+@dataclass(frozen=True)
+class TimedGraph:
+    """What is benchmarked.
+
+    Args:
+        graph: the graph.
+        path: the file that it comes from.
+        feeds: arrays by tensor name.
+        fetches: the tensors to compute.
+        seed: for random numbers that the graph draws.
+    """
+
+    graph: Graph
+    path: Path
+    feeds: dict[str, Array]
+    fetches: tuple[str, ...]
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long to go on.
+
+    Args:
+        runs: at most, 0 or less for no bound but the time.
+        seconds: of running, at most; 0 or less for no bound but the number.
+        delay: seconds to sleep after each run.
+    """
+
+    runs: int
+    seconds: float
+    delay: float = -1.0
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What was measured.
+
+    Args:
+        engine: what ran the graph.
+        warmup, plain: microseconds of each run.
+        detailed: the same with the times of nodes taken; None where the engine does not tell them.
+        stats: the times of nodes; None as above.
+    """
+
+    engine: str
+    warmup: Stat
+    plain: Stat
+    detailed: Stat | None
+    stats: StepStats | None
+
+
+def time_runs(once: Callable[[], object], pace: Pace) -> Stat:
+    """The microseconds of each run, of which there is at least one."""
+    stat = Stat()
+    while True:
+        began = time.perf_counter()
+        once()
+        stat.add(round((time.perf_counter() - began) * _MICRO))
+        enough = 0 < pace.runs <= stat.count
+        late = 0 < pace.seconds < stat.total / _MICRO
+        if enough or late or (pace.runs <= 0 and pace.seconds <= 0):
+            return stat
+        _sleep(pace.delay)
+
+
+def time_graph(
+    subject: TimedGraph,
+    pace: Pace,
+    *,
+    engine: str,
+    warmup: int,
+    pause: float,
+    combine: bool,
+    threads: int,
+    tell: Callable[[str], None],
+) -> Timings:
+    """Warm up, time runs, and time them again with the times of nodes.
+
+    Args:
+        subject: what to run.
+        pace: how long, for each of the two.
+        engine: its name.
+        warmup: how many runs do not count.
+        pause: seconds to sleep after each of the three.
+        combine: whether to compute nodes that depend only on constants once, before the runs.
+        threads: how many to use; 0 or less for all processors.
+        tell: told what is done.
+    """
+    runner = open_engine(
+        engine, subject.graph, subject.path, seed=subject.seed, tell=tell, threads=threads
+    )
+
+    def once() -> object:
+        return runner.run(subject.fetches, subject.feeds)
+
+    warm = Stat()
+    if warmup > 0:
+        tell(f"warming up, {warmup} runs")
+        warm = time_runs(once, Pace(warmup, -1.0, pace.delay))
+        _sleep(pause)
+    tell(f"running at most {_limits(pace)}")
+    plain = time_runs(once, pace)
+    if engine == AUTO:
+        tell(f"the engine is {runner.name}")
+    _sleep(pause)
+    if runner.name != "numpy":
+        tell(f"{runner.name} does not tell the times of nodes")
+        return Timings(runner.name, warm, plain, None, None)
+    tell("the same with the times of nodes")
+    stats = StepStats()
+    observed = _interpreter(subject, stats, combine=combine)
+
+    def once_observed() -> None:
+        observed.run(subject.fetches, subject.feeds)
+        stats.end_run()
+
+    return Timings(runner.name, warm, plain, time_runs(once_observed, pace), stats)
+
+
+def measured_costs(subject: TimedGraph) -> GraphCosts:
+    """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
+    graph = with_found_assets(subject.graph, folders_near(subject.path))
+    try:
+        where = str(subject.path)
+        return run_costs(graph, subject.feeds, subject.fetches, where, seed=subject.seed)
+    except UnsupportedError:
+        shapes = {name: array.shape for name, array in subject.feeds.items()}
+        return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
+
+
+def _interpreter(subject: TimedGraph, observer: Observer, *, combine: bool) -> NumpyEngine:
+    graph = with_found_assets(subject.graph, folders_near(subject.path))
+    where = str(subject.path)
+    return NumpyEngine(graph, where, combine=combine, observer=observer, seed=subject.seed)
+
+
+def _limits(pace: Pace) -> str:
+    bounds = [f"{pace.runs} times"] * (pace.runs > 0)
+    bounds += [f"{pace.seconds:g} seconds"] * (pace.seconds > 0)
+    return " or ".join(bounds) or "1 times"
+
+
+def _sleep(seconds: float) -> None:
+    # A day at a time: how long a system may be asked to wait at once differs.
+    while seconds > 0:
+        time.sleep(min(seconds, _DAY))
+        seconds -= _DAY
+
+
+# The defaults of the original benchmark_model.
+_LAYER, _SHAPE, _OUTPUT = "input:0", (1, 224, 224, 3), "output:0"
+_MOST_BYTES = 1 << 32
+
+
+def zero_feeds(graph: Graph) -> dict[str, Array]:
+    """Zeros for each placeholder; unknown sizes are 1.
+
+    Raises:
+        UsageError: the shape of one is not known.
+    """
+    known = [tensor_info(graph, name) for name in default_layers(graph)]
+    return {t.name: filled(t.name, usual_shape(t), t.dtype or DType.FLOAT, ()) for t in known}
+
+
+def output_layers(graph: Graph) -> tuple[str, ...]:
+    """The layers to compute where none are named: the original's default, or the graph's ends.
+
+    Raises:
+        UsageError: the graph has none.
+    """
+    found = [_OUTPUT] if parse_ref(_OUTPUT).node in graph else ends(graph)
+    if not found:
+        message = "no layers are named that the graph is to compute"
+        raise UsageError(message, "give --output_layer=a,b")
+    return tuple(found)
+
+
+def default_layers(graph: Graph) -> Sequence[str]:
+    """The placeholders, or the layer that the original feeds by default."""
+    found = placeholders(graph)
+    return found or ([_LAYER] if parse_ref(_LAYER).node in graph else [])
+
+
+def usual_shape(known: TensorInfo) -> tuple[int, ...]:
+    """The shape of a tensor, unknown sizes as 1.
+
+    Raises:
+        UsageError: it is not known.
+    """
+    if known.shape is not None:
+        return tuple(max(d, 1) for d in known.shape)
+    if parse_ref(known.name) == parse_ref(_LAYER):
+        return _SHAPE
+    message = f"the shape of {known.name!r} is not known"
+    hint = "feed it; --input_layer_shape takes shapes such as 1,224,224,3, colons between layers"
+    raise UsageError(message, hint)
+
+
+def filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[float]) -> Array:
+    """The given values, then zeros; empty texts where the type is that of texts.
+
+    Args:
+        name: the tensor's, for messages.
+        shape: the array's.
+        dtype: its type.
+        values: its first elements.
+
+    Raises:
+        UsageError: there are more values than the shape holds, or it is too large.
+    """
+    kind = dtype.numpy
+    size = math.prod(shape)
+    if len(shape) > MAX_AXES:
+        message = f"{name!r} has {len(shape)} axes, and numpy's arrays have at most {MAX_AXES}"
+        raise UsageError(message, "benchmark a graph whose inputs have fewer")
+    if size * 8 > _MOST_BYTES or len(values) > size:
+        message = f"{len(values)} values for {name!r} of shape {list(shape)}"
+        raise UsageError(message, "give a shape that fits the values, and the machine")
+    if kind is None:
+        if values:
+            message = f"{name!r} takes text, for which values cannot be given"
+            raise UsageError(message, "leave --input_layer_values empty for it")
+        return np.full(shape, b"", dtype=object)
+    flat = np.zeros(size, dtype=kind)
+    flat[: len(values)] = np.array(values).astype(kind)
+    return flat.reshape(shape)
+
+
+def write_entry(
+    prefix: str, name: str, runs: int, seconds: float, throughput: float = -1.0
+) -> None:
+    """Write a ``BenchmarkEntries`` message with one entry, to a file that must not exist yet.
+
+    Args:
+        prefix: what the file's name begins with.
+        name: of the benchmark; its slashes become two underscores in the file's name.
+        runs: how many there were.
+        seconds: of all runs together.
+        throughput: megabytes a second, or -1.
+
+    Raises:
+        ArtifactError: the file is there, or cannot be written.
+    """
+    path = Path(prefix + name.replace("/", "__"))
+    if os.path.lexists(path):
+        message = "is there already"
+        raise ArtifactError(message, "remove it, or choose another --output_prefix", str(path))
+    count = max(runs, 1)
+    entry = delimited(1, name.encode()) + _integer(2, runs)
+    entry += _double(3, -1.0 / count) + _double(4, seconds / count) + _double(5, throughput)
+    write_bytes(path, delimited(1, entry))
+
+
+def _integer(number: int, value: int) -> bytes:
+    return encode_varint(number << 3 | VARINT) + encode_varint(value)
+
+
+def _double(number: int, value: float) -> bytes:
+    return encode_varint(number << 3 | FIXED64) + struct.pack("<d", value)

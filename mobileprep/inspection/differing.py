@@ -1,0 +1,420 @@
+"""What two models differ in: node by node, whatever nodes are called, and in what they compute."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.graph.compare import GraphDifference, compare_graphs
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FEEDABLE
+from mobileprep.graph.reachability import colocated, ends, placeholders, reachable
+from mobileprep.graph.refs import FreshNames, Ref, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.graph.tensor_digests import own_digest
+from mobileprep.graph.verify import execution_order
+from mobileprep.inspection.benchmark import opened
+from mobileprep.runtime.engines.agreement import Engine
+from mobileprep.runtime.engines.choose import open_engine
+from mobileprep.runtime.sampling.draw import draw_samples
+from mobileprep.runtime.sampling.inputs import fed_tensors
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """How far an output is from what the first model gives for the same samples.
+
+    Args:
+        output: its tensor in the first model.
+        other: its tensor in the second.
+        largest: the largest absolute difference; of texts, how many differ; infinite or NaN where
+            shapes or types differ, or numbers on one side only.
+        peak: the largest absolute value of the first model's.
+    """
+
+    output: str
+    other: str
+    largest: float
+    peak: float
+
+
+@dataclass(frozen=True)
+class ModelDifference:
+    """What two models differ in.
+
+    Args:
+        a: the first model.
+        b: the second.
+        nodes_a: how many nodes the first has.
+        nodes_b: how many the second has.
+        matched: how many nodes are matched, equal or changed.
+        renamed: names in the second of matched nodes that have another there, by those in the
+            first; they do not count as differences.
+        differences: what became of the first in the second, by names of the second; of nodes that
+            only the first has, by their names there.
+        samples: on how many samples both were run.
+        outputs: how far their outputs are apart.
+        equal: whether nothing differs that is looked at.
+    """
+
+    a: str
+    b: str
+    nodes_a: int
+    nodes_b: int
+    matched: int
+    renamed: Mapping[str, str]
+    differences: tuple[GraphDifference, ...]
+    samples: int
+    outputs: tuple[OutputDifference, ...]
+    equal: bool
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it as JSON takes it; what is no finite number is null."""
+        return asdict(self) | {
+            "differences": [d.as_data() for d in self.differences],
+            "outputs": [
+                asdict(o) | {"largest": _finite(o.largest), "peak": _finite(o.peak)}
+                for o in self.outputs
+            ],
+        }
+
+
+def diff(
+    a: Graph | FilePath,
+    b: Graph | FilePath,
+    *,
+    tolerance: float = 0.0,
+    samples: int = 0,
+    outputs: Sequence[str] = (),
+    warn: Warn | None = None,
+) -> ModelDifference:
+    """Compare two models: which nodes were added, removed and changed, whatever their names.
+
+    Args:
+        a: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
+        b: the other.
+        tolerance: absolute differences up to this do not count, of constants and of outputs.
+        samples: on how many drawn samples to run both; 0 to compare the graphs alone.
+        outputs: the tensors of ``a`` to compare on samples; by default a signature's, or what
+            nothing else takes.
+        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: an output is not in the first model, or no samples can be drawn for it.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: a graph is malformed.
+        UnsupportedError: a model cannot be frozen or run.
+    """
+    warn = warn or as_warning
+    first, second = (opened(model, (), warn) for model in (a, b))
+    names = matching_nodes(first.graph, second.graph)
+    alone = _alone(first.graph, names, second.graph)
+    there = renamed(first.graph, {**names, **alone})
+    own = {name: before for before, name in alone.items()}
+    differences = tuple(
+        replace(d, name=own.get(d.name, d.name)) if d.kind == "removed" else d
+        for d in compare_graphs(there, second.graph, tolerance=tolerance)
+    )
+    found: tuple[OutputDifference, ...] = ()
+    if samples:
+        wanted = [first.tensor(n) for n in names_of(outputs) or first.outputs or ends(first.graph)]
+        engines = [open_engine("numpy", m.graph, m.path, tell=warn) for m in (first, second)]
+        # What an app feeds and fetches keeps its name where all that lies between is another.
+        alike = {n.name: n.name for n in first.graph if n.name in second.graph}
+        found = _on_samples(
+            (first.graph, second.graph), engines, {**alike, **names}, wanted, samples
+        )
+    return ModelDifference(
+        str(first.path) if isinstance(a, Graph) else str(a),
+        str(second.path) if isinstance(b, Graph) else str(b),
+        len(first.graph),
+        len(second.graph),
+        len(names),
+        {name: other for name, other in names.items() if name != other},
+        differences,
+        samples,
+        found,
+        not differences and all(o.largest <= tolerance for o in found),
+    )
+
+
+def _alone(graph: Graph, names: Mapping[str, str], other: Graph) -> dict[str, str]:
+    """Names for the nodes that only the first graph has: their own, where the second has no such.
+
+    Others are told apart from the second one's by words that no node's name of TensorFlow has.
+    """
+    fresh = FreshNames([*other.by_name])
+    return {
+        n.name: fresh.name(f"{n.name} (of the first)" if n.name in other else n.name)
+        for n in graph
+        if n.name not in names
+    }
+
+
+def _on_samples(
+    graphs: Sequence[Graph],
+    engines: Sequence[Engine],
+    names: Mapping[str, str],
+    wanted: Sequence[str],
+    samples: int,
+) -> tuple[OutputDifference, ...]:
+    others = [_other(name, names, graphs[0]) for name in wanted]
+    needed = reachable(graphs[0], [parse_ref(name).node for name in wanted])
+    fed = fed_tensors(graphs[0], [name for name in placeholders(graphs[0]) if name in needed])
+    drawn = draw_samples(graphs[0], fed, samples, lambda f: engines[0].run(wanted, f))
+    pairs: list[list[tuple[Array, Array]]] = [[] for _ in wanted]
+    for feeds, given in zip(drawn.feeds, drawn.outputs, strict=True):
+        there = {_other(name, names, graphs[0]): array for name, array in feeds.items()}
+        for column, x, y in zip(pairs, given, _run(engines[1], others, there), strict=True):
+            column.append((x, y))
+    return tuple(
+        OutputDifference(name, other, max(_gap(x, y) for x, y in column), _peak(column))
+        for name, other, column in zip(wanted, others, pairs, strict=True)
+    )
+
+
+def _run(engine: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+    try:
+        return engine.run(fetches, feeds)
+    except MobileprepError as error:
+        message = f"the second model does not run on the first one's samples: {error.message}"
+        raise UsageError(message, error.hint, error.where) from error
+
+
+def _other(name: str, names: Mapping[str, str], graph: Graph) -> str:
+    """The tensor of the second model that a tensor of the first one is.
+
+    Raises:
+        UsageError: it is not in the first model, or has no counterpart.
+    """
+    ref = parse_ref(name)
+    if ref.node in names:
+        return str(ref.renamed(names[ref.node]))
+    if ref.node not in graph:
+        message = f"there is no tensor {name!r} in the first model"
+        raise UsageError(message, "name tensors of the first model in --outputs")
+    message = f"the second model has nothing that stands for {name!r} of the first"
+    raise UsageError(message, "name outputs that both have: --outputs a,b")
+
+
+def _gap(x: Array, y: Array) -> float:
+    if x.shape != y.shape or (x.dtype == object) != (y.dtype == object):
+        return math.inf
+    if x.dtype == object:
+        return float(np.sum(x != y))
+    same = (x == y) | ((x != x) & (y != y))  # NaN alone differs from itself
+    if same.all():
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        gaps = np.abs(x[~same].astype(np.complex128) - y[~same].astype(np.complex128))
+    # NaN of a maximum would pass every comparison.
+    return math.inf if np.isnan(gaps).any() else float(gaps.max())
+
+
+def _peak(column: Sequence[tuple[Array, Array]]) -> float:
+    numbers = [x for x, _ in column if x.size and x.dtype != object]
+    return max((float(np.abs(x).max()) for x in numbers), default=0.0)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# They hold names of nodes, or what shape inference found.
+_NAMING: Final = ("_class", "_output_shapes")
+
+# The op, the place among its inputs, and which output it takes there.
+_Use: TypeAlias = tuple[str, int, int]
+
+
+def matching_nodes(a: Graph, b: Graph) -> dict[str, str]:
+    """The node of ``b`` for nodes of ``a``, by name; each node of ``b`` at most once.
+
+    First come nodes that do the same on the same: equal digests of op, attributes, constants and
+    all inputs. From there pairs are followed to their inputs and to what takes them, so that behind
+    a changed constant all is found again. Names of nodes with one op count before that where most
+    nodes of a graph have their name in the other, as names that a tool made up say nothing. What is
+    left with equal digests, such as equal constants, is paired in the order of the graphs.
+
+    Args:
+        a: one graph.
+        b: the other.
+
+    Raises:
+        InvalidGraphError: an input is missing, or nodes feed each other in a circle.
+    """
+    matching = _Matching(a, b)
+    rounds = [[_digests(graph, by_name=named) for graph in (a, b)] for named in (True, False)]
+    for mine, yours in rounds:
+        matching.surely(mine, yours)
+    if sum(_has(b, node) for node in a) * 2 > min(len(a), len(b)):
+        matching.by_name()
+    matching.along_edges()
+    for mine, yours in rounds:
+        matching.in_order(mine, yours)
+    matching.along_edges(in_order=True)
+    return matching.found
+
+
+def _has(graph: Graph, node: Node) -> bool:
+    """Whether a graph has a node of the same name and op."""
+    other = graph.get(node.name)
+    return other is not None and other.op == node.op
+
+
+def _digests(graph: Graph, *, by_name: bool) -> dict[str, bytes]:
+    """A digest for each node of what it computes.
+
+    Args:
+        by_name: whether placeholders are told apart by their names, or by type and shape.
+    """
+    found: dict[str, bytes] = {}
+    for node in execution_order(graph, ""):
+        digest = hashlib.sha256(own_digest(node.without_attrs(*_NAMING)))
+        if by_name and node.op in FEEDABLE:
+            digest.update(node.name.encode())
+        for ref in node.data_inputs:
+            # The end of a loop comes after its beginning.
+            digest.update(found.get(ref.node, b"loop") + str(ref.index).encode())
+        for before in sorted(found.get(r.node, b"loop") for r in node.control_inputs):
+            digest.update(b"^" + before)
+        found[node.name] = digest.digest()
+    return found
+
+
+class _Matching:
+    """Pairs of nodes, which grow along the graphs' edges."""
+
+    def __init__(self, a: Graph, b: Graph) -> None:
+        self._a, self._b = a, b
+        self._uses = _uses(a), _uses(b)
+        self.found: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._fresh: deque[tuple[str, str]] = deque()
+        self._mine: Mapping[str, bytes] = {}
+        self._yours: Mapping[str, bytes] = {}
+
+    def surely(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
+        """Pair nodes whose digest no other has, then those of equal digest and name."""
+        self._mine, self._yours = mine, yours
+        groups = _groups(mine), _groups(yours)
+        for digest, names in groups[0].items():
+            others = groups[1].get(digest, [])
+            if len(names) == len(others) == 1:
+                self._pair(names[0], others[0])
+        self._spread(exact=True)
+        for name, digest in mine.items():
+            if yours.get(name) == digest:
+                self._pair(name, name)
+        self._spread(exact=True)
+
+    def in_order(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
+        """Pair what is left of equal digests as it comes."""
+        self._mine, self._yours = mine, yours
+        groups = _groups({n: d for n, d in yours.items() if n not in self._taken})
+        others = {digest: iter(names) for digest, names in groups.items()}
+        for name, digest in mine.items():
+            if name in self.found:
+                continue
+            left = (n for n in others.get(digest, ()) if n not in self._taken)
+            other = next(left, None)
+            if other is not None:
+                self._pair(name, other)
+                self._spread(exact=True)
+
+    def by_name(self) -> None:
+        """Pair what is left by name and op."""
+        for node in self._a:
+            if _has(self._b, node):
+                self._pair(node.name, node.name)
+
+    def along_edges(self, *, in_order: bool = False) -> None:
+        """Pair what stands at the same place between pairs: of one op, and alone there.
+
+        Args:
+            in_order: whether several at one place are paired as they come.
+        """
+        self._fresh.extend(self.found.items())
+        self._spread(exact=False, in_order=in_order)
+
+    def _pair(self, name: str, other: str) -> None:
+        if name not in self.found and other not in self._taken:
+            self.found[name] = other
+            self._taken.add(other)
+            self._fresh.append((name, other))
+
+    def _spread(self, *, exact: bool, in_order: bool = False) -> None:
+        """Follow pairs to their inputs, and where digests need not be equal to their users."""
+        while self._fresh:
+            name, other = self._fresh.popleft()
+            mine, yours = self._a[name].inputs, self._b[other].inputs
+            for ref, its in zip(mine, yours, strict=False):
+                self._try(ref.node, its.node, exact=exact)
+            if not exact:
+                self._follow(name, other, in_order=in_order)
+
+    def _follow(self, name: str, other: str, *, in_order: bool) -> None:
+        mine, theirs = self._uses
+        yours = _users(theirs.get(other, ()), self._taken)
+        for use, users in _users(mine.get(name, ()), self.found).items():
+            there = yours.get(use, [])
+            if in_order or len(users) == len(there) == 1:
+                for user, its in zip(users, there, strict=False):
+                    self._try(user, its, exact=False)
+
+    def _try(self, name: str, other: str, *, exact: bool) -> None:
+        node, its = self._a.get(name), self._b.get(other)
+        if node is None or its is None or node.op != its.op:
+            return
+        if not exact or self._mine.get(name) == self._yours.get(other):
+            self._pair(name, other)
+
+
+def _groups(digests: Mapping[str, bytes]) -> dict[bytes, list[str]]:
+    groups: dict[bytes, list[str]] = {}
+    for name, digest in digests.items():
+        groups.setdefault(digest, []).append(name)
+    return groups
+
+
+def _uses(graph: Graph) -> dict[str, list[tuple[str, _Use]]]:
+    """For each node those that take it, each with how, in the graph's order."""
+    found: dict[str, list[tuple[str, _Use]]] = {}
+    for user in graph:
+        for slot, ref in enumerate(user.inputs):
+            found.setdefault(ref.node, []).append((user.name, (user.op, slot, ref.index)))
+    return found
+
+
+def _users(uses: Iterable[tuple[str, _Use]], done: Container[str]) -> dict[_Use, list[str]]:
+    """The users that are not matched, by how they use."""
+    found: dict[_Use, list[str]] = {}
+    for user, use in uses:
+        if user not in done:
+            found.setdefault(use, []).append(user)
+    return found
+
+
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """A graph with other names for some nodes, and wherever they are named."""
+    return graph.with_nodes(_renamed(node, names) for node in graph)
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    inputs = tuple(_ref(ref, names) for ref in node.inputs)
+    moved = replace(node, name=names.get(node.name, node.name), inputs=inputs)
+    return colocated(moved, lambda name: names.get(name, name))
+
+
+def _ref(ref: Ref, names: Mapping[str, str]) -> Ref:
+    return ref.renamed(names[ref.node]) if ref.node in names else ref

@@ -1,0 +1,503 @@
+"""Graphs as pictures, and as files for viewers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from mobileprep.core.files import NONSENSE, read_bytes, write_bytes, write_text
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.printable import plain, shortened
+from mobileprep.errors import (
+    CorruptFileError,
+    MobileprepError,
+    UnsupportedError,
+    UsageError,
+    nearest_hint,
+)
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.loading import find_source
+from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import CONTROL, Ref
+from mobileprep.inspection.costs import node_flops
+from mobileprep.ops.modules import family_of
+from mobileprep.ops.shape_inference import infer_shapes
+
+Format = Literal["dot", "svg", "png", "model-explorer"]
+FORMATS: Final[tuple[Format, ...]] = ("dot", "svg", "png", "model-explorer")
+
+# Graphviz takes minutes for more.
+_MANY: Final = 2_000
+_LARGEST: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class DrawingOptions:
+    """How a graph is drawn; all as they are for the original's drawing.
+
+    Args:
+        collapse: how many parts of names to show; 0 for all nodes.
+        around: the node whose surroundings to draw; empty for all.
+        radius: how many arrows away from it.
+        colors: whether boxes have the color of their op's family.
+        shapes: whether arrows have the shapes of their tensors.
+    """
+
+    collapse: int = 0
+    around: str = ""
+    radius: int = 2
+    colors: bool = False
+    shapes: bool = False
+
+
+def read_drawable(path: Path) -> Graph:
+    """The graph of a model of any kind, as it was saved.
+
+    Raises:
+        MobileprepError: as ``find_source``.
+    """
+    return find_source(path).source.graph
+
+
+def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None]) -> str:
+    """A graph in DOT; with no option in the form of the original ``graph_to_dot``.
+
+    Args:
+        graph: the graph.
+        options: what to draw of it.
+        warn: told what could not be drawn.
+
+    Raises:
+        UsageError: there is no node to draw the surroundings of.
+    """
+    shapes = shapes_of(graph, warn) if options.shapes else None
+    part = _part(graph, options)
+    if not (options.collapse or options.colors or options.shapes):
+        return "\n".join(original_dot(part)) + "\n"
+    drawing = drawn(part, collapse=options.collapse, shapes=shapes)
+    if len(drawing.boxes) > _MANY:
+        warn(f"Graphviz takes long for {len(drawing.boxes)} boxes: collapse scopes")
+    return "\n".join(dot(drawing, colors=options.colors)) + "\n"
+
+
+def write_picture(path: Path, text: str, kind: Format) -> None:
+    """Have Graphviz draw a text in DOT.
+
+    Raises:
+        UnsupportedError: Graphviz is not installed, or cannot draw it.
+        ArtifactError: the file cannot be written.
+    """
+    program = shutil.which("dot")
+    if program is None:
+        message = f"a picture of kind {kind} is drawn by Graphviz, whose program 'dot' is not here"
+        raise UnsupportedError(message, "install graphviz, or write DOT: --format dot", str(path))
+    done = subprocess.run(
+        [program, f"-T{kind}"], input=text.encode(), capture_output=True, check=False
+    )
+    if done.returncode or not done.stdout:
+        told = done.stderr.decode("utf-8", "backslashreplace").strip()[-500:]
+        message = f"Graphviz could not draw it: {told!r}"
+        raise UnsupportedError(message, "draw less: --collapse or --around", str(path))
+    write_bytes(path, done.stdout)
+
+
+def write_model_explorer(
+    path: Path,
+    graph: Graph,
+    label: str,
+    options: DrawingOptions,
+    warn: Callable[[str], None],
+    *,
+    damage: Path | None = None,
+) -> list[Path]:
+    """Write a graph for Google's Model Explorer, and beside it an overlay for each number.
+
+    Args:
+        path: of the graph's file; the overlays' end in ``.bytes.json``, ``.flops.json`` and
+            ``.error.json``.
+        graph: the graph.
+        label: what to call it.
+        options: which part of it to write.
+        warn: told what is not known.
+        damage: what ``debug-quantization --json`` printed, for the third overlay.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        ArtifactError: a file cannot be written.
+        CorruptFileError: the damage cannot be read.
+        UsageError: there is no node to write the surroundings of.
+    """
+    errors = None if damage is None else _errors(damage, graph)
+    shapes = shapes_of(graph, warn)
+    numbers: dict[str, Mapping[str, float]] = {
+        "bytes": {n.name: n.attr_tensor("value").nbytes for n in graph if _is_constant(n)},
+        "flops": node_flops(graph, shapes),
+    }
+    if errors is not None:
+        numbers["error"] = errors
+    part = _part(graph, options)
+    _write(path, graph_collection(part, label, shapes))
+    written = [path]
+    for name, values in numbers.items():
+        beside = path.with_suffix(f".{name}.json")
+        _write(beside, node_data(part, {n: v for n, v in values.items() if n in part}))
+        written.append(beside)
+    return written
+
+
+def shapes_of(graph: Graph, warn: Callable[[str], None]) -> Mapping[str, tuple[TensorShape, ...]]:
+    """The shapes of all tensors; none of a broken graph, which is told."""
+    try:
+        return infer_shapes(graph, recorded=True)
+    except MobileprepError as error:
+        warn(f"shapes are not known: {error}")
+        return {}
+
+
+def _part(graph: Graph, options: DrawingOptions) -> Graph:
+    return surroundings(graph, options.around, options.radius) if options.around else graph
+
+
+def _is_constant(node: Node) -> bool:
+    value = node.attrs.get("value")
+    return node.op == "Const" and value is not None and value.kind == "tensor"
+
+
+def _errors(path: Path, graph: Graph) -> dict[str, float]:
+    """The error of each tensor's node: how many decibels it is below the signal, negated."""
+    try:
+        found = json.loads(read_bytes(path, limit=_LARGEST))
+        told = {t["tensor"].partition(":")[0]: float(t["damage"]["sqnr"]) for t in found["tensors"]}
+    except NONSENSE as error:
+        message = "is not what 'mobileprep debug-quantization --json' prints"
+        raise CorruptFileError(message, "write it anew", str(path)) from error
+    finite = {n: -v for n, v in told.items() if n in graph and abs(v) < float("inf")}
+    if not finite:
+        message = "names no tensor of the graph"
+        raise CorruptFileError(message, "draw the graph before quantize_nodes", str(path))
+    return finite
+
+
+def _write(path: Path, data: Any) -> None:  # noqa: ANN401 - JSON
+    # Not beyond ASCII: no viewer then meets a mark that turns its text.
+    write_text(path, json.dumps(data, ensure_ascii=True, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node, or a whole name scope.
+
+    Args:
+        id: the node's name; of a scope, its name with a slash at the end.
+        op: the op; empty for a scope.
+        nodes: how many nodes it stands for.
+    """
+
+    id: str
+    op: str
+    nodes: int = 1
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """Tensors, or control dependencies, between two boxes.
+
+    Args:
+        source: the id of the box that they come from.
+        target: the id of the one that takes them.
+        label: the shapes of the tensors.
+        is_control: whether they carry nothing.
+    """
+
+    source: str
+    target: str
+    label: str = ""
+    is_control: bool = False
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Boxes in the graph's order, and arrows between them."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def drawn(
+    graph: Graph, *, collapse: int = 0, shapes: Mapping[str, tuple[TensorShape, ...]] | None = None
+) -> Drawing:
+    """What to draw of a graph.
+
+    Args:
+        graph: the graph; inputs that are not there are left out.
+        collapse: how many parts of names to show: what lies deeper is one box for each scope; 0
+            for all nodes.
+        shapes: those of each node's outputs, for labels.
+    """
+    boxes: dict[str, Box] = {}
+    places: dict[str, str] = {}
+    for node in graph:
+        box = _box(node, collapse)
+        known = boxes.get(box.id)
+        boxes[box.id] = box if known is None else Box(box.id, "", known.nodes + 1)
+        places[node.name] = box.id
+    labels: dict[tuple[str, str, bool], dict[str, None]] = {}
+    for node in graph:
+        for ref in node.inputs:
+            ends = places.get(ref.node), places[node.name]
+            if ends[0] is None or (ends[0] == ends[1] and collapse):
+                continue
+            known_labels = labels.setdefault((ends[0], ends[1], ref.is_control), {})
+            known_labels[_label(ref, shapes or {})] = None
+    arrows = [Arrow(a, b, _joined(told), is_control) for (a, b, is_control), told in labels.items()]
+    return Drawing(tuple(boxes.values()), tuple(arrows))
+
+
+def surroundings(graph: Graph, name: str, radius: int) -> Graph:
+    """The nodes that at most so many arrows, followed either way, lead to from a node.
+
+    Inputs from elsewhere are left out.
+
+    Raises:
+        UsageError: there is no such node.
+    """
+    if name not in graph:
+        message = f"there is no node {name!r} in the graph"
+        raise UsageError(message, nearest_hint(name, graph.by_name))
+    found = {name}
+    rim: Iterable[str] = (name,)
+    for _ in range(radius):
+        near = {r.node for n in rim for r in graph[n].inputs if r.node in graph}
+        near.update(c.name for n in rim for c in graph.consumers.get(n, ()))
+        rim = near - found
+        if not rim:
+            break
+        found |= near
+    kept = (n for n in graph if n.name in found)
+    return graph.with_nodes(
+        n.with_inputs(tuple(r for r in n.inputs if r.node in found)) for n in kept
+    )
+
+
+def shape_text(shape: TensorShape) -> str:
+    """A shape as pictures have it: ``?x28x28x1``."""
+    if shape is None:
+        return "?"
+    return "x".join("?" if size < 0 else str(size) for size in shape) or "scalar"
+
+
+def _box(node: Node, collapse: int) -> Box:
+    parts = node.name.split("/")
+    if not collapse or len(parts) <= collapse:
+        return Box(node.name, node.op)
+    return Box("/".join(parts[:collapse]) + "/", "")
+
+
+def _label(ref: Ref, shapes: Mapping[str, tuple[TensorShape, ...]]) -> str:
+    known = shapes.get(ref.node, ())
+    return shape_text(known[ref.index]) if 0 <= ref.index < len(known) else ""
+
+
+def _joined(labels: Iterable[str]) -> str:
+    told = [label for label in labels if label]
+    return told[0] if len(told) == 1 else f"{len(told)} shapes" if told else ""
+
+
+_LONGEST: Final = 200
+
+
+def attribute_text(value: AttrValue) -> str:
+    """An attribute in at most 200 characters; of a tensor what it is, not what it holds."""
+    found = value.value
+    if isinstance(found, DType):
+        return found.short
+    if value.kind == "shape":
+        return shape_text(found)
+    if isinstance(found, bytes):
+        return found[:_LONGEST].decode("utf-8", "backslashreplace")
+    text = str(found)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+_WIDTH: Final = 60
+# Backgrounds that black text is read on, by the family of the op in TensorFlow's API.
+_COLORS: Final = {
+    "array": "#d8dee9",
+    "audio": "#c9e4de",
+    "control_flow": "#f7d9c4",
+    "data_flow": "#f2e2ba",
+    "image": "#c6def1",
+    "io": "#e2e2df",
+    "linalg": "#dbcdf0",
+    "lookup": "#faedcb",
+    "math": "#cfe8b9",
+    "nn": "#a9d6e5",
+    "quantized": "#f9c6c9",
+    "random": "#f2c6de",
+    "sparse": "#d2d2cf",
+    "strings": "#faedcb",
+}
+_PLAIN: Final = "#ffffff"
+_SCOPE: Final = "#eeeeee"
+
+
+def original_dot(graph: Graph) -> Iterator[str]:
+    """The lines that the original ``graph_to_dot`` writes, names escaped where it forgot to."""
+    yield "digraph graphname {"
+    for node in graph:
+        name = _quoted(node.name)
+        yield f"  {name} [label={_quoted(node.op)}];"
+        for ref in node.inputs:
+            yield f"  {_quoted(ref.node)} -> {name};"
+    yield "}"
+
+
+def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
+    """A drawing line by line, each box with its name and its op.
+
+    Args:
+        drawing: what to draw.
+        colors: whether boxes have the color of their op's family.
+    """
+    yield "digraph graphname {"
+    yield "  node [shape=box, style=filled, fillcolor=white];"
+    for box in drawing.boxes:
+        yield f"  {_quoted(box.id)} [label={_box_label(box)}{_filled(box, colors=colors)}];"
+    yield from _arrows(drawing, "")
+    yield "}"
+
+
+def cluster(
+    drawing: Drawing, title: str, *, fills: Mapping[str, str], notes: Mapping[str, str]
+) -> Iterator[str]:
+    """A drawing as a part, with a title, of a larger one that may have the same names elsewhere.
+
+    Args:
+        drawing: what to draw.
+        title: what stands above it.
+        fills: colors of boxes, by id; others are white.
+        notes: third lines of boxes, by id.
+    """
+    prefix = f"{title}/"
+    yield f"  subgraph {_quoted(f'cluster {title}')} {{"
+    yield f"  label={_quoted(title)};"
+    for box in drawing.boxes:
+        fill = fills.get(box.id, _PLAIN)
+        label = _box_label(box, notes.get(box.id, ""))
+        yield f'  {_quoted(prefix + box.id)} [label={label}, fillcolor="{fill}"];'
+    yield from _arrows(drawing, prefix)
+    yield "  }"
+
+
+def _arrows(drawing: Drawing, prefix: str) -> Iterator[str]:
+    for arrow in drawing.arrows:
+        ends = _quoted(prefix + arrow.source), _quoted(prefix + arrow.target)
+        yield f"  {ends[0]} -> {ends[1]}{_looks(arrow)};"
+
+
+def _box_label(box: Box, note: str = "") -> str:
+    second = shortened(box.op, _WIDTH) if box.op else f"{box.nodes} nodes"
+    lines = [shortened(box.id, _WIDTH), second, *([shortened(note, _WIDTH)] if note else [])]
+    # The break between the lines is DOT's own escape, all others are taken for what they are.
+    joined = "\\n".join(_quoted(line)[1:-1] for line in lines)
+    return f'"{joined}"'
+
+
+def _filled(box: Box, *, colors: bool) -> str:
+    if not box.op:
+        return f', fillcolor="{_SCOPE}"'
+    return f', fillcolor="{_COLORS.get(family_of(box.op), _PLAIN)}"' if colors else ""
+
+
+def _looks(arrow: Arrow) -> str:
+    looks = [f"label={_quoted(arrow.label)}"] if arrow.label else []
+    looks += ["style=dashed"] if arrow.is_control else []
+    return f" [{', '.join(looks)}]" if looks else ""
+
+
+def _quoted(text: str) -> str:
+    """A text in double quotes: controls told in escapes, all backslashes doubled."""
+    shown = plain(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{shown}"'
+
+
+MAIN: Final = "main"
+"""The id of the graph itself; functions have their names."""
+
+_GRADIENT: Final = ({"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e8590c"})
+
+Shapes = Mapping[str, tuple[TensorShape, ...]]
+
+
+def graph_collection(graph: Graph, label: str, shapes: Shapes) -> dict[str, Any]:
+    """A graph and its functions.
+
+    Args:
+        graph: the graph; inputs that are not there are left out.
+        label: what to call it.
+        shapes: those of each node's outputs, as far as they are known.
+    """
+    functions = graph.library.functions
+    graphs = [{"id": _main(graph), "nodes": _nodes(graph.nodes, shapes, functions)}]
+    graphs += [{"id": n, "nodes": _nodes(f.nodes, {}, functions)} for n, f in functions.items()]
+    return {"label": label, "graphs": graphs}
+
+
+def node_data(graph: Graph, values: Mapping[str, float]) -> dict[str, Any]:
+    """A number for each of some nodes of the graph, colored from the least to the most."""
+    results = {name: {"value": value} for name, value in values.items()}
+    return {_main(graph): {"results": results, "gradient": list(_GRADIENT)}}
+
+
+def _main(graph: Graph) -> str:
+    """The id of the graph itself, which no function has: their names hold no slash."""
+    return f"{MAIN}/" if MAIN in graph.library.functions else MAIN
+
+
+def _nodes(nodes: Sequence[Node], shapes: Shapes, functions: Iterable[str]) -> list[dict[str, Any]]:
+    names = {n.name for n in nodes}
+    known = set(functions)
+    return [_node(n, names, shapes.get(n.name, ()), known) for n in nodes]
+
+
+def _node(
+    node: Node, names: set[str], shapes: Sequence[TensorShape], functions: set[str]
+) -> dict[str, Any]:
+    told = [{"key": "name", "value": node.name}]
+    told += [{"key": "device", "value": node.device}] if node.device else []
+    told += [{"key": k, "value": attribute_text(v)} for k, v in sorted(node.attrs.items())]
+    made: dict[str, Any] = {
+        "id": node.name,
+        "label": node.op,
+        "namespace": node.name.rpartition("/")[0],
+        "attrs": told,
+        "incomingEdges": [
+            {
+                "sourceNodeId": ref.node,
+                "sourceNodeOutputId": "control" if ref.index == CONTROL else str(ref.index),
+                "targetNodeInputId": str(slot),
+            }
+            for slot, ref in enumerate(node.inputs)
+            if ref.node in names
+        ],
+        "outputsMetadata": [
+            {"id": str(i), "attrs": [{"key": "shape", "value": shape_text(shape)}]}
+            for i, shape in enumerate(shapes)
+        ],
+    }
+    called = sorted({f for v in node.attrs.values() if (f := _function(v)) in functions})
+    if node.op in functions:
+        called.append(node.op)
+    return made | ({"subgraphIds": called} if called else {})
+
+
+def _function(value: AttrValue) -> str:
+    return value.value.name if value.kind == "func" else ""

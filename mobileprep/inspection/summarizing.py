@@ -1,0 +1,313 @@
+"""What is in a model, whatever it was saved as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from mobileprep.core.arguments import FilePath
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError, nearest_hint
+from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.guess import specs_of
+from mobileprep.freezing.loading import FoundSource, find_source
+from mobileprep.freezing.model import FreezeOptions, LoadedSource
+from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
+from mobileprep.freezing.trace import variables_of
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tflite import is_tflite_graph
+from mobileprep.inspection.costs import ModelCosts, model_costs
+from mobileprep.inspection.summary import (
+    GraphSummary,
+    VariableCount,
+    count_variables,
+    summarize_graph,
+    with_zeros,
+)
+from mobileprep.targets.target_check import TargetGap, target_gaps
+from mobileprep.targets.targets import Device, DeviceCost
+
+_PLATFORM: Final = "android"
+
+
+@dataclass(frozen=True)
+class LikelyTensor:
+    """A tensor that an app feeds or fetches.
+
+    Args:
+        name: the tensor's.
+        dtype: its type.
+        shape: its sizes, -1 for unknown ones; None for an unknown rank.
+        remark: what the app has to know of it.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is in a model.
+
+    Args:
+        model: its path.
+        graph: the graph as it was saved, by the rules of the original ``summarize_graph``.
+        functions: functions of the library.
+        variables: the variables with their true sizes; the original counts none of them.
+        inputs: what an app feeds, likeliest first.
+        outputs: what it fetches, likewise.
+        reasons: why these, and what else there is; sentences.
+        costs: of computing the outputs, once frozen; None where the notes say why not.
+        tensorflow: the release that ``gaps`` is about; empty of a .tflite file, which LiteRT runs.
+        platform: the platform that it is about; likewise.
+        gaps: what a default build of that release for that platform lacks.
+        notes: what could not be told, and why; sentences.
+        device: the cost of one run on the device that was named.
+    """
+
+    model: str
+    graph: GraphSummary
+    functions: int
+    variables: VariableCount
+    inputs: tuple[LikelyTensor, ...] = ()
+    outputs: tuple[LikelyTensor, ...] = ()
+    reasons: tuple[str, ...] = ()
+    costs: ModelCosts | None = None
+    tensorflow: str = DEFAULT_RELEASE
+    platform: str = _PLATFORM
+    gaps: tuple[TargetGap, ...] = ()
+    notes: tuple[str, ...] = ()
+    device: DeviceCost | None = None
+
+
+@dataclass(frozen=True)
+class SummaryOptions:
+    """What a summary is of.
+
+    Args:
+        signature: the signature that is meant; see ``freeze``.
+        inputs: the tensors that are fed, or arguments of the signature; empty for the likely ones.
+        outputs: likewise, of what is fetched.
+        input_shapes: a shape for each input, in their order; empty for those of the model.
+        depth: how many parts of a node's name count as its scope.
+        batch: what to take for unknown sizes of inputs.
+        device: reports the least time of one run on it.
+        tensorflow: the release whose default build is compared with the graph.
+    """
+
+    signature: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    depth: int = 1
+    batch: int = 1
+    device: Device | None = None
+    tensorflow: str = DEFAULT_RELEASE
+
+
+def summarize(
+    model: FilePath,
+    *,
+    checkpoint: FilePath | None = None,
+    signature: str = "",
+    tags: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    input_shapes: Sequence[Sequence[int]] = (),
+    device: str = "",
+    depth: int = 1,
+    batch: int = 1,
+    tensorflow: str = DEFAULT_RELEASE,
+) -> Summary:
+    """Look into a model: what goes in and out, what it is made of, what one run costs.
+
+    Args:
+        model: a GraphDef, binary, text or memory-mapped, a MetaGraph, the folder of a SavedModel,
+            a .tflite file, a checkpoint's prefix, or a folder that holds such.
+        checkpoint: the values of its variables; see ``freeze``.
+        signature: the signature that is meant; see ``freeze``.
+        tags: those of the MetaGraph of a SavedModel.
+        inputs: the tensors that are fed; empty for the likely ones.
+        outputs: the tensors that are fetched; empty for the likely ones.
+        input_shapes: a shape for each input, in their order; empty for those of the model.
+        device: the name of a device, or the file of a profile, for the least time of one run.
+        depth: how many parts of a node's name count as its scope.
+        batch: what to take for unknown sizes of inputs.
+        tensorflow: the release whose default build is compared with the graph.
+
+    Raises:
+        UsageError: there is no such signature, tensor, or device, no MetaGraph has the tags, or
+            there are more or fewer shapes than inputs.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: a constant has an impossible shape.
+        UnsupportedError: a checkpoint is of a kind that is not read.
+    """
+    path = Path(model)
+    values = None if checkpoint is None else Path(checkpoint)
+    found = find_source(path, checkpoint=values, tags=tags)
+    options = SummaryOptions(
+        signature,
+        tuple(inputs),
+        tuple(outputs),
+        tuple(tuple(shape) for shape in input_shapes),
+        depth,
+        batch,
+        named_device(device),
+        tensorflow,
+    )
+    return summary_of(found, str(path), options)
+
+
+def named_device(name: str) -> Device | None:
+    """The device of a name, or of the file of a profile; None for an empty name.
+
+    Raises:
+        UsageError: there is no such device.
+        CorruptFileError: the file is missing or unreadable.
+        RecipeError: the file is not a profile.
+    """
+    if not name:
+        return None
+    from mobileprep.recipe.data import device_named  # reads YAML, which few need
+
+    return device_named(name)
+
+
+def summary_of(
+    found: FoundSource, path: str, options: SummaryOptions, *, details: bool = True
+) -> Summary:
+    """The summary of a model that is loaded.
+
+    Args:
+        found: the model.
+        path: what to call it.
+        options: what to look at.
+        details: whether to report more than the original does.
+
+    Raises:
+        UsageError: there is no such signature or tensor, or there are more or fewer shapes than
+            inputs.
+    """
+    source, graph = found.source, found.source.graph
+    plain = Summary(
+        path,
+        summarize_graph(graph),
+        len(graph.library.functions),
+        count_variables(graph),
+        tensorflow=options.tensorflow,
+        notes=found.notes,
+    )
+    if is_tflite_graph(graph):
+        plain = replace(plain, tensorflow="", platform="")
+    if plain.graph.missing or not details:
+        return plain
+    try:
+        proposal = _proposal(source, options)
+    except InvalidGraphError as error:
+        return replace(
+            plain,
+            gaps=_gaps(graph, options.tensorflow),
+            notes=(*found.notes, f"no interface was found: {error}"),
+        )
+    frozen, notes = _frozen(source, proposal)
+    costs, more = _costs(frozen, proposal, options)
+    return replace(
+        plain,
+        inputs=tuple(map(_input, proposal.inputs)),
+        outputs=_outputs(source, frozen, proposal),
+        reasons=(*proposal.about_inputs, *proposal.about_outputs),
+        costs=costs,
+        gaps=_gaps(frozen, options.tensorflow),
+        notes=(*found.notes, *notes, *more),
+        device=None if costs is None else _on_device(costs, options.device),
+    )
+
+
+def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
+    """The interface, with the tensors and shapes that the user names in it."""
+    named = (options.inputs, options.outputs)
+    proposal = propose(
+        source, signature=options.signature, inputs=options.inputs, outputs=options.outputs
+    )
+    tensors = (*(i.spec.name for i in proposal.inputs), *proposal.outputs)
+    for name in tensors if any(named) else ():
+        if parse_ref(name).node not in source.graph:
+            message = f"there is no tensor {name!r} in the graph"
+            hint = nearest_hint(parse_ref(name).node, source.graph.by_name)
+            raise UsageError(message, hint or "name other tensors", source.where)
+    shapes, inputs = options.input_shapes, proposal.inputs
+    if not shapes:
+        return proposal
+    if len(shapes) != len(inputs):
+        names = ", ".join(i.spec.name for i in inputs)
+        message = f"{len(shapes)} shapes are given for {len(inputs)} inputs: {names}"
+        hint = "give --input_shapes one shape for each of --inputs, with a colon between two"
+        raise UsageError(message, hint, source.where)
+    shaped = (
+        replace(given, spec=replace(given.spec, shape=shape), remark="")
+        for given, shape in zip(inputs, shapes, strict=True)
+    )
+    return replace(proposal, inputs=tuple(shaped))
+
+
+def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:
+    if device is None:
+        return None
+    basis = f"{device.gflops:g} GFLOP/s, {device.basis}"
+    milliseconds = float(device.seconds(costs.flops) * 1e3)
+    return DeviceCost(device.title, costs.flops, milliseconds, basis)
+
+
+def _gaps(graph: Graph, release: str) -> tuple[TargetGap, ...]:
+    if is_tflite_graph(graph):
+        return ()  # LiteRT runs it, and not TensorFlow.
+    return target_gaps(graph, release, _PLATFORM)
+
+
+def _input(given: ProposedInput) -> LikelyTensor:
+    spec = given.spec
+    return LikelyTensor(spec.name, spec.dtype.short, spec.shape, given.remark)
+
+
+def _outputs(source: LoadedSource, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
+    if is_tflite_graph(frozen):
+        # The file tells them; shapes are not inferred through LiteRT's operators.
+        told = (s for signed in source.signatures.values() for s in signed.outputs.values())
+        specs = tuple(s for s in told if s.name in proposal.outputs)
+    elif frozen is source.graph and proposal.guessed:
+        specs = proposal.guessed  # known since the outputs were guessed
+    else:
+        known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
+        specs = specs_of(frozen, known)
+    return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs)
+
+
+def _frozen(source: LoadedSource, proposal: Proposal) -> tuple[Graph, tuple[str, ...]]:
+    """The graph as it would ship, or as it is, with the reason for that."""
+    graph = source.graph
+    if not variables_of(graph) and not graph.library:
+        return graph, ()
+    options = FreezeOptions(outputs=proposal.outputs, signature=proposal.signature)
+    try:
+        return freeze(source, options).graph, ()
+    except MobileprepError as error:
+        note = "the costs are those of the graph as it was saved, as it cannot be frozen"
+        return with_zeros(graph), (f"{note}: {error}",)
+
+
+def _costs(
+    graph: Graph, proposal: Proposal, options: SummaryOptions
+) -> tuple[ModelCosts | None, tuple[str, ...]]:
+    feeds = {i.spec.name: i.spec.shape for i in proposal.inputs}
+    known = {name: shape for name, shape in feeds.items() if parse_ref(name).node in graph}
+    depth, batch = options.depth, options.batch
+    try:
+        return model_costs(graph, proposal.outputs, known, depth=depth, batch=batch), ()
+    except MobileprepError as error:
+        return None, (f"costs are not known: {error}",)

@@ -1,0 +1,185 @@
+"""Bounds on the memory of tensors, checked before it is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from mobileprep.core.limits import memory_limit
+from mobileprep.graph.tensor import Array
+
+# A tensor beyond this is a slip or an attack in any graph for a mobile device.
+MAX_OUTPUT_BYTES = 1 << 32
+
+
+MAX_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+"""So many dimensions numpy's arrays have at most."""
+
+
+class OverBudgetError(ValueError):
+    """More memory than a run may take."""
+
+
+class Holdings:
+    """What a run holds of the memory that it may take.
+
+    Args:
+        values: the tensors that the run holds; others are left out. The run changes this list.
+        limit: how many bytes it may take.
+        outer: what whoever runs it holds.
+    """
+
+    __slots__ = ("_counted", "_limit", "_values", "made", "outer")
+
+    def __init__(self, values: Sequence[object], limit: int, outer: Holdings | None = None) -> None:
+        self._values = values
+        self._limit = limit
+        self.outer = outer
+        self._counted = 0
+        self.made = 0
+        """Bytes of what was made since the tensors were last counted; the run adds to it."""
+
+    def left(self, wanted: int) -> int:
+        """The bytes that are left; counted exactly only where ``wanted`` would not fit."""
+        if self.made + self._counted + wanted > self._limit:
+            self._counted, self.made = self._own_bytes(), 0
+        return max(self._limit - self._counted - self.made, 0)
+
+    def owners(self) -> dict[int, Array]:
+        """The arrays whose memory the run holds, by identity."""
+        return {id(owner): owner for x in self._values if (owner := _owner(x)) is not None}
+
+    def _own_bytes(self) -> int:
+        """The memory of arrays but for what whoever runs it holds, and counts, as well.
+
+        What several are views of counts once, mapped files do not count.
+        """
+        own = self.owners()
+        outer = self.outer
+        while outer is not None and own:
+            for shared in own.keys() & outer.owners().keys():
+                del own[shared]
+            outer = outer.outer
+        return sum(map(_own_bytes, own.values()))
+
+
+_current: ContextVar[Holdings | None] = ContextVar("holdings", default=None)
+
+
+@contextmanager
+def holding(values: Sequence[object]) -> Iterator[Holdings]:
+    """Count what a run holds, within what is left to whoever runs it."""
+    held = Holdings(values, memory_left(MAX_OUTPUT_BYTES), _current.get())
+    token = _current.set(held)
+    try:
+        yield held
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def at_most(limit: int) -> Iterator[None]:
+    """Bound the memory of what runs inside further."""
+    token = _current.set(Holdings((), min(limit, memory_left(limit)), _current.get()))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def memory_left(wanted: int) -> int:
+    """The bytes that tensors may still take; not counted exactly where ``wanted`` fits."""
+    held = _current.get()
+    return memory_limit() if held is None else held.left(wanted)
+
+
+def check_kept(count: int, what: str) -> None:
+    """Refuse what a list is to keep beyond the run that makes it; arguments as ``check_bytes``.
+
+    Raises:
+        OverBudgetError: it is larger than the memory that is left.
+    """
+    held = _current.get()
+    while held is not None:
+        held.made += count
+        held = held.outer
+    check_bytes(count, what)
+
+
+def check_bytes(count: int, what: str) -> None:
+    """Refuse what is larger than the memory that is left.
+
+    Args:
+        count: its bytes.
+        what: for the message, such as "a tensor of shape [2]".
+
+    Raises:
+        OverBudgetError: it is.
+    """
+    check_total(count, what, MAX_OUTPUT_BYTES)
+
+
+def check_total(count: int, what: str, most: int | None = None) -> None:
+    """As ``check_bytes``, of several tensors together, which may be larger than one may.
+
+    Args:
+        count: their bytes.
+        what: for the message.
+        most: how many they may be whatever is left.
+
+    Raises:
+        OverBudgetError: they are larger than the memory that is left.
+    """
+    left = memory_left(count)
+    left = left if most is None else min(left, most)
+    if count > left:
+        message = f"{what} takes {count:,} bytes, and {left:,} are left of what a run may take"
+        raise OverBudgetError(message)
+
+
+def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Refuse shapes that cannot be, that no device could hold, or that the run may not take.
+
+    Raises:
+        ValueError: a negative dimension, more than ``MAX_OUTPUT_BYTES`` or ``MAX_AXES``.
+        OverBudgetError: more than is left.
+    """
+    if any(d < 0 for d in shape):
+        message = f"{list(shape)} is no shape"
+        raise ValueError(message)
+    if len(shape) > MAX_AXES:
+        message = f"a tensor of {len(shape)} axes; numpy's arrays have at most {MAX_AXES}"
+        raise ValueError(message)
+    count = math.prod(shape) * dtype.itemsize
+    if count > MAX_OUTPUT_BYTES:
+        message = f"a tensor of shape {list(shape)} passes {MAX_OUTPUT_BYTES} bytes"
+        raise ValueError(message)
+    check_bytes(count, f"a tensor of shape {list(shape)}")
+
+
+def allocated(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array whose elements are still to be set, of a shape that was checked."""
+    check_allocation(shape, dtype)
+    return np.empty(tuple(shape), dtype)
+
+
+def _held_bytes(element: object) -> int:
+    """The memory of an element: a text, or a list of tensors, which tells its own."""
+    return len(element) if isinstance(element, bytes) else getattr(element, "nbytes", 0)
+
+
+def _owner(value: object) -> Array | None:
+    while isinstance(value, np.ndarray) and value.base is not None:
+        value = value.base
+    return value if isinstance(value, np.ndarray) else None
+
+
+def _own_bytes(array: Array) -> int:
+    if array.dtype != object:
+        return array.nbytes
+    return array.nbytes + sum(map(_held_bytes, array.ravel()))

@@ -1,0 +1,120 @@
+"""Non-maximum suppression and resizing."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.limits import STEP, spend
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.allocation import check_kept
+
+# Operations that comparing two boxes takes.
+_COST = 1 << 11
+_WHAT = "comparing the boxes"
+
+Overlap = Callable[[int], Array]
+"""How much every box overlaps the one of that index."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionLimits:
+    """What is kept.
+
+    Args:
+        count: how many boxes at most.
+        overlap: boxes that overlap a kept one by more than this are dropped.
+        score: only boxes with more than this are kept.
+    """
+
+    count: int
+    overlap: float
+    score: float
+
+
+class Boxes:
+    """Boxes, measured once.
+
+    Args:
+        corners: [count, 4], two opposite corners of each as y, x, y, x.
+    """
+
+    def __init__(self, corners: Array) -> None:
+        pairs = corners.reshape(-1, 2, 2)
+        self._low, self._high = pairs.min(axis=1), pairs.max(axis=1)
+        self._area = np.multiply.reduce(self._high - self._low, axis=1)
+
+    def overlap(self, index: int) -> Array:
+        """The intersection over union of each box with one, 0 for boxes without area."""
+        shared = np.minimum(self._high, self._high[index])
+        shared -= np.maximum(self._low, self._low[index])
+        inner = np.multiply.reduce(np.maximum(shared, 0), axis=-1)
+        union = self._area + self._area[index] - inner
+        real = (self._area > 0) & (self._area[index] > 0)
+        out: Array = np.divide(inner, union, out=np.zeros_like(inner), where=real)
+        return out
+
+
+def suppress(scores: Array, overlap: Overlap, limits: SuppressionLimits) -> Array:
+    """The indices of the boxes kept, int32, highest score first; of equal ones, lowest index.
+
+    Source: ``NonMaxSuppressionOp`` of TensorFlow.
+    """
+    candidates = np.flatnonzero(scores > limits.score)
+    order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    free = np.ones(len(scores), dtype=bool)
+    kept: list[int] = []
+    for index in order.tolist():
+        if len(kept) >= limits.count:
+            break
+        if free[index]:
+            kept.append(index)
+            spend(_COST * len(scores) + STEP, _WHAT)
+            free &= ~(overlap(index) > limits.overlap)
+    return np.array(kept, dtype=np.int32)
+
+
+def suppress_softly(
+    scores: Array, overlap: Overlap, limits: SuppressionLimits, sigma: float
+) -> tuple[Array, Array]:
+    """Boxes that lose score, rather than their place, by overlapping those kept before them.
+
+    Args:
+        scores: of each box.
+        overlap: see there.
+        limits: what is kept; ``limits.overlap`` is not looked at.
+        sigma: of the Gaussian of an overlap that a score is multiplied with.
+
+    Returns:
+        The indices kept, int32, and their scores, lowered.
+
+    Source: Bodla et al., "Soft-NMS" (2017), as TensorFlow has it.
+    """
+    number = scores.dtype.type
+    scale = number(-0.5) / number(sigma)
+    factors: list[Array] = []
+    kept: list[int] = []
+    lowered: list[np.generic] = []
+    heap = [(-float(s), i, 0) for i, s in enumerate(scores) if s > limits.score]
+    heapq.heapify(heap)
+    while heap and len(kept) < limits.count:
+        score, index, seen = heapq.heappop(heap)
+        before = after = number(-score)
+        spend(STEP * max(len(kept) - seen, 1), _WHAT)
+        for place in range(len(kept) - 1, seen - 1, -1):
+            after *= factors[place][index]
+            if after <= limits.score:
+                break
+        if after == before:
+            spend(_COST * len(scores) + STEP, _WHAT)
+            check_kept(scores.nbytes, _WHAT)
+            kept.append(index)
+            lowered.append(after)
+            share = overlap(index)
+            factors.append(np.exp(scale * share * share))
+        elif after > limits.score:
+            heapq.heappush(heap, (-float(after), index, len(kept)))
+    return np.array(kept, dtype=np.int32), np.array(lowered, dtype=scores.dtype)

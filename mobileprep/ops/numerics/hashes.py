@@ -1,0 +1,333 @@
+"""Hashes of strings and 64-bit integers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from struct import iter_unpack
+from typing import Final
+
+import numpy as np
+
+from mobileprep.graph.tensor import Array
+
+_MASK: Final = (1 << 64) - 1
+_MULTIPLIER: Final = 0xC6A4A7935BD1E995
+_SHIFT: Final = 47
+_SEED: Final = 0xDECAFCAFFE
+_WORD: Final = 8
+_BLOCK: Final = 1 << 18
+# Below this, calling numpy takes longer than counting in Python.
+_SHORT: Final = 1 << 6
+# Below this many of a length, likewise.
+_FEW: Final = 16
+
+
+def hash64(data: bytes) -> int:
+    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow.
+
+    It takes word after word, about 10 MB a second here; see to it that ``data`` is short.
+    """
+    size = len(data)
+    whole = size - size % _WORD
+    state = _SEED ^ (size * _MULTIPLIER & _MASK)
+    for start in range(0, whole, _BLOCK):
+        for word in _mixed(data[start : min(start + _BLOCK, whole)]):
+            state = (state ^ word) * _MULTIPLIER & _MASK
+    if size > whole:
+        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    state ^= state >> _SHIFT
+    state = state * _MULTIPLIER & _MASK
+    return state ^ state >> _SHIFT
+
+
+def hash64_many(elements: Sequence[bytes]) -> list[int]:
+    """The hashes of many byte strings, those of about one length at once."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for place, data in enumerate(elements):
+        groups[len(data) // _WORD].append(place)
+    hashes = [0] * len(elements)
+    for words, places in groups.items():
+        group = [elements[place] for place in places]
+        many = _hashes(group, words) if len(group) >= _FEW else map(hash64, group)
+        for place, found in zip(places, many, strict=True):
+            hashes[place] = found
+    return hashes
+
+
+def _mixed(data: bytes) -> list[int]:
+    """The words of the data, which the hash has stirred one by one before it takes them."""
+    if len(data) < _SHORT:
+        return [_stirred(*word) for word in iter_unpack("<Q", data)]
+    words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
+    words ^= words >> np.uint64(_SHIFT)
+    words *= np.uint64(_MULTIPLIER)
+    stirred: list[int] = words.tolist()
+    return stirred
+
+
+def _stirred(word: int) -> int:
+    word = word * _MULTIPLIER & _MASK
+    return (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK
+
+
+def _hashes(texts: Sequence[bytes], words: int) -> list[int]:
+    """The hashes of texts that all have so many whole words, and perhaps some bytes more."""
+    lengths = np.array([len(data) for data in texts], np.uint64)
+    padded = b"".join(data.ljust((words + 1) * _WORD, b"\0") for data in texts)
+    columns = np.frombuffer(padded, "<u8").reshape(len(texts), words + 1).T
+    multiplier, shift = np.uint64(_MULTIPLIER), np.uint64(_SHIFT)
+    state = lengths * multiplier ^ np.uint64(_SEED)
+    for column in columns[:words]:
+        word = column * multiplier
+        word ^= word >> shift
+        word *= multiplier
+        state = (state ^ word) * multiplier
+    rest = (state ^ columns[words]) * multiplier
+    state = np.where(lengths % np.uint64(_WORD) > 0, rest, state)
+    state ^= state >> shift
+    state *= multiplier
+    state ^= state >> shift
+    hashes: list[int] = state.tolist()
+    return hashes
+
+
+_K0, _K1, _K2 = map(np.uint64, (0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F))
+_STRING_SEED = np.uint64(81)
+_CAT = np.uint64(0xC6A4A7935BD1E995)
+_STRING_BLOCK: Final = 64
+_STRING_WORD: Final = np.arange(8)
+_SIP_WORDS: Final = (
+    0x736F6D6570736575,
+    0x646F72616E646F6D,
+    0x6C7967656E657261,
+    0x7465646279746573,
+)
+_U64 = np.uint64
+
+
+class _Texts:
+    """Texts laid end to end, and where each begins.
+
+    Args:
+        elements: the texts.
+    """
+
+    def __init__(self, elements: Sequence[bytes]) -> None:
+        # Words are read whole, and so over the end of a text by up to a block.
+        self._bytes = np.frombuffer(b"".join(elements) + bytes(_STRING_BLOCK), np.uint8)
+        self.lengths: Array = np.array([len(e) for e in elements], np.int64)
+        self._starts: Array = np.cumsum(self.lengths) - self.lengths
+
+    def words(self, which: Array, offset: Array | int) -> Array:
+        """The eight bytes at an offset into each chosen text, as little-endian numbers."""
+        places = (self._starts[which] + offset)[:, np.newaxis] + _STRING_WORD
+        out: Array = self._bytes[places].view("<u8")[:, 0]
+        return out
+
+    def halves(self, which: Array, offset: Array | int) -> Array:
+        """Four bytes each, likewise."""
+        out: Array = self.words(which, offset) & _U64(0xFFFFFFFF)
+        return out
+
+    def bytes_at(self, which: Array, offset: Array | int) -> Array:
+        """One byte each, likewise."""
+        out: Array = self._bytes[self._starts[which] + offset].astype(np.uint64)
+        return out
+
+
+def fingerprint64(elements: Sequence[bytes]) -> Array:
+    """FarmHash's fingerprint of each text. Source: ``farmhashna::Hash64`` of Google's FarmHash.
+
+    Returns:
+        uint64 [texts].
+    """
+    given = _Texts(elements)
+    out = np.full(len(elements), _K2)
+    for low, high, rule in _RULES:
+        which = np.flatnonzero((low <= given.lengths) & (given.lengths <= high))
+        if which.size:
+            out[which] = rule(given, which, given.lengths[which])
+    return out
+
+
+def combined_fingerprints(first: Array, second: Array) -> Array:
+    """Two uint64 fingerprints made into one. Source: ``FingerprintCat64`` of TensorFlow."""
+    stirred = first ^ _CAT
+    stirred = (stirred ^ _mixed_string(second * _CAT) * _CAT) * _CAT
+    return _mixed_string(_mixed_string(stirred) * _CAT)
+
+
+def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
+    """SipHash-2-4 of each text. Source: Aumasson and Bernstein, "SipHash", 2012.
+
+    Args:
+        elements: the texts.
+        key: two numbers of 64 bits.
+
+    Returns:
+        uint64 [texts].
+    """
+    given = _Texts(elements)
+    lengths = given.lengths
+    start = np.array([k ^ w for k, w in zip(key * 2, _SIP_WORDS, strict=True)], _U64)
+    state = np.repeat(start[:, np.newaxis], len(elements), axis=1)
+    blocks = lengths // 8
+    for index in range(int(blocks.max(initial=-1)) + 1):
+        which = np.flatnonzero(blocks >= index)
+        words = given.words(which, index * 8)
+        words = np.where(blocks[which] == index, _ending(words, lengths[which]), words)
+        chosen = state[:, which]
+        chosen[3] ^= words
+        chosen = _sip_rounds(chosen, 2)
+        chosen[0] ^= words
+        state[:, which] = chosen
+    state[2] ^= _U64(0xFF)
+    out: Array = np.bitwise_xor.reduce(_sip_rounds(state, 4), axis=0)
+    return out
+
+
+def _ending(words: Array, lengths: Array) -> Array:
+    """What is left of each text above its whole words, its length in the highest byte."""
+    left = (_U64(1) << (lengths % 8 * 8).astype(_U64)) - _U64(1)
+    out: Array = words & left | lengths.astype(_U64) << _U64(56)
+    return out
+
+
+def _sip_rounds(state: Array, count: int) -> Array:
+    a, b, c, d = state
+    for _ in range(count):
+        a, c = a + b, c + d
+        b, d = _left(b, 13) ^ a, _left(d, 16) ^ c
+        a = _left(a, 32)
+        c, a = c + b, a + d
+        b, d = _left(b, 17) ^ c, _left(d, 21) ^ a
+        c = _left(c, 32)
+    return np.stack([a, b, c, d])
+
+
+def _left(x: Array, bits: int) -> Array:
+    out: Array = x << _U64(bits) | x >> _U64(64 - bits)
+    return out
+
+
+def _right(x: Array, bits: int) -> Array:
+    out: Array = x >> _U64(bits) | x << _U64(64 - bits)
+    return out
+
+
+def _mixed_string(x: Array) -> Array:
+    out: Array = x ^ x >> _U64(47)
+    return out
+
+
+def _pair_hash(a: Array, b: Array, multiplier: Array) -> Array:
+    """Two numbers stirred into one."""
+    first = _mixed_string((a ^ b) * multiplier)
+    return _mixed_string((b ^ first) * multiplier) * multiplier
+
+
+def _multiplier(lengths: Array) -> Array:
+    out: Array = _K2 + lengths.astype(_U64) * _U64(2)
+    return out
+
+
+def _up_to_3(given: _Texts, which: Array, lengths: Array) -> Array:
+    first = given.bytes_at(which, 0) + (given.bytes_at(which, lengths >> 1) << _U64(8))
+    second = lengths.astype(_U64) + (given.bytes_at(which, lengths - 1) << _U64(2))
+    out: Array = _mixed_string(first * _K2 ^ second * _K0) * _K2
+    return out
+
+
+def _up_to_7(given: _Texts, which: Array, lengths: Array) -> Array:
+    first = lengths.astype(_U64) + (given.halves(which, 0) << _U64(3))
+    return _pair_hash(first, given.halves(which, lengths - 4), _multiplier(lengths))
+
+
+def _up_to_16(given: _Texts, which: Array, lengths: Array) -> Array:
+    multiplier = _multiplier(lengths)
+    a, b = given.words(which, 0) + _K2, given.words(which, lengths - 8)
+    c = _right(b, 37) * multiplier + a
+    return _pair_hash(c, (_right(a, 25) + b) * multiplier, multiplier)
+
+
+def _ends(given: _Texts, which: Array, lengths: Array, factor: Array) -> tuple[Array, Array, Array]:
+    """What texts of 17 bytes and more begin and end with: two sums, and the first word."""
+    a, b = given.words(which, 0) * factor, given.words(which, 8)
+    c = given.words(which, lengths - 8) * _multiplier(lengths)
+    d = given.words(which, lengths - 16) * _K2
+    return _right(a + b, 43) + _right(c, 30) + d, a + _right(b + _K2, 18) + c, a
+
+
+def _up_to_32(given: _Texts, which: Array, lengths: Array) -> Array:
+    first, second, _ = _ends(given, which, lengths, _K1)
+    return _pair_hash(first, second, _multiplier(lengths))
+
+
+def _up_to_64(given: _Texts, which: Array, lengths: Array) -> Array:
+    multiplier = _multiplier(lengths)
+    y, second, a = _ends(given, which, lengths, _K2)
+    z = _pair_hash(y, second, multiplier)
+    e, f = given.words(which, 16) * multiplier, given.words(which, 24)
+    g = (y + given.words(which, lengths - 32)) * multiplier
+    h = (z + given.words(which, lengths - 24)) * multiplier
+    return _pair_hash(_right(e + f, 43) + _right(g, 30) + h, e + _right(f + a, 18) + g, multiplier)
+
+
+def _above_64(given: _Texts, which: Array, lengths: Array) -> Array:
+    nought = np.zeros(len(which), _U64)
+    x = (nought + _STRING_SEED) * _K2 + given.words(which, 0)
+    y = (nought + _STRING_SEED) * _K1 + _U64(113)
+    z = _mixed_string(y * _K2 + _U64(113)) * _K2
+    state = np.stack([x, y, z, nought, nought, nought, nought])
+    blocks = (lengths - 1) // _STRING_BLOCK
+    for index in range(int(blocks.max())):
+        left = np.flatnonzero(blocks > index)
+        block = _block(given, which[left], index * _STRING_BLOCK)
+        state[:, left] = _taken(state[:, left], block, _K1, _U64(1))
+    return _finished(state, _block(given, which, lengths - _STRING_BLOCK), lengths)
+
+
+def _block(given: _Texts, which: Array, offset: Array | int) -> list[Array]:
+    """The eight words of a block of 64 bytes."""
+    return [given.words(which, offset + 8 * i) for i in range(8)]
+
+
+def _taken(state: Array, block: Sequence[Array], factor: Array, times: Array) -> Array:
+    """The state of the hash, x, y, z and two pairs v and w, with a block stirred in."""
+    x, y, z, v0, v1, w0, w1 = state
+    x = _right(x + y + v0 + block[1], 37) * factor ^ w1 * times
+    y = _right(y + v1 + block[6], 42) * factor + v0 * times + block[5]
+    z = _right(z + w0, 33) * factor
+    v = _weak(block[:4], v1 * factor, x + w0)
+    w = _weak(block[4:], z + w1, y + block[2])
+    return np.stack([z, y, x, *v, *w])
+
+
+def _weak(words: Sequence[Array], a: Array, b: Array) -> tuple[Array, Array]:
+    first, second, third, fourth = words
+    a = a + first
+    b = _right(b + a + fourth, 21)
+    total = a + second + third
+    return total + fourth, b + _right(total, 44) + a
+
+
+def _finished(state: Array, block: Sequence[Array], lengths: Array) -> Array:
+    """The hash after the last 64 bytes, some of which may have been taken before."""
+    factor = _K1 + ((state[2] & _U64(0xFF)) << _U64(1))
+    state[5] += ((lengths - 1) & 63).astype(_U64)
+    state[3] += state[5]
+    state[5] += state[3]
+    x, y, z, v0, v1, w0, w1 = _taken(state, block, factor, _U64(9))
+    first = _pair_hash(v0, w0, factor) + _mixed_string(y) * _K0 + z
+    return _pair_hash(first, _pair_hash(v1, w1, factor) + x, factor)
+
+
+_RULES: Final = (
+    (1, 3, _up_to_3),
+    (4, 7, _up_to_7),
+    (8, 16, _up_to_16),
+    (17, 32, _up_to_32),
+    (33, 64, _up_to_64),
+    (65, 1 << 62, _above_64),
+)

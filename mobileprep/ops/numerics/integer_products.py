@@ -1,0 +1,214 @@
+"""Products of 8-bit integers, and fixed-point multipliers."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.limits import spend
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.allocation import check_allocation, check_bytes
+from mobileprep.ops.numerics.parallel import LEAST_WORK, for_each, threads
+from mobileprep.ops.numerics.quantization import Limits, as_int64, in_blocks, rounded, wrapped
+from mobileprep.ops.numerics.windows import Tile, Window, cuts, patches, tiles
+
+# The largest eight-bit number, and the largest difference of two.
+_LARGEST = 255
+# Whole numbers up to here are exact in single and in double precision.
+_SINGLE, _DOUBLE = 1 << 24, 1 << 53
+# Blocks of single precision shorter than this would cost more in adding than they save.
+_SHORTEST = 64
+_PATCH_BYTES = 2 << 20
+# Operations that a product takes, half of them in double precision.
+_COST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """The right side of products, of which the left sides are of magnitude up to 255.
+
+    Args:
+        blocks: floats [block, columns] each; the rows of all are the summed axis.
+    """
+
+    blocks: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, matrix: Array, zero: int) -> _Factors:
+        """Prepare integers [summed, columns] less a number, of magnitude up to 2**32 together."""
+        most = max(abs(int(end) - zero) for end in (matrix.max(), matrix.min()))
+        bound = _LARGEST * max(most, 1)
+        single = _SINGLE // bound >= min(_SHORTEST, len(matrix))
+        length = (_SINGLE if single else _DOUBLE) // bound
+        floats = matrix.astype(np.float32 if single else np.float64)
+        floats -= floats.dtype.type(zero)
+        return cls(tuple(floats[cut] for cut in cuts(len(matrix), -(-len(matrix) // length))))
+
+    @property
+    def kind(self) -> np.dtype[np.floating]:
+        """The type that left sides have to have."""
+        found: np.dtype[np.floating] = self.blocks[0].dtype
+        return found
+
+    def multiply(self, left: Array, out: NDArray[np.int32]) -> None:
+        """Write the product with whole numbers [rows, summed] to ``out``, [rows, columns]."""
+        start = 0
+        for block in self.blocks:
+            part = _as_int32(left[:, start : start + len(block)] @ block)
+            if start == 0:
+                out[...] = part
+            else:
+                out += part
+            start += len(block)
+
+
+def _as_int32(sums: Array) -> NDArray[np.int32]:
+    """Whole numbers as integers, modulo 2**32."""
+    whole = sums if sums.dtype == np.float32 else sums.astype(np.int64)
+    return whole.astype(np.int32)
+
+
+def _times(sums: Array, missing: int) -> NDArray[np.int32]:
+    """Integers times a number, modulo 2**32."""
+    return (sums.astype(np.int32).astype(np.int64) * missing).astype(np.int32)
+
+
+def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDArray[np.int32]:
+    """The product of two matrices, modulo 2**32.
+
+    Args:
+        left: eight-bit integers [rows, summed].
+        right: eight-bit integers [summed, columns].
+        zeros: what to take from the elements of each, of 32 bits.
+    """
+    summed = left.shape[1]
+    spend(_COST * len(left) * right.size)
+    out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
+    if not out.size or not summed:
+        return out
+    factors, taken = _Factors.of(right, zeros[1]), _taken(zeros[0])
+    size = left.size * factors.kind.itemsize
+    shares = min(threads(), out.size * summed // LEAST_WORK)
+
+    def multiply(rows: slice) -> None:
+        factors.multiply(_less(left[rows], taken, factors.kind), out[rows])
+
+    for_each(multiply, cuts(len(left), max(-(-size // _PATCH_BYTES), shares, 1)))
+    if taken != zeros[0]:
+        sums = right.sum(axis=0, dtype=np.int64) - summed * zeros[1]
+        out += _times(sums, taken - zeros[0])
+    return out
+
+
+def convolve_integers(
+    x: Array, filters: Array, window: Window, zeros: tuple[int, int] = (0, 0)
+) -> NDArray[np.int32]:
+    """The convolution of a batch with a bank of filters, modulo 2**32.
+
+    Padding counts as zero. As in TensorFlow, that is not so where what stands for zero in ``x`` is
+    above the eight-bit numbers: the padding then is its lowest eight bits.
+
+    Args:
+        x: eight-bit integers [batch, *spatial, channels].
+        filters: integers [*window, channels, filters], of 8 bits unless their zero is 0.
+        window: how the filters slide.
+        zeros: what to take from the elements of each, of 32 bits.
+
+    Returns:
+        [batch, *positions, filters].
+
+    Raises:
+        ValueError: the window is larger than the input.
+    """
+    positions = window.positions(x.shape[1:-1])
+    summed = math.prod(filters.shape[:-1])
+    shape, kind = (x.shape[0], *positions, filters.shape[-1]), np.dtype(np.int32)
+    check_allocation(shape, kind)
+    # Tiles are a row of positions at least, each with all that its window covers.
+    check_bytes(math.prod(positions[1:]) * summed * kind.itemsize, "a row of patches")
+    spend(_COST * math.prod(shape) * summed)
+    out = np.zeros(shape, kind)
+    if not out.size or not summed:
+        return out
+    factors, taken = _Factors.of(filters.reshape(summed, -1), zeros[1]), _taken(zeros[0])
+    source = _less(x, taken, factors.kind)
+
+    def convolve(tile: Tile) -> None:
+        rows = patches(source, window, tile, positions).reshape(-1, summed)
+        factors.multiply(rows, tile.of(out).reshape(len(rows), -1))
+
+    shares = min(threads(), out.size * summed // LEAST_WORK)
+    for_each(convolve, tiles(out.shape, summed * factors.kind.itemsize, _PATCH_BYTES, shares))
+    if taken != zeros[0]:
+        taps = filters.sum(axis=-2, dtype=np.int64) - filters.shape[-2] * zeros[1]
+        sums = taps.sum(axis=(0, 1)) if zeros[0] > 0 else _sums_inside(x, taps, window)
+        out += _times(sums, taken - zeros[0])
+    return out
+
+
+def _taken(zero: int) -> int:
+    """How much of a zero is taken from eight-bit numbers before they are multiplied."""
+    return zero & _LARGEST if zero > 0 else 0
+
+
+def _less(x: Array, number: int, kind: np.dtype[np.floating]) -> Array:
+    out = x.astype(kind)
+    if number:
+        out -= kind.type(number)
+    return out
+
+
+def _sums_inside(x: Array, taps: NDArray[np.int64], window: Window) -> NDArray[np.int32]:
+    """At each position the sum of the taps [*window, filters] that meet no padding."""
+    inside = np.ones((1, *x.shape[1:-1], 1), dtype=np.uint8)
+    return convolve_integers(inside, taps.astype(np.int32)[..., None, :], window)
+
+
+# Fractions are counted in units of 2**-16; sums of 32 bits in units of 2**-32 of their range.
+_SHIFT: Final = 16
+_ONE: Final = 1 << _SHIFT
+_SUM_SHIFT: Final = 32
+_HIGHEST: Final = np.int32(255)
+# Offsets beyond this leave nothing of the sums, and would not fit 32 bits after the shift.
+_FAR: Final = 1 << 44
+
+
+def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
+    """The eight-bit number next to each 32-bit number.
+
+    Args:
+        x: int32 of any shape.
+        limits: the range of x.
+        wanted: the range of the result; numbers beyond it become its ends.
+    """
+    scale, offset = (np.int64(n) for n in _factors(limits, wanted))
+    flat = x.reshape(-1)
+    out = np.empty(flat.size, dtype=np.uint8)
+
+    def convert(part: slice) -> None:
+        wide = flat[part].astype(np.int64)
+        wide *= scale
+        wide >>= _SUM_SHIFT
+        wide += offset
+        wide >>= _SHIFT
+        out[part] = np.clip(wide.astype(np.int32), np.int32(0), _HIGHEST)
+
+    in_blocks(convert, flat.size)
+    return out.reshape(x.shape)
+
+
+def _factors(limits: Limits, wanted: Limits) -> tuple[int, int]:
+    """What to multiply a number by, and what to add to the upper half of the product."""
+    half = _ONE >> 1
+    if wanted.span == 0:
+        return 0, half
+    span = np.float64(wanted.span)
+    scale = as_int64(255.0 * _ONE * np.float64(limits.span) / span)
+    middle = np.float32(np.float64(np.float32(limits.low + limits.high)) / 2.0)
+    added = as_int64(np.float64(middle * np.float32(255.0 / span) * np.float32(_ONE)))
+    taken = as_int64(rounded(_ONE * (np.float64(wanted.low) * 255.0) / span))
+    return scale, min(max(wrapped(added - taken + half, 64), -_FAR), _FAR)

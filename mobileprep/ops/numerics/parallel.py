@@ -1,0 +1,235 @@
+"""Work and matrix products shared among the processors.
+
+Parts are taken by whichever thread is free, each calling BLAS on one processor. The own threads of
+BLAS wait for each other in every call, which on a busy machine costs more than they bring.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+
+from mobileprep.graph.tensor import Array
+
+T = TypeVar("T")
+
+_MOST_THREADS = 16
+
+LEAST_WORK: Final = 4 << 20
+"""Multiplications that are worth waking a thread for."""
+
+# From how many multiplications on a product is cut into how many parts. Every part has BLAS
+# arrange one of the two sides anew, so that small ones cost more than further processors bring.
+_PARTS: Final = ((512 << 20, 8), (64 << 20, 4), (2 * LEAST_WORK, 2))
+
+
+class _Share(Generic[T]):
+    """The parts of one computation, for whoever takes them.
+
+    Waking a thread of an executor and waiting for its future takes twice as long, which networks of
+    many short steps feel.
+
+    Args:
+        work: done for every part.
+        parts: the parts.
+    """
+
+    def __init__(self, work: Callable[[T], None], parts: Iterable[T]) -> None:
+        self._work = work
+        self.pending = deque(parts)
+        self._lock = threading.Lock()
+        self._active = 0
+        self._closed = False
+        self._idle = threading.Lock()
+        self._error: BaseException | None = None
+
+    def help(self) -> None:
+        """Take parts, in a thread that helps."""
+        with self._lock:
+            if self._closed:
+                return
+            self._active += 1
+        try:
+            self.drain()
+        except BaseException as error:  # noqa: BLE001 - raised by whoever asked for help
+            self._error = error
+        with self._lock:
+            self._active -= 1
+            if self._closed and not self._active:
+                self._idle.release()
+
+    def drain(self) -> None:
+        """Take parts until none is left."""
+        pending = self.pending
+        while pending:
+            try:
+                part = pending.popleft()
+            except IndexError:
+                return
+            try:
+                self._work(part)
+            except BaseException:
+                # What the others would still do is of no use.
+                pending.clear()
+                raise
+
+    def close(self) -> None:
+        """Wait for those who help; who has not begun by now would find nothing left."""
+        self._idle.acquire()
+        with self._lock:
+            self._closed = True
+            waiting = self._active > 0
+        if waiting:
+            self._idle.acquire()
+        # A thread that was not there yet would hold on to the tensors that the work knows of.
+        del self._work, self.pending
+        if self._error is not None:
+            raise self._error
+
+
+def _help(shares: SimpleQueue[_Share[Any]]) -> None:
+    """What a thread does that helps."""
+    with np.errstate(all="ignore"):
+        while True:
+            shares.get().help()
+
+
+class _Crew:
+    """The threads that help, and the hold on BLAS while they do.
+
+    Args:
+        blas: the controller of the BLAS libraries of this process.
+    """
+
+    def __init__(self, blas: Any) -> None:  # noqa: ANN401 - threadpoolctl has no types
+        self._blas = blas
+        told = [lib["num_threads"] for lib in blas.info() if lib["user_api"] == "blas"]
+        # What BLAS would use is what the machine has, or what the user's environment allows.
+        self.threads = min(min(told, default=1), _MOST_THREADS)
+        self.shares: SimpleQueue[_Share[Any]] = SimpleQueue()
+        for number in range(self.threads - 1):
+            name = f"mobileprep-{number}"
+            threading.Thread(target=_help, args=(self.shares,), name=name, daemon=True).start()
+        # BLAS obeys only the thread that spoke first, until that thread lets go: users come and
+        # go in threads of their own, so one thread speaks for them all.
+        self._speaker = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-blas")
+        self._lock = threading.Lock()
+        self._users = 0
+        self._hold = ExitStack()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._speaker.submit(self._take_hold).result()
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._speaker.submit(self._hold.close).result()
+
+    def _take_hold(self) -> None:
+        self._hold.enter_context(self._blas.limit(limits=1, user_api="blas"))
+
+
+_crew: _Crew | None = None
+# Two crews would undo each other's hold on BLAS, and with it change the last bits of results.
+_recruiting = threading.Lock()
+_here = threading.local()
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's threads."""
+    global _crew, _recruiting
+    _crew, _recruiting = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _the_crew() -> _Crew:
+    global _crew
+    with _recruiting:
+        if _crew is None:
+            from threadpoolctl import ThreadpoolController  # slow, and not always needed
+
+            _crew = _Crew(ThreadpoolController())
+        return _crew
+
+
+@contextmanager
+def all_processors() -> Iterator[None]:
+    """Within, ``for_each`` called from this thread shares its parts among the processors."""
+    crew = _the_crew()
+    crew.enter()
+    before, _here.crew = getattr(_here, "crew", None), crew
+    try:
+        yield
+    finally:
+        _here.crew = before
+        crew.leave()
+
+
+def threads() -> int:
+    """How many threads ``for_each`` would use here."""
+    crew: _Crew | None = getattr(_here, "crew", None)
+    return 1 if crew is None else crew.threads
+
+
+def for_each(work: Callable[[T], None], parts: Sequence[T]) -> None:
+    """Do some work for every part, in any order; an exception ends it and is passed on."""
+    crew: _Crew | None = getattr(_here, "crew", None)
+    helpers = 0 if crew is None else min(crew.threads, len(parts)) - 1
+    if crew is None or helpers < 1:
+        for part in parts:
+            work(part)
+        return
+    share = _Share(work, parts)
+    # What a part shares out in its turn would find all threads busy.
+    _here.crew = None
+    for _ in range(helpers):
+        crew.shares.put(share)
+    try:
+        share.drain()
+    finally:
+        _here.crew = crew
+        share.close()
+
+
+def parts_of(work: int) -> int:
+    """Into how many parts to cut some multiplications.
+
+    However many threads there are: the last bits of a product depend on how it is cut.
+    """
+    return next((parts for least, parts in _PARTS if work >= least), 1)
+
+
+def multiply(x: Array, y: Array, out: Array) -> None:
+    """Write the product of two matrices to ``out``, cut along its longer side."""
+    rows, columns = out.shape
+    parts = parts_of(rows * columns * x.shape[1])
+    if parts < 2:
+        np.matmul(x, y, out=out)
+        return
+    along_columns = columns > rows
+    length = columns if along_columns else rows
+    step = -(-length // parts)
+
+    def work(start: int) -> None:
+        part = slice(start, start + step)
+        if along_columns:
+            np.matmul(x, y[:, part], out=out[:, part])
+        else:
+            np.matmul(x[part], y, out=out[part])
+
+    for_each(work, range(0, length, step))

@@ -1,0 +1,197 @@
+"""Text tensors, label files, and WAV files."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import CorruptFileError, UnsupportedError
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.allocation import check_allocation
+
+
+def texts(array: Array) -> list[bytes]:
+    """The elements of a tensor of texts, in row-major order.
+
+    Raises:
+        ValueError: the tensor holds something else.
+    """
+    if array.dtype != object:
+        message = f"texts are needed, not {array.dtype}"
+        raise ValueError(message)
+    found: list[bytes] = array.ravel().tolist()
+    return found
+
+
+def one_text(array: Array) -> bytes:
+    """The only element of a tensor of texts.
+
+    Raises:
+        ValueError: there is none, or there are several.
+    """
+    found = texts(array)
+    if len(found) != 1:
+        message = f"one text is needed, not {len(found)}"
+        raise ValueError(message)
+    return found[0]
+
+
+def as_texts(elements: Iterable[bytes], shape: tuple[int, ...]) -> Array:
+    """A tensor of texts from its elements in row-major order."""
+    # numpy would make an array of fixed width of a list, and cut zeros off its ends.
+    listed = list(elements)
+    flat = np.empty(len(listed), dtype=object)
+    flat[:] = listed
+    return flat.reshape(shape)
+
+
+def each_text(change: Callable[[bytes], bytes], array: Array) -> Array:
+    """A tensor of texts with a function applied to each."""
+    return as_texts(map(change, texts(array)), array.shape)
+
+
+Fault = tuple[str, str]
+"""What is wrong, and its mend."""
+
+_EACH: Final = "every array needs one entry a sample"
+INTEGERS: Final = "save them as whole numbers from 0 on"
+
+
+def labels_fault(labels: Array, name: str, samples: int) -> Fault | None:
+    """What is wrong with labels, whatever the model: a message and its mend, or None.
+
+    Args:
+        labels: an entry a sample; axes of one do not matter.
+        name: what the array is called.
+        samples: how many there are.
+    """
+    if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == samples and _one_hot(labels):
+        message = f"the labels {name!r} are one-hot, of shape {list(labels.shape)}"
+        return message, "save the number of each class: labels.argmax(axis=1)"
+    if labels.dtype.kind not in "iu":
+        message = f"the labels {name!r} are {labels.dtype}, not the numbers of classes"
+        if labels.dtype.kind == "f" and not bool(np.all(labels == np.floor(labels))):
+            message += ", and have fractions" if np.isfinite(labels).all() else ", and have NaN"
+        return message, INTEGERS
+    return None
+
+
+def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
+    """What is wrong with the number of labels and of each input's samples, or None."""
+    if lengths and labels and all(length == labels for length in lengths.values()):
+        return None
+    message = f"the data does not fit together: {labels} labels, and {_told(lengths)}"
+    return message, _EACH
+
+
+def lengths_fault(lengths: Mapping[str, int]) -> Fault | None:
+    """What is wrong with the number of each input's samples, or None."""
+    if len(set(lengths.values())) == 1 and all(lengths.values()):
+        return None
+    return f"the data does not fit together: {_told(lengths)}", _EACH
+
+
+def no_scores(found: str) -> Fault:
+    """That the first output, told in words, has no score for each class."""
+    message = f"top-1 needs a score for each class, and the first output is {found}"
+    return message, "list the scores as the first output"
+
+
+def range_fault(labels: Array, name: str, classes: int, *, first: int = 0) -> Fault | None:
+    """What is wrong with labels of a model with so many classes: a message and its mend, or None.
+
+    Args:
+        labels: whole numbers.
+        name: what the array is called.
+        classes: how many scores the model gives a sample.
+        first: the number of the first sample, for messages.
+    """
+    flat = labels.ravel()
+    wrong = np.flatnonzero((flat < 0) | (flat >= classes))
+    if not len(wrong):
+        return None
+    at = int(wrong[0])
+    message = (
+        f"{len(wrong)} of {len(flat)} labels {name!r} are none of the model's {classes} classes, "
+        f"0 to {classes - 1}: the first is {int(flat[at])}, of sample {first + at}"
+    )
+    if flat.min() == 1 and flat.max() == classes:
+        return message, "they seem to count from 1: save labels - 1"
+    return message, f"{INTEGERS}, in the order of the model's outputs"
+
+
+def class_count(shape: Sequence[int]) -> int | None:
+    """How many classes an output of a shape scores; None where it is no score a class.
+
+    Args:
+        shape: the output's, its first axis the samples; -1 where a size is open.
+    """
+    sizes = [size for size in shape[1:] if size != 1]
+    return sizes[0] if len(sizes) == 1 and sizes[0] != 0 else None
+
+
+def _told(lengths: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
+
+
+def _one_hot(labels: Array) -> bool:
+    if labels.dtype.kind not in "biuf":
+        return False
+    ones = labels == 1
+    return bool((ones | (labels == 0)).all() and (ones.sum(axis=1) == 1).all())
+
+
+_FULL_SCALE = np.float32(1 / 32768)
+_FILE = "WAV file"
+
+
+def decode_wav(data: bytes) -> tuple[Array, int]:
+    """The samples of a WAV file and how many there are a second.
+
+    Returns:
+        float32 [samples, channels] from -1 up to, but not including, 1; and the sample rate in Hz.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        UnsupportedError: the samples are not 16-bit integers.
+    """
+    try:
+        with wave.open(io.BytesIO(data)) as reader:
+            channels, width, rate, count = reader.getparams()[:4]
+            frames = reader.readframes(count)
+    # Of chunks that end beyond the file the module's own reader raises a bare RuntimeError.
+    except (wave.Error, EOFError, RuntimeError) as error:
+        raise _damaged(str(error) or "it ends within its header") from error
+    if width != 2:
+        message = f"has samples of {8 * width} bits"
+        raise UnsupportedError(message, "convert it to 16 bits", _FILE)
+    if len(frames) != 2 * channels * count:
+        message = f"{count} samples are declared, and {len(frames) // (2 * channels)} are there"
+        raise _damaged(message)
+    samples = np.frombuffer(frames, "<i2").reshape(-1, channels)
+    return samples.astype(np.float32) * _FULL_SCALE, rate
+
+
+def desired_sound(samples: Array, count: int = -1, channels: int = -1) -> Array:
+    """A sound of the length and channels that ``DecodeWav`` is asked for.
+
+    Args:
+        samples: float32 [samples, channels].
+        count: how many samples, cut off or filled up with silence; -1 for all.
+        channels: how many channels, cut off or the last one repeated; -1 for all.
+    """
+    count = len(samples) if count < 0 else count
+    channels = samples.shape[1] if channels < 0 else channels
+    check_allocation((count, channels), samples.dtype)
+    out = np.zeros((count, channels), np.float32)
+    source = np.minimum(np.arange(channels), samples.shape[1] - 1)
+    out[: len(samples)] = samples[:count, source]
+    return out
+
+
+def _damaged(reason: str) -> CorruptFileError:
+    return CorruptFileError(f"is damaged: {reason}", "record or export it again", _FILE)

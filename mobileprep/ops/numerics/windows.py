@@ -1,0 +1,265 @@
+"""Sliding windows over spatial axes: padding, output sizes, tiles, and the elements they cover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.allocation import allocated
+
+NHWC = "NHWC"
+_LAYOUTS = {
+    "NHWC": NHWC,
+    "NCHW": "NCHW",
+    "NDHWC": NHWC,
+    "NCDHW": "NCHW",
+    "NWC": NHWC,
+    "NCW": "NCHW",
+}
+
+
+# More elements along an axis than any window has: each costs a step.
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a window slides, an entry for each spatial axis.
+
+    Args:
+        size: elements the window covers.
+        strides: steps between positions.
+        dilations: distances between the elements that it covers.
+        pads: what is added before and after each axis.
+    """
+
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+
+    def positions(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """How many positions the window has along each axis.
+
+        Raises:
+            ValueError: the window is larger than what it slides over.
+        """
+        counts = []
+        for extent, size, stride, dilation, pads in zip(
+            extents, self.size, self.strides, self.dilations, self.pads, strict=True
+        ):
+            room = extent + sum(pads) - reach(size, dilation)
+            if room < 0 < extent:
+                message = f"a window of {size} does not fit into {extent}"
+                raise ValueError(message)
+            counts.append(max(room // stride + 1, 0))
+        return tuple(counts)
+
+
+def reach(size: int, dilation: int) -> int:
+    """Elements from a window's first to its last, both included."""
+    return (size - 1) * dilation + 1
+
+
+def layout_of(node: Node) -> str:
+    """The node's data format, as "NHWC" or "NCHW" whatever the number of spatial axes.
+
+    Raises:
+        ValueError: the format is none of TensorFlow's plain ones.
+    """
+    found = node.attr_str("data_format", NHWC)
+    if found not in _LAYOUTS:
+        message = f"the data format {found!r} is not supported"
+        raise ValueError(message)
+    return _LAYOUTS[found]
+
+
+def spatial(values: Sequence[int], layout: str) -> tuple[int, ...]:
+    """The spatial entries of a list over all axes.
+
+    Raises:
+        ValueError: an entry for batch or channels is not 1.
+    """
+    batch, channels = values[0], values[-1] if layout == NHWC else values[1]
+    if batch != 1 or channels != 1:
+        message = f"{list(values)} steps along batch or channels"
+        raise ValueError(message)
+    return tuple(values[1:-1] if layout == NHWC else values[2:])
+
+
+def make_window(
+    node: Node,
+    extents: Sequence[int],
+    size: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> Window:
+    """A window with the padding that the node's attributes ask for.
+
+    Args:
+        node: with ``padding`` SAME, VALID or EXPLICIT (then with ``explicit_paddings``).
+        extents: spatial dimensions of the input.
+        size, strides, dilations: of the window, spatial entries only.
+
+    Raises:
+        ValueError: an entry below 1, or an unknown padding.
+    """
+    if min((*size, *strides, *dilations)) < 1 or max(size) > _LARGEST:
+        message = f"window {list(size)}, strides {list(strides)}, dilations {list(dilations)}"
+        raise ValueError(message)
+    scheme = node.attr_str("padding")
+    if scheme == "SAME":
+        pads = tuple(_same(*entry) for entry in zip(extents, size, strides, dilations, strict=True))
+    elif scheme == "VALID":
+        pads = ((0, 0),) * len(extents)
+    elif scheme == "EXPLICIT":
+        pads = _explicit(node)
+    else:
+        message = f"there is no padding {scheme!r}"
+        raise ValueError(message)
+    return Window(tuple(size), tuple(strides), tuple(dilations), pads)
+
+
+def _same(extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
+    """As many positions as strides begin; the odd element of padding goes to the end."""
+    missing = max((-(-extent // stride) - 1) * stride + reach(size, dilation) - extent, 0)
+    return missing // 2, missing - missing // 2
+
+
+def _explicit(node: Node) -> tuple[tuple[int, int], ...]:
+    flat = node.attr_ints("explicit_paddings", ())
+    pairs = list(zip(flat[::2], flat[1::2], strict=True))
+    layout = layout_of(node)
+    if len(pairs) < 3 or any(min(p) < 0 for p in pairs):
+        message = f"explicit paddings {list(flat)} do not fit"
+        raise ValueError(message)
+    outside = (pairs[0], pairs[-1] if layout == NHWC else pairs[1])
+    if outside != ((0, 0), (0, 0)):
+        message = "batch and channels cannot be padded"
+        raise ValueError(message)
+    return tuple(pairs[1:-1] if layout == NHWC else pairs[2:])
+
+
+def filter_window(
+    node: Node,
+    x: Array,
+    filters: Array,
+    layout: str = NHWC,
+    pads: Sequence[tuple[int, int]] = (),
+) -> Window:
+    """The window of a convolution's filters.
+
+    Args:
+        node: the convolution.
+        x: its input, channels last.
+        filters: [*window, channels, filters].
+        layout: the layout that the node's attributes speak of.
+        pads: zeros to put before and after each spatial axis of x, which the node takes for a
+            part of its input; nothing for none.
+    """
+    ones = (1,) * x.ndim
+    around = tuple(pads) or ((0, 0),) * (x.ndim - 2)
+    window = make_window(
+        node,
+        [d + sum(pair) for d, pair in zip(x.shape[1:-1], around, strict=True)],
+        filters.shape[:-2],
+        spatial(node.attr_ints("strides"), layout),
+        spatial(node.attr_ints("dilations", ones) or ones, layout),
+    )
+    both = zip(window.pads, around, strict=True)
+    return replace(window, pads=tuple((a + c, b + d) for (a, b), (c, d) in both))
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some rows of some images of an output."""
+
+    images: slice
+    rows: slice
+
+    def of(self, out: Array) -> Array:
+        """The tile's view of a tensor [batch, rows, ...]."""
+        return out[self.images, self.rows]
+
+
+def whole_tile(x: Array, window: Window) -> Tile:
+    """All positions of a window over an input [batch, rows, columns, ...]."""
+    return Tile(slice(0, len(x)), slice(0, window.positions(x.shape[1:-1])[0]))
+
+
+def tiles(shape: Sequence[int], footprint: int, limit: int, least: int) -> list[Tile]:
+    """Cut an output along batch, or along batch and rows.
+
+    Args:
+        shape: of the output, [batch, rows, ...].
+        footprint: bytes of work space for each position (an element of all axes but the last).
+        limit: about how many bytes a tile may take.
+        least: minimum number of tiles, if there are as many rows.
+    """
+    batch, rows = shape[:2]
+    count = max(-(-math.prod(shape[:-1]) * footprint // limit), least, 1)
+    if batch >= count:
+        return [Tile(images, slice(0, rows)) for images in cuts(batch, count)]
+    across = cuts(rows, -(-count // batch))
+    return [Tile(slice(i, i + 1), part) for i in range(batch) for part in across]
+
+
+def cuts(length: int, count: int) -> list[slice]:
+    """Cut a range into at most ``count`` parts whose lengths differ by at most one."""
+    parts = max(min(count, length), 1)
+    ends = [-(-i * length // parts) for i in range(parts + 1)]
+    return [slice(start, stop) for start, stop in pairwise(ends)] if length else []
+
+
+def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array:
+    """The images and rows that a tile's windows reach, with padding around them.
+
+    A view of x where there is no padding. Padding each tile separately avoids a copy of the input.
+    """
+    stride, before = window.strides[0], window.pads[0][0]
+    first = tile.rows.start * stride - before
+    end = (tile.rows.stop - 1) * stride + reach(window.size[0], window.dilations[0]) - before
+    low = min(max(first, 0), x.shape[1])
+    high = max(min(end, x.shape[1]), low)
+    inside: Array = x[tile.images, low:high]
+    pads = [(0, 0), (max(low - first, 0), 0), *window.pads[1:], (0, 0)]
+    if first == low and end == high and not any(map(sum, pads)):
+        return inside
+    widths = [d + sum(p) for d, p in zip(x.shape[2:-1], window.pads[1:], strict=True)]
+    out = allocated((len(inside), end - first, *widths, x.shape[-1]), x.dtype)
+    out[...] = value
+    within = tuple(slice(a, a + d) for d, (a, _) in zip(inside.shape, pads, strict=True))
+    out[within] = inside
+    return out
+
+
+def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) -> Array:
+    """The elements that a tile's windows cover: a view [images, *positions, *window, channels].
+
+    Args:
+        x: the whole input, [batch, *spatial, channels], not padded.
+        window: how the window slides.
+        tile: images and rows of the output.
+        positions: number of positions of the window along each axis.
+    """
+    source = padded_rows(x, window, tile)
+    rows = tile.rows.stop - tile.rows.start
+    shape = (len(source), rows, *positions[1:], *window.size, x.shape[-1])
+    inner = source.strides[1:-1]
+    steps = [s * stride for s, stride in zip(inner, window.strides, strict=True)]
+    taps = [s * dilation for s, dilation in zip(inner, window.dilations, strict=True)]
+    strides = (source.strides[0], *steps, *taps, source.strides[-1])
+    return as_strided(source, shape, strides, writeable=False)
+
+
+def lowest(x: Array) -> float:
+    """The value to pad with where the largest of each window is sought."""
+    return int(np.iinfo(x.dtype).min) if x.dtype.kind in "iu" else -np.inf

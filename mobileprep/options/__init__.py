@@ -1,1 +1,0 @@
-"""Options: how one is declared, once, and what is made from that."""

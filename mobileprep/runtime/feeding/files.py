@@ -1,0 +1,207 @@
+"""Files that are fed to tensors: arrays, pictures, sounds, and many of them as one batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mobileprep.core.files import read_bytes
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, named, nearest_hint
+from mobileprep.formats.arrays import read_arrays
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.image_files import Normalization, picture
+from mobileprep.ops.numerics.texts import decode_wav
+from mobileprep.runtime.feeding.tensors import TensorInfo
+from mobileprep.runtime.interpreter import converted
+
+_ARRAYS = frozenset({".npy", ".npz"})
+_NPZ = ".npz"
+_MEMBER = f"{_NPZ}:"
+_PICTURES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
+_SOUND = ".wav"
+_KNOWN = _ARRAYS | _PICTURES | {_SOUND}
+_PATTERN = frozenset("*?[")
+_MOST_BYTES = 1 << 31
+_MOST_FILES = 100_000
+_SIDE = 299
+_ONE_BY_ONE = "give --each to run the graph once for each file"
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """How files become arrays.
+
+    Args:
+        width, height: of pictures in pixels; None for what the placeholder says, or else 299.
+        mean, std: what pictures are normalized with.
+        seed: of random arrays.
+    """
+
+    width: int | None = None
+    height: int | None = None
+    mean: float = 0.0
+    std: float = 255.0
+    seed: int = 0
+
+
+def several_files(what: str) -> list[str] | None:
+    """The files that a pattern, a folder or a list with commas names; None for a single file.
+
+    Raises:
+        UsageError: the pattern fits no file, or the folder holds none that can be fed.
+    """
+    path = Path(what)
+    if path.is_dir():
+        found = [str(p) for p in sorted(path.iterdir()) if p.suffix.lower() in _KNOWN]
+        return _some(found, f"the folder {what!r} holds no file that can be fed")
+    if path.exists():
+        return None
+    parts = [part.strip() for part in what.split(",")]
+    if len(parts) > 1 and all(Path(p).suffix.lower() in _KNOWN or Path(p).exists() for p in parts):
+        return parts
+    if _PATTERN & set(what):
+        root = Path(path.anchor)
+        found = sorted(str(p) for p in root.glob(str(path.relative_to(root))) if p.is_file())
+        return _some(found, f"no file fits the pattern {what!r}")
+    return None
+
+
+def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
+    """What one file holds for a tensor.
+
+    Args:
+        tensor: what it is for.
+        what: the file, or ``x.npz:name``.
+        options: how it becomes an array.
+
+    Raises:
+        UsageError: the file does not suit the tensor.
+        CorruptFileError: it is missing or damaged.
+        UnsupportedError: it needs a library that is not installed, or has samples of another
+            width than 16 bits.
+    """
+    archive, colon, member = what.rpartition(_MEMBER)
+    if colon and member:
+        return converted(_from_arrays(Path(archive + _NPZ), member), tensor.dtype)
+    path = Path(what)
+    kind = path.suffix.lower()
+    if kind in _ARRAYS:
+        return converted(_from_arrays(path, tensor.name), tensor.dtype)
+    if tensor.dtype is DType.STRING:
+        return _contents(tensor, path)
+    data = read_bytes(path, limit=_MOST_BYTES)
+    try:
+        if kind in _PICTURES:
+            return _picture(tensor, data, options)
+        if kind == _SOUND:
+            return _samples(tensor, data)
+    except (CorruptFileError, UnsupportedError) as error:
+        place = f"{what}, {error.where}" if error.where else what
+        raise error.at(place) from error
+    message = (
+        f"{tensor.name!r} cannot be fed {what!r}: a file's kind is told by the end of its name"
+    )
+    hint = "use .npy, .npz, .wav, .png, .jpg, .gif, .bmp, a number, or 'random'"
+    raise UsageError(message, hint)
+
+
+def batch_of(tensor: TensorInfo, files: Sequence[str], options: FeedOptions) -> Array:
+    """What several files hold, as one batch.
+
+    Arrays with all axes of the tensor are put one behind the other along the first; those that
+    lack an axis, and scalars, are stacked.
+
+    Raises:
+        UsageError: they do not fit each other, or the tensor takes fewer at a time.
+        CorruptFileError, UnsupportedError: see ``from_file``.
+    """
+    arrays: list[Array] = []
+    size = 0
+    for file in files:
+        arrays.append(from_file(tensor, file, options))
+        first, last = arrays[0].shape, arrays[-1].shape
+        if last[1:] != first[1:] or len(last) != len(first):
+            message = f"{file} has the shape {list(last)}, and {files[0]} {list(first)}"
+            raise UsageError(message, f"{_ONE_BY_ONE}: they are no batch")
+        size += arrays[-1].nbytes
+        if size > _MOST_BYTES:
+            message = f"the {len(files)} files for {tensor.name!r} are too much for one batch"
+            raise UsageError(message, _ONE_BY_ONE)
+    shape = arrays[0].shape
+    lacks_one = tensor.shape is not None and len(tensor.shape) == len(shape) + 1
+    batch = np.stack(arrays) if lacks_one or not shape else np.concatenate(arrays)
+    if tensor.shape is not None and not _takes(tensor.shape, batch):
+        message = f"{tensor.name!r} ({tensor}) does not take {len(files)} files at a time"
+        raise UsageError(message, _ONE_BY_ONE)
+    return batch
+
+
+def _takes(shape: tuple[int, ...], batch: Array) -> bool:
+    return len(shape) == batch.ndim and shape[0] in (-1, len(batch))
+
+
+def _some(found: list[str], message: str) -> list[str]:
+    if not found:
+        raise UsageError(message, "name files, a pattern such as 'photos/*.jpg', or their folder")
+    if len(found) > _MOST_FILES:
+        more = f"{len(found):,} files are more than the {_MOST_FILES:,} that one call takes"
+        raise UsageError(more, "name a part of them with a pattern")
+    return found
+
+
+def _contents(tensor: TensorInfo, path: Path) -> Array:
+    """The bytes of a file, in as many axes as the tensor has."""
+    try:
+        data = read_bytes(path, limit=_MOST_BYTES)
+    except CorruptFileError as error:
+        hint = f"for a text itself write {tensor.name}=text:..."
+        raise CorruptFileError(error.message, hint, error.where) from error
+    contents = np.array(data, dtype=object)
+    one = all(d in (-1, 1) for d in tensor.shape or ())
+    return contents.reshape((1,) * len(tensor.shape or ())) if one else contents
+
+
+def _from_arrays(path: Path, name: str) -> Array:
+    arrays = read_arrays(path)
+    for known in (name, str(parse_ref(name))):
+        if known in arrays:
+            return arrays[known]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    message = f"has no array {name!r}; it has {named(sorted(arrays))}"
+    usual = f"name one: {path}:{min(arrays)}" if arrays else ""
+    raise UsageError(message, nearest_hint(name, arrays) or usual, str(path))
+
+
+def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
+    """A picture as [1, height, width, 3], or without the first where the placeholder has three."""
+    sizes = tensor.shape or ()
+    one = len(sizes) == 3
+    known = (1, *sizes) if one else sizes if len(sizes) == 4 else (-1,) * 4
+    height = options.height or (known[1] if known[1] > 0 else _SIDE)
+    width = options.width or (known[2] if known[2] > 0 else _SIDE)
+    if tensor.dtype is DType.UINT8:
+        # A network that takes bytes normalizes them itself.
+        plain = picture(data, Normalization(height, width, 0.0, 1.0))
+        found = np.clip(np.rint(plain), 0, 255).astype(np.uint8)
+    else:
+        found = picture(data, Normalization(height, width, options.mean, options.std))
+    return found[0] if one else found
+
+
+def _samples(tensor: TensorInfo, data: bytes) -> Array:
+    """Samples from -1 to 1: [samples, channels], or as many as the placeholder's shape holds."""
+    samples, _ = decode_wav(data)
+    shape = tensor.shape
+    if shape is None or min(shape, default=0) < 0 or samples.shape[1] != 1:
+        return samples
+    out = np.zeros(math.prod(shape), np.float32)
+    count = min(out.size, len(samples))
+    out[:count] = samples[:count, 0]
+    return out.reshape(shape)

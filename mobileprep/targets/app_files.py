@@ -1,0 +1,347 @@
+"""Files for an app's own build: to link TensorFlow 1.15, and to have the model in the app."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from mobileprep.targets.targets import Abi, Platform, platform_named
+
+# The newest that was published.
+_ANDROID_LIBRARY: Final = "org.tensorflow:tensorflow-android:1.13.1"
+# The newest is older than 1.15 too.
+_POD: Final = "TensorFlow-experimental"
+_OPENSSL: Final = "OpenSSL-Universal"
+# Below the folder of the makefile build.
+_INCLUDES: Final = (
+    *("downloads", "downloads/eigen", "downloads/absl", "downloads/nsync/public"),
+    *("downloads/protobuf/src", "gen/proto", "gen/proto_text"),
+)
+_CORE: Final = "libtensorflow-core.a"
+_GNU_STL: Final = "$(NDK_ROOT)/sources/cxx-stl/gnu-libstdc++/4.9/libs/$(ANDROID_ARCH)"
+
+
+class _Linking(NamedTuple):
+    """What make links an app with: the makefile's library, nsync, folders and libraries."""
+
+    library: str
+    nsync: str
+    folders: tuple[str, ...]
+    libraries: str
+
+
+_LINKED: Final = MappingProxyType(
+    {
+        "android": _Linking(
+            "lib/android_$(ANDROID_ARCH)",
+            "$(ANDROID_ARCH).android.c++11",
+            ("$(TENSORFLOW_MAKEFILE)/gen/protobuf_android/$(ANDROID_ARCH)/lib", _GNU_STL),
+            "-lgnustl_static -lprotobuf -llog -lz -lm -ldl -latomic",
+        ),
+        "raspberry-pi": _Linking(
+            "lib",
+            "default.linux.c++11",
+            ("/usr/local/lib",),
+            "-lstdc++ -lprotobuf -lz -lm -ldl -lpthread",
+        ),
+        "linux": _Linking(
+            "lib",
+            "default.linux.c++11",
+            ("$(TENSORFLOW_MAKEFILE)/gen/protobuf-host/lib",),
+            "-lstdc++ -lprotobuf -lz -lm -ldl -lpthread -lrt",
+        ),
+    }
+)
+"""The platforms on which make links apps."""
+
+
+def app_files(
+    platform: str,
+    abis: Collection[str],
+    name: str,
+    model: str,
+    *,
+    encrypted: bool = False,
+    custom_ops: Iterable[str] = (),
+) -> dict[str, str]:
+    """What goes with a model for the build of its app: file names and texts.
+
+    - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, TensorFlow.
+    - ``app.mk`` for Android, the Raspberry Pi and Linux: include paths, and how to link.
+    - ``app.xcconfig`` for iOS: the same, for Xcode.
+    - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
+
+    Args:
+        platform: a name of ``targets.PLATFORMS``; for ``generic`` there are none.
+        abis: its binary interfaces to build for; all where there are none.
+        name: the model's name.
+        model: the name of the model file that ships.
+        encrypted: whether the code that reads it takes OpenSSL or BoringSSL.
+        custom_ops: ops that no published library has.
+
+    Raises:
+        UnsupportedError: an unknown platform or binary interface.
+    """
+    own = ", ".join(sorted(custom_ops))
+    wanted = platform_named(platform).abis_named(abis)
+    if platform == "ios":
+        return {
+            "app.xcconfig": _xcconfig(wanted),
+            f"{name}.podspec": _podspec(name, model, encrypted, own),
+        }
+    files = {"app.mk": _make(platform, wanted, encrypted)} if platform in _LINKED else {}
+    if platform == "android":
+        files["app.gradle"] = _gradle(wanted, name, model, own)
+    return files
+
+
+def _make(platform: str, abis: Sequence[Abi], encrypted: bool) -> str:
+    linking = _LINKED[platform]
+    architecture = [f"ANDROID_ARCH ?= {abis[0].make}"] if platform == "android" else []
+    link = [
+        "-Wl,--allow-multiple-definition",
+        "-Wl,--whole-archive $(TENSORFLOW_LIBRARY) -Wl,--no-whole-archive",
+        "$(TENSORFLOW_NSYNC)",
+        *(f"-L{folder}" for folder in linking.folders),
+        f"-lcrypto {linking.libraries}" if encrypted else linking.libraries,
+        *platform_named(platform).link_flags,
+    ]
+    library = f"$(TENSORFLOW_MAKEFILE)/gen/{linking.library}/{_CORE}"
+    nsync = f"$(TENSORFLOW_MAKEFILE)/downloads/nsync/builds/{linking.nsync}/nsync.a"
+    return text_of(
+        [
+            "# Compiles and links an app in C++ with TensorFlow 1.15 as selective_registration.mk",
+            "# builds it. Set TENSORFLOW to TensorFlow's folder and include this file:",
+            "#   CXXFLAGS += $(TENSORFLOW_CXXFLAGS)",
+            "#   app: app.o ; $(CXX) -o $@ $^ $(TENSORFLOW_LDFLAGS)",
+            "TENSORFLOW ?= tensorflow",
+            *architecture,
+            f"TENSORFLOW_MAKEFILE = $(TENSORFLOW)/{MAKEFILE}",
+            f"TENSORFLOW_LIBRARY = {library}",
+            "# What compile_nsync.sh prints.",
+            f"TENSORFLOW_NSYNC ?= {nsync}",
+            "TENSORFLOW_CXXFLAGS = -std=c++14 -I$(TENSORFLOW) \\",
+            *_continued(f"-I$(TENSORFLOW_MAKEFILE)/{folder}" for folder in _INCLUDES),
+            "# Ops and kernels register themselves in constructors of objects that nothing names.",
+            "TENSORFLOW_LDFLAGS = \\",
+            *_continued(link),
+        ]
+    )
+
+
+def _gradle(abis: Sequence[Abi], name: str, model: str, own: str) -> str:
+    pages = " ".join(platform_named("android").link_flags)
+    published = f"dependencies.add('implementation', '{_ANDROID_LIBRARY}')"
+    if own:
+        lacks = f"{_ANDROID_LIBRARY} does not have {own}: set ext.tensorflowLibraries"
+        published = f"throw new GradleException('{lacks}')"
+    return f"""\
+// Takes {model}, and the code that runs it, into an Android app. In its build.gradle, behind the
+// plugin com.android.application:
+//   apply from: 'PATH/app.gradle'
+// TensorFlow is what was published, with all kernels of a mobile build. One of your own, built by
+// selective_registration.mk or .bazelrc, is in a folder that is named before that line: ABI/*.so,
+// and TensorFlow's classes in a .jar:
+//   ext.tensorflowLibraries = file('libs')
+{copied_model(name, model, abis)}
+// Of the app's own native code; devices with Android 15 and newer may have pages of 16 KB.
+// CMake uses the last value of a variable, so the app's own flags are repeated here.
+def cmake = android.defaultConfig.externalNativeBuild.cmake
+def variable = '-DCMAKE_SHARED_LINKER_FLAGS='
+def given = cmake.arguments.findAll {{ it.startsWith(variable) }}.collect {{ it - variable }}
+cmake.arguments variable + (given + '{pages}').join(' ')
+{packed_model(model)}
+if (project.hasProperty('tensorflowLibraries')) {{
+    android.sourceSets.main.jniLibs.srcDir tensorflowLibraries
+    dependencies.add('implementation', fileTree(dir: tensorflowLibraries, include: '*.jar'))
+}} else {{
+    {published}
+}}
+"""
+
+
+def _xcconfig(abis: Sequence[Abi]) -> str:
+    sdks = {"arm64": "iphoneos", "x86_64": "iphonesimulator"}
+    includes = " ".join(f'"$(TENSORFLOW_MAKEFILE)/{folder}"' for folder in _INCLUDES)
+    libraries = (
+        f'-force_load "$(TENSORFLOW_MAKEFILE)/gen/lib/ios_$(TENSORFLOW_ARCH)/{_CORE}" '
+        '"$(TENSORFLOW_MAKEFILE)/gen/protobuf_ios/lib/libprotobuf.a" '
+        '"$(TENSORFLOW_MAKEFILE)/downloads/nsync/builds/lipo.ios.c++11/nsync.a" '
+        "-framework Accelerate -framework CoreFoundation -lz"
+    )
+    return text_of(
+        [
+            "// Builds an app with TensorFlow 1.15 as selective_registration.mk builds it. In the",
+            "// app's own .xcconfig, and TENSORFLOW below it where its folder is another:",
+            '//   #include "PATH/app.xcconfig"',
+            "TENSORFLOW = $(SRCROOT)/tensorflow",
+            f"TENSORFLOW_MAKEFILE = $(TENSORFLOW)/{MAKEFILE}",
+            *(f"ARCHS[sdk={sdks[abi.name]}*] = {abi.name}" for abi in abis),
+            *(f"TENSORFLOW_ARCH[sdk={sdks[abi.name]}*] = {abi.make}" for abi in abis),
+            f'HEADER_SEARCH_PATHS = $(inherited) "$(TENSORFLOW)" {includes}',
+            "// Ops and kernels register themselves in constructors of objects that nothing names.",
+            "// -all_load would load both libraries of protobuf, which have objects in common.",
+            f"OTHER_LDFLAGS = $(inherited) {libraries}",
+            "CLANG_CXX_LANGUAGE_STANDARD = gnu++14",
+            "CLANG_CXX_LIBRARY = libc++",
+            "ENABLE_BITCODE = NO",
+        ]
+    )
+
+
+def _podspec(name: str, model: str, encrypted: bool, own: str) -> str:
+    lacks = f"raise 'The pod {_POD} does not have {own}: set TENSORFLOW'"
+    published = lacks if own else f"pod.dependency '{_POD}'"
+    openssl = f"\n  pod.dependency '{_OPENSSL}'" if encrypted else ""
+    return f"""\
+# {model}, and the code that runs it, as a pod. In the app's Podfile:
+#   pod '{name}', :path => 'PATH'
+# TensorFlow is the pod that was published, or, with app.xcconfig and TENSORFLOW in the environment,
+# the one in that folder, built by selective_registration.mk.
+Pod::Spec.new do |pod|
+  pod.name = '{name}'
+  pod.version = '1.0.0'
+  pod.summary = 'The model {model}, and the code that runs it'
+  pod.source = {{ :path => '.' }}
+  pod.platform = :ios, '9.0'
+  pod.static_framework = true
+  pod.resources = '{{{model},{name}_labels.txt,assets}}'
+  pod.source_files = 'integration/{{cpp,objc}}/*.{{h,cc,mm}}'
+  pod.requires_arc = true
+  pod.libraries = 'c++', 'z'
+  pod.frameworks = 'Accelerate'{openssl}
+  if ENV['TENSORFLOW']
+    folders = %w[{" ".join(_INCLUDES)}].map {{ |folder| "/{MAKEFILE}/#{{folder}}" }}
+    paths = ['', *folders].map {{ |folder| "\\"#{{ENV['TENSORFLOW']}}#{{folder}}\\"" }}
+    pod.pod_target_xcconfig = {{ 'HEADER_SEARCH_PATHS' => paths.join(' ') }}
+  else
+    {published}
+  end
+end
+"""
+
+
+def _continued(parts: Iterable[str]) -> list[str]:
+    """Lines of a makefile that go on from the one before."""
+    lines = [f"  {part}" for part in parts]
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
+MAKEFILE: Final = "tensorflow/contrib/makefile"
+"""Its folder in the sources of TensorFlow 1.15."""
+
+
+def makefile_fragment(
+    platform: Platform,
+    abis: Sequence[Abi],
+    compiler_flags: Sequence[str],
+    before: Sequence[str],
+    after: Sequence[str],
+) -> str:
+    """A makefile to read before TensorFlow's own: target, architecture, flags, and how to run it.
+
+    Args:
+        platform: what is built for.
+        abis: its binary interfaces to build for; the first is built where none is named.
+        compiler_flags: what selects the kernels.
+        before: comments that come first, below the title.
+        after: comments that come last.
+    """
+    return text_of(
+        [
+            f"# TensorFlow 1.15 for {platform.name}, with the kernels of the model only.",
+            *before,
+            f"# Copy tf_op_files.txt to {MAKEFILE}/, then build in TensorFlow's folder:",
+            *(f"#   {command}" for command in dict.fromkeys(_commands(platform, abis))),
+            *([f"override TARGET := {platform.make_target}"] if platform.make_target else []),
+            *_architecture(platform, abis),
+            "# The optimization level is yours: make ... OPTFLAGS=-Os",
+            "OPTFLAGS ?= -O2",
+            f"override OPTFLAGS += {' '.join([*compiler_flags, *_own_flags(platform)])}",
+            *([f"%.so: LDFLAGS += {' '.join(platform.link_flags)}"] * bool(platform.link_flags)),
+            "ANDROID_TYPES := -D__ANDROID_TYPES_FULL__",
+            *after,
+        ]
+    )
+
+
+def text_of(lines: Iterable[str]) -> str:
+    """A file of these lines."""
+    return "\n".join(lines) + "\n"
+
+
+def _commands(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
+    """The commands of the build; those that do for several binary interfaces come again."""
+    nsync = f"{MAKEFILE}/compile_nsync.sh"
+    yield f"{MAKEFILE}/download_dependencies.sh"
+    yield f"export HOST_NSYNC_LIB=$({nsync})"
+    for name, made in [(abi.name, abi.make) for abi in abis] or [("", "")]:
+        if platform.protobuf:
+            yield f"{MAKEFILE}/{platform.protobuf.format(name)}"
+        elif platform.make_target:
+            made_from = "./autogen.sh && ./configure && make && sudo make install"
+            yield f"(cd {MAKEFILE}/downloads/protobuf && {made_from})"
+        yield f"export TARGET_NSYNC_LIB=$({nsync}{platform.nsync.format(name)})"
+        # On the device itself; a makefile that cross-compiles finds out its own host.
+        words = ["HOST_OS=PI"] if platform.make_target == "PI" else []
+        words += [f"{platform.make_variable}={made}"] if made else []
+        words += [word.format(MAKEFILE) for word in platform.make_words]
+        command = ("make", "-f PATH/selective_registration.mk", f"-f {MAKEFILE}/Makefile", *words)
+        yield " ".join(command)
+
+
+def _architecture(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
+    """What is built where the command line names no binary interface."""
+    if not abis:
+        return
+    variable = platform.make_variable
+    # The makefile itself assigns one for iOS, which only an override outlasts.
+    yield f"ifneq ($(origin {variable}),command line)"
+    yield f"override {variable} := {abis[0].make}"
+    yield "endif"
+    yield from (f"{variable}_FLAGS_{abi.make} := {abi.flags}" for abi in abis if abi.flags)
+
+
+def _own_flags(platform: Platform) -> list[str]:
+    """The flags of the binary interface in question, where one has any."""
+    variable = platform.make_variable
+    return [f"$({variable}_FLAGS_$({variable}))"] if any(abi.flags for abi in platform.abis) else []
+
+
+def copied_model(name: str, model: str, abis: Sequence[Abi]) -> str:
+    """Lines that copy a model among the app's assets, and choose its binary interfaces.
+
+    Args:
+        name: the recipe's.
+        model: the model file.
+        abis: what the app is built for.
+    """
+    named = ", ".join(f"'{abi.name}'" for abi in abis)
+    return f"""\
+def folder = buildscript.sourceFile.parentFile
+def assets = layout.buildDirectory.dir('mobileprep/{name}').get().asFile
+def copied = tasks.create(name: 'copyModel_{name}', type: Copy) {{
+    from folder
+    include '{model}', '{name}_labels.txt', 'assets/**'
+    into assets
+}}
+tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}
+def code = ['java', 'kotlin'].collect {{ new File(folder, "integration/$it") }}
+def classes = code.collect {{ fileTree(it).files*.name*.replaceAll(/\\.\\w+$/, '') }}
+def packing = android.hasProperty('androidResources') ? 'androidResources' : 'aaptOptions'
+
+android.defaultConfig.ndk.abiFilters {named}"""
+
+
+def packed_model(model: str) -> str:
+    """Lines that take what ``copied_model`` names into the app, the model as it is."""
+    extension = model.rpartition(".")[2]
+    return f"""\
+// A compressed file cannot be mapped into memory.
+android."$packing".noCompress '{extension}'
+android.sourceSets.main.assets.srcDir assets
+// A class that is there in both languages is taken in Java.
+(classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
+    android.sourceSets.main.java.srcDir it
+}}"""

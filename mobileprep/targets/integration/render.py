@@ -1,0 +1,567 @@
+"""From a model to the code by which an app runs it: fills the templates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import InternalError, InvalidGraphError, UnsupportedError, nearest_hint
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.memmapped import MAGIC
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.refs import parse_ref
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
+from mobileprep.runtime.sampling.inputs import fed_tensors
+from mobileprep.targets.integration import texts
+from mobileprep.targets.integration.texts import Code
+
+if TYPE_CHECKING:
+    import jinja2
+
+Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
+Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
+_MOST_ELEMENTS: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class AppTensor:
+    """A tensor that the app feeds or fetches.
+
+    Args:
+        name: as the graph has it, ``node`` or ``node:1``.
+        dtype: its type.
+        shape: its sizes, -1 where one is open; None where the rank is.
+        integers: the type of its quantized integers in a .tflite file; None if the file has values
+            of ``dtype``. Scale and zero point are read from the file at run time.
+    """
+
+    name: str
+    dtype: DType
+    shape: TensorShape = None
+    integers: DType | None = None
+
+    @property
+    def count(self) -> int | None:
+        """How many elements it has; None where that is open, or more than an array takes."""
+        return _product(self.shape)
+
+    @property
+    def row(self) -> int | None:
+        """How many elements each index of an open first dimension has; None in other cases."""
+        if not self.shape or self.shape[0] >= 0:
+            return None
+        return _product(self.shape[1:]) or None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """How a picture becomes values of an input: ``(value - mean) / std``, by channel.
+
+    Args:
+        input: the name of the input.
+        channels: in the network's order.
+        mean: a number for each channel.
+        std: the same.
+    """
+
+    input: str
+    channels: Channels
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppModel:
+    """A model as an app takes it.
+
+    Args:
+        file: the name of the model file.
+        artifact: its form.
+        encrypted: whether it is encrypted.
+        inputs: what is fed.
+        outputs: what is fetched.
+        init_ops: nodes to run once after loading.
+        pictures: how pictures become values of an input, where the recipe says so.
+        labels: the name of the file that lists the classes, or None.
+        threads: the number of threads that compute an op; None leaves it to the runtime.
+        package: the package or namespace, with dots.
+        class_name: the class.
+    """
+
+    file: str
+    artifact: Artifact
+    encrypted: bool = False
+    inputs: tuple[AppTensor, ...]
+    outputs: tuple[AppTensor, ...]
+    init_ops: tuple[str, ...] = ()
+    pictures: Pictures | None = None
+    labels: str | None = None
+    threads: int | None = None
+    package: str
+    class_name: str
+
+
+def app_tensors(
+    graph: Graph,
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    declared: Mapping[str, TensorShape],
+) -> tuple[tuple[AppTensor, ...], tuple[AppTensor, ...]]:
+    """The tensors that an app feeds, and those that it fetches, with their types and shapes.
+
+    Args:
+        graph: the graph that ships.
+        inputs: names.
+        outputs: names.
+        declared: the shapes of inputs that a recipe gives, by name.
+
+    Raises:
+        InvalidGraphError: a name is not in the graph, or a shape contradicts the graph's.
+        UsageError: the type of an input is not known.
+    """
+    fed = tuple(
+        AppTensor(tensor.name, tensor.dtype, tensor.shape)
+        for tensor in fed_tensors(graph, inputs, declared)
+    )
+    shapes = infer_shapes(graph, {t.name: t.shape for t in fed}, recorded=True)
+    fetched = []
+    for name in outputs:
+        ref = parse_ref(name)
+        if ref.node not in graph:
+            message = f"the output {name!r} is not in the graph"
+            raise InvalidGraphError(message, nearest_hint(ref.node, graph.by_name))
+        dtype = tensor_dtype(graph, ref)
+        if dtype is None:
+            message = f"the type of the output {name!r} is not known"
+            raise InvalidGraphError(message, "name a tensor of a known op as the output")
+        fetched.append(AppTensor(name, dtype, shape_of(shapes, ref)))
+    return fed, tuple(fetched)
+
+
+def _product(shape: TensorShape) -> int | None:
+    if shape is None or any(size < 0 for size in shape):
+        return None
+    count = math.prod(shape)
+    return count if count <= _MOST_ELEMENTS else None
+
+
+Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
+OF_TENSORFLOW: Final[tuple[Language, ...]] = ("java", "kotlin", "cpp", "objc")
+"""The languages that there is code in for TensorFlow's interfaces."""
+
+OF_LITERT: Final[tuple[Language, ...]] = ("java", "kotlin", "cpp", "swift")
+"""The languages that there is code in for LiteRT's."""
+
+_FILES: Final[Mapping[Language, tuple[str, ...]]] = {
+    "java": ("java/{path}{name}.java",),
+    "kotlin": ("kotlin/{path}{name}.kt",),
+    "cpp": ("cpp/{name}.h", "cpp/{name}.cc"),
+    # It calls the C++ class.
+    "objc": ("cpp/{name}.h", "cpp/{name}.cc", "objc/{name}ObjC.h", "objc/{name}ObjC.mm"),
+    "swift": ("swift/{name}.swift",),
+}
+_DECRYPTING: Final[Mapping[Language, tuple[str, ...]]] = {
+    "java": ("java/{path}EncryptedModel.java",),
+    # Kotlin calls what is written in Java.
+    "kotlin": ("java/{path}EncryptedModel.java",),
+    "cpp": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
+    "objc": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
+    "swift": ("swift/EncryptedModel.swift",),
+}
+# The element types that TensorFlowInferenceInterface takes: in Java, in Kotlin.
+_JVM_TYPES: Final = {
+    DType.FLOAT: ("float", "FloatArray"),
+    DType.DOUBLE: ("double", "DoubleArray"),
+    DType.INT32: ("int", "IntArray"),
+    DType.INT64: ("long", "LongArray"),
+    DType.UINT8: ("byte", "ByteArray"),
+}
+# The element types that LiteRT's interfaces take: in Java, in Kotlin, in Swift, in C++, the class
+# of Java's buffers, and bytes. TensorFlowLiteSwift cannot access int8 tensors.
+_LITE_TYPES: Final = {
+    DType.FLOAT: ("float", "FloatArray", "Float", "float", "FloatBuffer", 4),
+    DType.INT32: ("int", "IntArray", "Int32", "std::int32_t", "IntBuffer", 4),
+    DType.INT64: ("long", "LongArray", "Int64", "std::int64_t", "LongBuffer", 8),
+    DType.UINT8: ("byte", "ByteArray", "UInt8", "std::uint8_t", "ByteBuffer", 1),
+    DType.INT16: ("short", "ShortArray", "Int16", "std::int16_t", "ShortBuffer", 2),
+    DType.INT8: ("byte", "ByteArray", "Int8", "std::int8_t", "ByteBuffer", 1),
+}
+_COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
+    "rgb": (0, 1, 2),
+    "bgr": (2, 1, 0),
+    "grayscale": (None,),
+}
+_PICTURE_TYPES: Final = (DType.FLOAT, DType.UINT8)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tensor with its identifiers in code.
+
+    Args:
+        tensor: the tensor.
+        words: those that its identifiers are made of.
+    """
+
+    tensor: AppTensor
+    words: tuple[str, ...]
+
+    @property
+    def pascal(self) -> Code:
+        """As a part of a method's name; without the last word, which says what is done with it."""
+        return texts.pascal(self.words[:-1])
+
+    @property
+    def camel(self) -> Code:
+        """As a variable of Java, Kotlin and Objective-C."""
+        return texts.camel(self.words)
+
+    @property
+    def snake(self) -> Code:
+        """As a variable of C++."""
+        return texts.snake(self.words)
+
+    @property
+    def upper(self) -> Code:
+        """As a constant of Java and Kotlin."""
+        return texts.upper(self.words)
+
+    @property
+    def java(self) -> Code:
+        """The type of its elements in Java."""
+        return Code(_JVM_TYPES[self.tensor.dtype][0])
+
+    @property
+    def kotlin(self) -> Code:
+        """The type of an array of its elements in Kotlin."""
+        return Code(_JVM_TYPES[self.tensor.dtype][1])
+
+    @property
+    def stored(self) -> DType:
+        """The type of its elements in the file."""
+        return self.tensor.integers or self.tensor.dtype
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the file has quantized integers, and the app may use values in float."""
+        return self.tensor.integers is not None
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether a byte of Java has to be read as 0 to 255."""
+        return self.stored is DType.UINT8
+
+    @property
+    def open(self) -> bool:
+        """Whether the app has to give a shape."""
+        return self.tensor.count is None and self.tensor.row is None
+
+    @property
+    def fed(self) -> Code:
+        """The noun for its elements in comments."""
+        return Code("quantized integers" if self.quantized else "values")
+
+    @property
+    def low(self) -> int:
+        """The least integer of the file."""
+        return int(np.iinfo(self.stored.numpy).min)
+
+    @property
+    def high(self) -> int:
+        """The greatest integer of the file."""
+        return int(np.iinfo(self.stored.numpy).max)
+
+    @property
+    def element(self) -> Code:
+        """The type of an element in Kotlin, for LiteRT."""
+        return Code(_LITE_TYPES[self.stored][1].removesuffix("Array"))
+
+    @property
+    def picture_java(self) -> Code:
+        """The type of the values of a picture in Java."""
+        return Code(_JVM_TYPES[self.tensor.dtype][0])
+
+    @property
+    def picture_kotlin(self) -> Code:
+        """The type of an array of the values of a picture in Kotlin."""
+        return Code(_JVM_TYPES[self.tensor.dtype][1])
+
+    @property
+    def picture_swift(self) -> Code:
+        """The type of the values of a picture in Swift."""
+        return Code(_LITE_TYPES[self.tensor.dtype][2])
+
+    @property
+    def picture_cpp(self) -> Code:
+        """The type of the values of a picture in C++, for LiteRT."""
+        return Code(_LITE_TYPES[self.tensor.dtype][3])
+
+    @property
+    def cpp(self) -> Code:
+        """The type of the elements of a picture in C++."""
+        return Code("float" if self.tensor.dtype is DType.FLOAT else "tensorflow::uint8")
+
+    @property
+    def lite_java(self) -> Code:
+        """The type of its elements in Java, for LiteRT."""
+        return Code(_LITE_TYPES[self.stored][0])
+
+    @property
+    def lite_kotlin(self) -> Code:
+        """The type of an array of its elements in Kotlin, for LiteRT."""
+        return Code(_LITE_TYPES[self.stored][1])
+
+    @property
+    def swift(self) -> Code:
+        """The type of its elements in Swift."""
+        return Code(_LITE_TYPES[self.stored][2])
+
+    @property
+    def lite_cpp(self) -> Code:
+        """The type of its elements in C++, for LiteRT."""
+        return Code(_LITE_TYPES[self.stored][3])
+
+    @property
+    def buffer(self) -> Code:
+        """The class of Java's buffers of its elements."""
+        return Code(_LITE_TYPES[self.stored][4])
+
+    @property
+    def width(self) -> int:
+        """The bytes of an element."""
+        return _LITE_TYPES[self.stored][5]
+
+    @property
+    def viewed(self) -> Code:
+        """How a buffer of bytes is seen as one of its elements."""
+        return Code("" if self.buffer == "ByteBuffer" else f".as{self.buffer}()")
+
+    @property
+    def enum(self) -> Code:
+        """The value of ``tensorflow::DataType``."""
+        return Code(f"DT_{self.tensor.dtype.name}")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel of a picture as the network takes it.
+
+    Args:
+        colour: which of red, green and blue it is; None for their luminance.
+        mean: what is taken off.
+        std: what the rest is divided by.
+    """
+
+    colour: int | None
+    mean: float
+    std: float
+
+    @property
+    def java(self) -> Code:
+        """Its value in Java."""
+        return self._of_pixel(">>", "&")
+
+    @property
+    def kotlin(self) -> Code:
+        """Its value in Kotlin."""
+        return self._of_pixel("shr", "and")
+
+    @property
+    def cpp(self) -> Code:
+        """Its value in C++."""
+        return Code("luminance" if self.colour is None else f"rgb[{self.colour}]")
+
+    @property
+    def swift(self) -> Code:
+        """Its value in Swift."""
+        return Code("luminance" if self.colour is None else f"Float(rgb[at + {self.colour}])")
+
+    @property
+    def swift_index(self) -> Code:
+        """Its value as an index in Swift."""
+        return Code("luminance" if self.colour is None else f"Int(rgb[at + {self.colour}])")
+
+    def _of_pixel(self, shift: str, mask: str) -> Code:
+        """Of a pixel of Android: alpha, red, green and blue from the highest byte down."""
+        if self.colour is None:
+            return Code("luminance")
+        return Code(f"((pixel {shift} {16 - 8 * self.colour}) {mask} 0xFF)")
+
+
+def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
+    """The names of the files that the code of a language is in."""
+    files = _FILES[language] + (_DECRYPTING[language] if model.encrypted else ())
+    path = model.package.replace(".", "/") + "/"
+    return tuple(file.format(path=path, name=model.class_name) for file in files)
+
+
+def integration_code(model: AppModel, language: Language) -> dict[str, str]:
+    """The code of a language: file names and texts.
+
+    Raises:
+        UnsupportedError: the language's interface takes no tensors of such a type or no such
+            model file, or Jinja is not installed.
+    """
+    _check(model, language)
+    known = _known(model)
+    whose = "lite" if model.artifact == "tflite" else "app"
+    return {
+        name: _environment().get_template(_template(name, whose)).render(known)
+        for name in integration_files(model, language)
+    }
+
+
+def _check(model: AppModel, language: Language) -> None:
+    if not model.inputs or not model.outputs:
+        message = "code for an app needs the names of the model's inputs and outputs"
+        raise UnsupportedError(message, "add 'inputs' and 'outputs' to the recipe")
+    if model.artifact == "tflite":
+        _check_lite(model, language)
+        return
+    if language not in OF_TENSORFLOW:
+        message = "TensorFlow has no interface in Swift"
+        raise UnsupportedError(message, "ask for 'objc', or ship 'artifact: tflite'")
+    if language == "cpp":
+        return
+    for tensor in (*model.inputs, *model.outputs):
+        if language == "objc" and tensor.dtype is DType.STRING:
+            message = f"the Objective-C++ code takes no texts, as {tensor.name!r} has"
+            raise UnsupportedError(message, "ask for 'cpp', which takes any tensor")
+        if language in ("java", "kotlin") and tensor.dtype not in _JVM_TYPES:
+            kind = tensor.dtype.name.lower()
+            message = f"TensorFlowInferenceInterface takes no {kind}, as {tensor.name!r} is"
+            raise UnsupportedError(message, "ask for 'cpp', which takes any tensor")
+
+
+def _check_lite(model: AppModel, language: Language) -> None:
+    if language not in OF_LITERT:
+        message = "no code for LiteRT is here in Objective-C++"
+        raise UnsupportedError(message, "ask for 'swift' or 'cpp'")
+    for tensor in (*model.inputs, *model.outputs):
+        if language == "swift" and DType.INT8 in (tensor.dtype, tensor.integers):
+            message = f"TensorFlowLiteSwift cannot access int8 tensors, such as {tensor.name!r}"
+            hint = "set 'inference_input_type' and 'inference_output_type' to uint8 or float"
+            raise UnsupportedError(message, f"{hint}, or leave 'swift' out")
+        if tensor.dtype not in _LITE_TYPES:
+            kind = tensor.dtype.name.lower()
+            message = f"the code for LiteRT takes no {kind}, as {tensor.name!r} is"
+            raise UnsupportedError(message, "cut the model where it has floats or whole numbers")
+
+
+def _template(name: str, whose: str) -> str:
+    """The template of a file, named by what its name ends in; for TensorFlow or for LiteRT."""
+    stem, _, end = name.rpartition("/")[2].rpartition(".")
+    if stem == "EncryptedModel":
+        return f"encrypted.{end}"
+    is_objc = stem.endswith("ObjC") and name.startswith("objc/")
+    return f"objc.{end}" if is_objc else f"{whose}.{end}"
+
+
+def _known(model: AppModel) -> dict[str, object]:
+    """What the templates refer to."""
+    inputs = _named(model.inputs, "input")
+    outputs = _named(model.outputs, "output")
+    pictures = model.pictures
+    fed = next((n for n in inputs if pictures and n.tensor.name == pictures.input), None)
+    if fed is not None and fed.tensor.dtype not in _PICTURE_TYPES:
+        fed = None
+    return {
+        "model": model,
+        "package": Code(model.package),
+        "namespaces": [Code(name) for name in model.package.split(".")],
+        "namespaced": Code("".join(f"{name}::" for name in model.package.split("."))),
+        "class_name": Code(model.class_name),
+        "guard": texts.upper((*model.package.split("."), model.class_name, "H")),
+        "encrypted_guard": texts.upper((*model.package.split("."), "encrypted", "model", "h")),
+        "failures": _failures(model),
+        "magic": Code(f"{{{', '.join(map(str, MAGIC))}}}"),
+        "magic_bytes": list(MAGIC),
+        "inputs": inputs,
+        "outputs": outputs,
+        "buffers": _buffers((*inputs, *outputs)) if model.artifact == "tflite" else [],
+        "quantized_inputs": any(named.quantized for named in inputs),
+        "quantized_outputs": any(named.quantized for named in outputs),
+        "picture": fed,
+        "picture_index": 0 if fed is None else inputs.index(fed),
+        "pictures": pictures,
+        "channels": _channels(pictures) if pictures is not None else [],
+    }
+
+
+def _failures(model: AppModel) -> dict[str, Code]:
+    """The constructors of errors in C++ where a model is decrypted, and their type."""
+    kinds = ("DataLoss", "Unimplemented", "Internal", "InvalidArgument")
+    if model.artifact == "tflite":
+        return dict.fromkeys(("type", *kinds), Code("std::string"))
+    found = {kind: Code(f"tensorflow::errors::{kind}") for kind in kinds}
+    return {"type": Code("tensorflow::Status"), **found}
+
+
+def _buffers(tensors: Sequence[Named]) -> list[Code]:
+    """The classes of Java's buffers that the code imports beside those of bytes."""
+    return sorted({named.buffer for named in tensors} - {Code("ByteBuffer")})
+
+
+def _named(tensors: Sequence[AppTensor], suffix: str) -> list[Named]:
+    words = texts.words_of((tensor.name.removesuffix(":0") for tensor in tensors), suffix)
+    return [Named(tensor, own) for tensor, own in zip(tensors, words, strict=True)]
+
+
+def _channels(pictures: Pictures) -> list[Channel]:
+    return [
+        Channel(colour, mean, std)
+        for colour, mean, std in zip(
+            _COLOURS[pictures.channels], pictures.mean, pictures.std, strict=True
+        )
+    ]
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """The templates; a text that no filter made a literal of is an error, not code."""
+    try:
+        import jinja2
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError as error:
+        message = "code for apps needs Jinja, which is not installed"
+        raise UnsupportedError(message, "pip install 'mobileprep[integration]'") from error
+    found = ImmutableSandboxedEnvironment(
+        loader=jinja2.PackageLoader("mobileprep.targets.integration"),
+        undefined=jinja2.StrictUndefined,
+        finalize=_finished,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # HTML's escapes are of no use within the quotes of these languages; _finished stands in.
+        autoescape=False,
+    )
+    filters: dict[str, Callable[..., Code]] = {
+        "java": texts.java_text,
+        "kotlin": texts.kotlin_text,
+        "c": texts.c_text,
+        "swift": texts.swift_text,
+        "float": texts.float_text,
+        "number": texts.number_text,
+        "dims": texts.dims_text,
+    }
+    found.filters.update(filters)
+    return found
+
+
+def _finished(value: object) -> object:
+    """What an expression of a template may write.
+
+    Raises:
+        InternalError: it is a text that nothing has made safe.
+    """
+    if isinstance(value, (Code, int)):
+        return value
+    message = f"a template writes {value!r} without a filter for its language"
+    raise InternalError(message)

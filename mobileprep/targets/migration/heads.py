@@ -1,0 +1,228 @@
+"""What of a graph belongs into the app: decoders, texts and queues, and what to feed instead."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.dropout import masked
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FEEDABLE, PLACEHOLDERS
+from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE, TF115, tensor_dtype
+from mobileprep.graph.refs import Ref, parse_ref
+from mobileprep.graph.serde import serialized_size
+from mobileprep.graph.verify import execution_order
+from mobileprep.runtime.sampling.inputs import known_shapes
+from mobileprep.targets.kernel_code import kernel_bytes
+from mobileprep.targets.migration.records import Advice, Kind, Lack, Route, RouteSize
+from mobileprep.targets.selective_registration import ops_and_kernels
+from mobileprep.targets.target_check import TargetGap, target_gaps
+from mobileprep.transforms.base import Context, make_transform
+
+_KINDS: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
+    ("sounds", re.compile(r"DecodeWav|EncodeWav")),
+    (
+        "pictures",
+        re.compile(r"(Decode|Encode)(AndCrop)?(Jpeg|Png|Gif|Bmp|Image)\w*|ExtractJpegShape"),
+    ),
+    ("queues", re.compile(r"\w*(Queue|Reader|Iterator|Dataset|Barrier)\w*|ReadFile|Batch|Unbatch")),
+    ("texts", re.compile(r"(Parse|String|Regex|Decode|Lookup|HashTable|AsString|Substr)\w*")),
+    ("variables", re.compile(r"Variable(V2)?|VarHandleOp|ReadVariableOp|AutoReloadVariable")),
+)
+_TEXTS: Final[dict[Kind, str]] = {
+    "pictures": "decode pictures in the app, and feed the pixels",
+    "sounds": "read sounds in the app, and feed the samples",
+    "texts": "take texts and records apart in the app, and feed numbers",
+    "queues": "feed the batch itself: queues and readers are for training",
+    "variables": "freeze the graph with its checkpoint",
+}
+_DROPOUT: Final = "remove_dropout takes dropout off, which is for training alone"
+_SHAPES: Final = (
+    "give the input's shape, by --input_shapes of mobileprep tflite or under inputs in a recipe: "
+    "what follows from sizes becomes constants"
+)
+_FED: Final = frozenset({"pictures", "sounds", "texts", "queues"})
+_NO_NUMBERS: Final = frozenset({DType.STRING, DType.RESOURCE, DType.VARIANT})
+
+
+def kind_of_head(op: str) -> Kind | None:
+    """What an op is about that belongs into the app or to training; None for any other."""
+    return next((kind for kind, ops in _KINDS if ops.fullmatch(op)), None)
+
+
+def advice(graph: Graph) -> Iterator[Advice]:
+    """What of a graph to cut off or to feed instead, a piece for each kind.
+
+    Args:
+        graph: a frozen graph, cut between inputs and outputs.
+    """
+    named: dict[Kind, list[Node]] = {}
+    for node in graph:
+        kind = kind_of_head(node.op)
+        if kind is not None:
+            named.setdefault(kind, []).append(node)
+    for kind, nodes in named.items():
+        fed = fed_instead(graph, {n.name for n in nodes}) if kind in _FED else ()
+        yield Advice(kind, nodes[0].op, nodes[0].name, len(nodes), _TEXTS[kind], fed)
+    dropped = [node for node in graph if masked(graph, node) is not None]
+    if dropped:
+        yield Advice("dropout", dropped[0].op, dropped[0].name, len(dropped), _DROPOUT)
+    numbers = (n for n in graph if n.op in FEEDABLE and n.attr_dtype("dtype") not in _NO_NUMBERS)
+    placed = [Ref(node.name) for node in numbers]
+    shapes = zip(placed, known_shapes(graph, placed), strict=True)
+    shapeless = [graph[ref.node] for ref, shape in shapes if shape is None]
+    if shapeless:
+        yield Advice("shapes", shapeless[0].op, shapeless[0].name, len(shapeless), _SHAPES)
+
+
+def heads(graph: Graph) -> frozenset[str]:
+    """The nodes that belong into the app."""
+    return frozenset(node.name for node in graph if kind_of_head(node.op) in _FED)
+
+
+def fed_instead(graph: Graph, names: Collection[str]) -> tuple[str, ...]:
+    """The tensors of numbers to feed so that some nodes, and all texts, need not run.
+
+    Args:
+        graph: the graph.
+        names: nodes that are not to run.
+    """
+    before = _with_texts(graph, names)
+    fed = dict.fromkeys(
+        str(ref)
+        for node in graph
+        if node.name not in before
+        for ref in node.data_inputs
+        if ref.node in before and tensor_dtype(graph, ref) not in _NO_NUMBERS
+    )
+    return tuple(fed)
+
+
+def still_needed(graph: Graph, inputs: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """Those of some inputs that are not before the nodes named, and are read."""
+    before = _with_texts(graph, names)
+    readers = {ref.node for node in graph if node.name not in before for ref in node.data_inputs}
+    return tuple(n for n in inputs if parse_ref(n).node in readers - before)
+
+
+def _with_texts(graph: Graph, names: Collection[str]) -> frozenset[str]:
+    """Nodes, placeholders of texts, and all that take texts from either."""
+    before: set[str] = set(names)
+    for node in execution_order(graph, ""):
+        is_text = node.op in PLACEHOLDERS and node.attr_dtype("dtype") in _NO_NUMBERS
+        taken = (r for r in node.data_inputs if r.node in before)
+        if is_text or any(tensor_dtype(graph, ref) in _NO_NUMBERS for ref in taken):
+            before.add(node.name)
+    return frozenset(before)
+
+
+_STRIP: Final = "strip_unused_nodes"
+# What each of the forms is made by.
+_FORMS: Final[Mapping[str, tuple[str, Mapping[str, object]] | None]] = {
+    "float": None,
+    "float16": ("cast_weights", {"type": "float16"}),
+    "weights": ("quantize_weights", {}),
+}
+
+
+def stripped(graph: Graph, context: Context) -> Graph:
+    """What a graph's outputs need, from its inputs on.
+
+    Raises:
+        TransformError: an output is not there, or several outputs of a fed node are used.
+    """
+    return make_transform(_STRIP, {}).apply(graph, context).graph
+
+
+def mobile_route(
+    graph: Graph,
+    context: Context,
+    platform: str,
+    *,
+    selective: bool,
+    release: str = DEFAULT_RELEASE,
+) -> Route:
+    """Find out whether TensorFlow Mobile loads and runs a graph, as it is or after changes.
+
+    Args:
+        graph: as the app would load it.
+        context: its inputs and outputs.
+        platform: a name of ``packaging.targets.PLATFORMS``.
+        selective: whether the app builds with the registration header and its build files.
+        release: the TensorFlow release.
+
+    Raises:
+        UnsupportedError: an unknown platform.
+    """
+    gaps = target_gaps(graph, release, platform, selective=selective)
+    route = Route(
+        f"TensorFlow Mobile {release}{', selective' if selective else ''}",
+        "as it is",
+        inputs=context.inputs,
+    )
+    if not gaps:
+        return _loaded(route, graph, context, release)
+    changed, fed, transforms = _changed(graph, context, gaps, release)
+    left = target_gaps(changed, release, platform, selective=selective)
+    route = replace(
+        route,
+        verdict="no" if left else "after changes",
+        lacks=tuple(_lacks(gaps)),
+        left=tuple(_lacks(left)),
+        inputs=fed.inputs,
+        transforms=transforms,
+    )
+    return route if left else _loaded(route, changed, fed, release)
+
+
+def _changed(
+    graph: Graph, context: Context, gaps: Sequence[TargetGap], release: str
+) -> tuple[Graph, Context, tuple[str, ...]]:
+    """The graph without what the outputs need not, and decoders of pictures, then downgraded."""
+    pictures = {gap.op for gap in gaps if gap.cause == "image library"}
+    decoders = {node.name for node in graph if node.op in pictures}
+    if decoders:
+        kept = still_needed(graph, context.inputs, decoders)
+        context = Context((*kept, *fed_instead(graph, decoders)), context.outputs)
+    done = stripped(graph, context)
+    is_newer = any(gap.cause.startswith("newer") for gap in gaps)
+    if release != TF115 or not is_newer:
+        return done, context, (_STRIP,)
+    older = make_transform("downgrade", {}).apply(done, context).graph
+    return older, context, (_STRIP, "downgrade")
+
+
+def _lacks(gaps: Sequence[TargetGap]) -> Iterator[Lack]:
+    for gap in gaps:
+        yield Lack(gap.op, gap.node, gap.count, gap.message, gap.mend)
+
+
+def _loaded(route: Route, graph: Graph, context: Context, release: str) -> Route:
+    """A route with its sizes, and what the runtime has to have."""
+    listed = ops_and_kernels([graph], release, functions=True, warn=lambda _: None)
+    kernels = {pair for pair in listed if pair.kernel is not None}
+    whole = serialized_size(graph)
+    return replace(
+        route,
+        operators=len(graph.nodes),
+        kinds=len(kernels),
+        code_bytes=kernel_bytes(kernels, release),
+        sizes=tuple(_sizes(graph, context, whole)),
+    )
+
+
+def _sizes(graph: Graph, context: Context, whole: int) -> Iterator[RouteSize]:
+    for form, step in _FORMS.items():
+        # A form that a graph cannot have is left out.
+        with contextlib.suppress(TransformError):
+            stored = graph
+            if step is not None:
+                stored = make_transform(step[0], dict(step[1])).apply(graph, context).graph
+            size = serialized_size(stored)
+            yield RouteSize(form, size, round(size / max(whole, 1), 4))

@@ -1,0 +1,231 @@
+"""A graph's ways to all runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import TransformError, UsageError
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.freezing.loading import ModelOptions, computed_ends, load_model
+from mobileprep.graph.files import check_holds_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.graph.reachability import placeholders
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import serialized_size
+from mobileprep.graph.tflite import is_tflite_graph
+from mobileprep.litert.convert import Mode, converted
+from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.refusals import InexpressibleError, Refusal
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.targets.migration.heads import (
+    advice,
+    fed_instead,
+    heads,
+    mobile_route,
+    still_needed,
+    stripped,
+)
+from mobileprep.targets.migration.records import Lack, Migration, Route, RouteSize
+from mobileprep.transforms.base import Context, make_transform
+
+
+def surveyed(
+    graph: Graph,
+    context: Context,
+    platform: str,
+    release: str = DEFAULT_RELEASE,
+    *,
+    is_part: bool = False,
+) -> Migration:
+    """Whether a graph runs on each runtime, and what to change where it does not.
+
+    Args:
+        graph: a frozen graph.
+        context: its inputs and outputs.
+        platform: a name of ``packaging.targets.PLATFORMS``.
+        release: the TensorFlow release of the app.
+        is_part: whether only the part between inputs and outputs is meant, rather than the graph as
+            the app loads it.
+
+    Raises:
+        UnsupportedError: an unknown platform; or flatbuffers is not installed.
+        UsageError: a name is not in the graph, or a placeholder that is needed is no input.
+        TransformError: an output is not there.
+        InvalidGraphError: the graph is malformed.
+    """
+    given, outputs = (
+        tuple(str(parse_ref(name)) for name in names) for names in (context.inputs, context.outputs)
+    )
+    ends = stripped(graph, Context(given, outputs))
+    inputs = tuple(name for name in given if parse_ref(name).node in ends)
+    whole = serialized_size(ends)
+    fed = Context(inputs, outputs)
+    if is_part:
+        graph = ends
+    return Migration(
+        inputs,
+        outputs,
+        len(ends.nodes),
+        whole,
+        (
+            mobile_route(graph, fed, platform, selective=False, release=release),
+            mobile_route(graph, fed, platform, selective=True, release=release),
+            lite_route(graph, fed, whole),
+        ),
+        tuple(advice(ends)),
+    )
+
+
+_DROPOUT: Final = "remove_dropout"
+_FORMS: Final[tuple[Mode, ...]] = ("float", "float16", "weights")
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What a conversion came to: a model, or what stood in its way."""
+
+    model: ModelRecord | None
+    refusals: tuple[Refusal, ...] = ()
+
+
+def lite_route(graph: Graph, context: Context, whole: int) -> Route:
+    """Whether LiteRT runs a graph, as it is or after changes.
+
+    Args:
+        graph: a frozen graph.
+        context: its inputs and outputs.
+        whole: the bytes of the graph between them.
+
+    Raises:
+        UnsupportedError: flatbuffers is not installed.
+        InvalidGraphError: the graph is malformed.
+    """
+    route = Route("LiteRT", "as it is", inputs=context.inputs)
+    first = _tried(graph, context)
+    if first.model is not None:
+        return _converted(route, first.model, graph, context, whole)
+    changed, fed, transforms = _changed(graph, context, first.refusals)
+    second = _tried(changed, fed)
+    route = replace(
+        route,
+        verdict="no" if second.model is None else "after changes",
+        lacks=tuple(_lacks(first.refusals)),
+        left=tuple(_lacks(second.refusals)),
+        inputs=fed.inputs,
+        transforms=transforms,
+    )
+    if second.model is None:
+        return route
+    return _converted(route, second.model, changed, fed, whole)
+
+
+def _tried(graph: Graph, context: Context) -> _Trial:
+    try:
+        return _Trial(_model(graph, context, "float"))
+    except InexpressibleError as error:
+        return _Trial(None, error.refusals)
+
+
+def _model(graph: Graph, context: Context, mode: Mode) -> ModelRecord:
+    inputs = [CutInput(name) for name in context.inputs]
+    return converted(graph, inputs, context.outputs, mode=mode)
+
+
+def _changed(
+    graph: Graph, context: Context, refusals: Sequence[Refusal]
+) -> tuple[Graph, Context, tuple[str, ...]]:
+    """The graph without dropout, and fed behind what belongs into the app."""
+    transforms: tuple[str, ...] = ()
+    if any("Random" in refusal.op for refusal in refusals):
+        graph = make_transform(_DROPOUT, {}).apply(graph, context).graph
+        transforms = (_DROPOUT,)
+    names = heads(graph)
+    kept = still_needed(graph, context.inputs, names)
+    fed = (*kept, *fed_instead(graph, names))
+    return graph, Context(tuple(dict.fromkeys(fed)), context.outputs), transforms
+
+
+def _lacks(refusals: Sequence[Refusal]) -> list[Lack]:
+    """Refusals for one reason as one, in the graph's order."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for refusal in refusals:
+        key = (refusal.op, refusal.reason, refusal.mend)
+        alike.setdefault(key, []).append(refusal.node)
+    return [
+        Lack(op, nodes[0], len(nodes), reason, mend) for (op, reason, mend), nodes in alike.items()
+    ]
+
+
+def _converted(
+    route: Route, model: ModelRecord, graph: Graph, context: Context, whole: int
+) -> Route:
+    """A route with its operators and the sizes of its files."""
+    sizes = []
+    for mode in _FORMS:
+        stored = model if mode == "float" else _model(graph, context, mode)
+        size = len(model_bytes(stored, "the model"))
+        sizes.append(RouteSize(mode, size, round(size / max(whole, 1), 4)))
+    codes = [op.code for part in model.subgraphs for op in part.operators]
+    kinds = {(code.builtin, code.custom) for code in codes}
+    return replace(route, operators=len(codes), kinds=len(kinds), sizes=tuple(sizes))
+
+
+@dataclass(frozen=True)
+class MigratedModel(Migration):
+    """A model's ways to all runtimes.
+
+    Args:
+        graph: its path.
+        platform: what TensorFlow Mobile is built for.
+    """
+
+    graph: str
+    platform: str
+
+
+def migrate(
+    path: Path,
+    platform: str,
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    tensorflow: str = DEFAULT_RELEASE,
+    tell: Callable[[str], None] = lambda _: None,
+) -> MigratedModel:
+    """Try a model on each runtime, by what is known of it and by converting.
+
+    Args:
+        path: a GraphDef, a SavedModel or a MetaGraph.
+        platform: a name of ``packaging.targets.PLATFORMS``.
+        inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
+            that something reads.
+        outputs: what is fetched; empty for the signature's, or the graph's ends.
+        tensorflow: the TensorFlow release of the app.
+        tell: told in a sentence what freezing changed.
+
+    Raises:
+        UsageError: a name is not in the graph, or the file is for LiteRT already.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: the model is malformed, or holds no nodes.
+        UnsupportedError: there is no such platform, the model cannot be frozen, or flatbuffers
+            is not installed.
+    """
+    model = load_model(path, ModelOptions(tuple(outputs)), tell)
+    check_holds_nodes(model.graph, str(path))
+    if is_tflite_graph(model.graph):
+        message = "the file is for LiteRT already"
+        raise UsageError(message, "mobileprep summarize tells what is in it", str(path))
+    graph = with_found_assets(model.graph, folders_near(model.path))
+    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
+    fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
+    try:
+        found = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
+    except TransformError as error:
+        raise UsageError(error.message, error.hint, str(path)) from error
+    return MigratedModel(**vars(found), graph=str(path), platform=platform)

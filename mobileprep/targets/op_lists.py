@@ -1,0 +1,118 @@
+"""Pairs of op and kernel class as users write them: in the flag ``default_ops``, in JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.core.files import read_bytes
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import CorruptFileError, UsageError
+
+_LARGEST_FILE: Final = 1 << 24
+_EXAMPLE: Final = 'such as [["Add", "BinaryOp<CPUDevice, functor::add<float>>"], ["NoOp", "NoOp"]]'
+
+
+@dataclass(frozen=True, slots=True)
+class OpKernel:
+    """An op to register, and the class of the kernel that runs it.
+
+    ``kernel`` is spelled as the kernel's registration spells it; None registers the op alone.
+    """
+
+    op: str
+    kernel: str | None = None
+
+
+@dataclass(frozen=True)
+class RegisteredOps:
+    """What a registration header registers: some ops and kernel classes, or all there are."""
+
+    ops: Container[str] = ()
+    kernels: Container[str] = ()
+    everything: bool = False
+
+
+DEFAULT_OPS: Final = (
+    OpKernel("NoOp", "NoOp"),
+    OpKernel("_Recv", "RecvOp"),
+    OpKernel("_Send", "SendOp"),
+)
+"""What every TensorFlow session needs, whatever the graph."""
+
+
+def parse_default_ops(text: str) -> tuple[OpKernel, ...]:
+    """The pairs of ``Op:Kernel,Op:Kernel``; an empty text has none.
+
+    Commas inside angle brackets belong to the class, and so do colons after the first.
+
+    Raises:
+        UsageError: a part that is no pair, or a name that no C++ source could hold.
+    """
+    pairs = []
+    for part in _split(text):
+        op, colon, kernel = (piece.strip() for piece in part.partition(":"))
+        if not (colon and _is_name(op) and _is_name(kernel)):
+            message = f"{part.strip()!r} is no pair of an op and its kernel class"
+            raise UsageError(message, "write 'Op:KernelClass,Op:KernelClass'")
+        pairs.append(OpKernel(op, kernel))
+    return tuple(pairs)
+
+
+def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
+    """The pairs of a JSON file; an empty or null class registers the op alone.
+
+    Raises:
+        CorruptFileError: missing, longer than 16 MiB, no JSON, or no list of pairs.
+    """
+    file, hint = str(path), f"give a JSON list, {_EXAMPLE}"
+    try:
+        listed = json.loads(read_bytes(path, limit=_LARGEST_FILE).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        where = f"{file}, byte {error.start}"
+        message = "is no UTF-8 text"
+        raise CorruptFileError(message, hint, where) from error
+    except json.JSONDecodeError as error:
+        where = f"{file}:{error.lineno}:{error.colno}"
+        message = f"is no JSON: {error.msg}"
+        raise CorruptFileError(message, hint, where) from error
+    except ValueError as error:
+        message = "has a number of more digits than can be read"
+        raise CorruptFileError(message, hint, file) from error
+    except RecursionError as error:
+        message = "is nested too deeply"
+        raise CorruptFileError(message, hint, file) from error
+    if not isinstance(listed, list):
+        message = "is no list of pairs"
+        raise CorruptFileError(message, hint, file)
+    return tuple(_pair(entry, f"{file}, entry {i}") for i, entry in enumerate(listed, 1))
+
+
+def _pair(entry: Any, where: str) -> OpKernel:  # noqa: ANN401 - whatever JSON holds
+    if isinstance(entry, list) and len(entry) == 2:
+        op, kernel = entry
+        if _is_name(op) and (not kernel or _is_name(kernel)):
+            return OpKernel(op, kernel or None)
+    message = "is no pair of an op and its kernel class"
+    raise CorruptFileError(message, f"give a JSON list, {_EXAMPLE}", where)
+
+
+def _is_name(text: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
+    """Whether a text can stand between quotes in C++ as it is."""
+    if not isinstance(text, str) or not text:
+        return False
+    return text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that stand outside angle brackets."""
+    depth = start = 0
+    for i, character in enumerate(text):
+        depth += (character == "<") - (character == ">")
+        if character == "," and depth <= 0:
+            yield text[start:i]
+            start = i + 1
+    if text[start:].strip():
+        yield text[start:]

@@ -1,0 +1,212 @@
+"""The platforms that targets name, and how TensorFlow's own builds are told to build for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Final
+
+from mobileprep.core.declare import Option
+from mobileprep.core.frozen import dataclass
+from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
+
+
+@dataclass(frozen=True, slots=True)
+class Abi:
+    """One binary interface of a platform.
+
+    Args:
+        name: as the platform's own tools spell it.
+        make: what the makefile build of TensorFlow 1.15 calls it.
+        bazel: the options that TensorFlow's Bazel builds take for it.
+        flags: what a compiler is told besides, in the makefile build.
+    """
+
+    name: str
+    make: str
+    bazel: str
+    flags: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What a target runs on.
+
+    Args:
+        name: as recipes spell it.
+        make_target: ``TARGET`` of the makefile build of TensorFlow 1.15; "" is the host.
+        abis: its binary interfaces, the commonest first; none where the host builds for itself.
+        make_variable: the makefile's variable for the binary interface, or "".
+        protobuf: the script that makes protobuf for it, in the makefile's folder, with braces for
+            the binary interface.
+        nsync: what the script that makes nsync is told for it, likewise.
+        make_words: what make is told besides, with braces for the makefile's folder.
+        link_flags: what libraries are linked with besides.
+    """
+
+    name: str
+    make_target: str
+    abis: tuple[Abi, ...] = ()
+    make_variable: str = ""
+    protobuf: str = ""
+    nsync: str = ""
+    make_words: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+
+    def abis_named(self, names: Collection[str]) -> tuple[Abi, ...]:
+        """The binary interfaces of those names, or all where none is named.
+
+        Raises:
+            UnsupportedError: the platform has none of that name.
+        """
+        known = {abi.name: abi for abi in self.abis}
+        for name in names:
+            if name not in known:
+                message = f"{self.name} has no binary interface {name!r}"
+                raise UnsupportedError(message, f"choose of {', '.join(known)}" if known else "")
+        return tuple(known[name] for name in names) or self.abis
+
+
+def platform_named(name: str) -> Platform:
+    """The platform of that name.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    found = PLATFORMS.get(name)
+    if found is None:
+        message = f"there is no platform {name!r}"
+        hint = nearest_hint(name, PLATFORMS) or f"choose one of {', '.join(PLATFORMS)}"
+        raise UnsupportedError(message, hint)
+    return found
+
+
+def _android(abi: str) -> Abi:
+    options = f"--config=android --cpu={abi} --fat_apk_cpu={abi}"
+    return Abi(abi, abi, options)
+
+
+# A Raspberry Pi 2 and newer. GCC takes NEON for floats only where it may round as NEON does.
+_PI_FLAGS: Final = "-mfpu=neon-vfpv4 -funsafe-math-optimizations -ftree-vectorize"
+
+_TABLE = (
+    Platform(
+        "android",
+        "ANDROID",
+        tuple(_android(abi) for abi in ("arm64-v8a", "armeabi-v7a", "x86", "x86_64")),
+        "ANDROID_ARCH",
+        "compile_android_protobuf.sh -c -a {}",
+        " -t android -a {}",
+        # What the Java of an app loads.
+        (
+            "SUB_MAKEFILES=$PWD/{}/sub_makefiles/android/Makefile.in",
+            "all libtensorflow_inference.so",
+        ),
+        # Devices with Android 15 and newer may have pages of 16 KB; Google Play asks for it.
+        ("-Wl,-z,max-page-size=16384",),
+    ),
+    Platform(
+        "ios",
+        "IOS",
+        (
+            Abi("arm64", "ARM64", "--config=ios_arm64"),
+            Abi("x86_64", "X86_64", "--config=ios_x86_64"),
+        ),
+        "IOS_ARCH",
+        "compile_ios_protobuf.sh",
+        " -t ios",
+    ),
+    Platform(
+        "raspberry-pi",
+        "PI",
+        (
+            Abi("armhf", "armhf", "--config=elinux_armhf", _PI_FLAGS),
+            Abi("aarch64", "aarch64", "--config=elinux_aarch64"),
+        ),
+        "PI_ARCH",
+    ),
+    Platform("linux", "LINUX", protobuf="compile_linux_protobuf.sh"),
+    Platform("generic", ""),
+)
+
+PLATFORMS: Final = MappingProxyType({platform.name: platform for platform in _TABLE})
+"""All platforms, by name."""
+
+
+_LIST: Final = Path(__file__).with_name("devices.json")
+DEVICE_FILES: Final = (".yaml", ".yml")
+"""How the names of files with profiles end; no device of the list is called so."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device; its options are the keys of a profile of one's own.
+
+    Args:
+        name: what it is called on the command line and in recipes.
+    """
+
+    name: str
+    title: Annotated[str, Option("What it is, for reports. Required.", min_length=1)]
+    gflops: Annotated[
+        float,
+        Option(
+            "Billions of floating-point operations a second, in single precision. Required.",
+            minimum=1e-6,
+            maximum=1e9,
+        ),
+    ]
+    source: Annotated[
+        str,
+        Option("Where the rate is from: who measured it, and how. Required.", min_length=1),
+    ]
+    basis: Annotated[
+        str,
+        Option("What the rate is: what networks reach, or a peak that none reaches.", min_length=1),
+    ] = "what its profile says"
+    url: Annotated[str, Option("Where that was published.")] = ""
+
+    def seconds(self, flops: int) -> float:
+        """The least time that many operations can take."""
+        return flops / (self.gflops * 1e9)
+
+
+@dataclass(frozen=True)
+class DeviceCost:
+    """The cost of one sample on the target's device.
+
+    Args:
+        device: the title of the device.
+        flops: operations of one sample.
+        latency_ms: the least time that they take at the rate of the device.
+        basis: the rate, and the ops that are not counted.
+    """
+
+    device: str
+    flops: int
+    latency_ms: float
+    basis: str
+
+
+@lru_cache(maxsize=1)
+def devices() -> dict[str, Device]:
+    """All devices by name."""
+    listed = json.loads(_LIST.read_text(encoding="utf-8"))["devices"]
+    return {entry["name"]: Device(**entry) for entry in listed}
+
+
+def find_device(name: str) -> Device:
+    """The device of that name.
+
+    Raises:
+        UsageError: there is none; the hint names the nearest.
+    """
+    found = devices().get(name)
+    if found is None:
+        message = f"there is no device {name!r}"
+        hint = nearest_hint(name, devices()) or f"choose one of {', '.join(devices())}"
+        raise UsageError(message, hint)
+    return found

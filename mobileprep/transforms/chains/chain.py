@@ -1,0 +1,377 @@
+"""Runs transforms one after another, and keeps a record of what each did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mobileprep.core import parallel
+from mobileprep.core.frozen import dataclass
+from mobileprep.core.loading import Author, blaming, load_file
+from mobileprep.errors import MobileprepError, TransformError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.functions import drop_unused_functions
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import BATCH_NORMS, SCALINGS
+from mobileprep.graph.reachability import nodes_of
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.verify import check_inputs
+from mobileprep.transforms.base import (
+    Context,
+    Result,
+    Transform,
+    is_built_in,
+    make_transform,
+    refuse,
+    transforms_in,
+)
+from mobileprep.transforms.rewriting.batch_norms import is_inference
+
+
+@dataclass(frozen=True)
+class ChainStep:
+    """One transform of a chain, with its options typed as its schema says.
+
+    ``plugin`` is the Python file of a transform that is none of the package's own.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ignore_errors: bool = False
+    plugin: Path | None = None
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step did, in numbers.
+
+    Node counts are of names: a node of the same name that differs in anything is changed.
+    """
+
+    name: str
+    matched: int
+    added: int
+    removed: int
+    changed: int
+    nodes_before: int
+    nodes_after: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def run_chain(
+    graph: Graph,
+    steps: Iterable[ChainStep],
+    context: Context,
+    *,
+    watch: Callable[[StepRecord, Graph], None] | None = None,
+) -> tuple[Graph, list[StepRecord]]:
+    """Apply steps in order; every result is checked, its outputs too but with ``tf115``.
+
+    The functions of the library are carried through. As the original does, ``tf115``
+    keeps those too that nothing calls any more.
+
+    Args:
+        graph: the graph to start from.
+        steps: what to do.
+        context: inputs, outputs and mode for every step.
+        watch: called with each step's record and result.
+
+    Raises:
+        TransformError, InvalidGraphError: a step failed and did not ask to be ignored.
+        UsageError: a step that does not exist.
+    """
+    records = []
+    steps = list(steps)
+    for number, step in enumerate(steps, start=1):
+        parallel.tell(f"{number}/{len(steps)} {step.name}", 0, 0, "nodes")
+        result = run_step(graph, step, context)
+        record = _record(step.name, graph, result)
+        graph = result.graph
+        records.append(record)
+        if watch is not None:
+            watch(record, graph)
+    return graph, records
+
+
+def run_step(graph: Graph, step: ChainStep, context: Context) -> Result:
+    """Apply one step; an ignored error leaves the graph as it was, with a warning."""
+    try:
+        result = _apply(graph, step, context)
+        if not context.tf115:
+            _check_outputs(step.name, graph, result.graph, context)
+    except UsageError:
+        raise
+    except MobileprepError as error:
+        if not step.ignore_errors:
+            raise
+        return Result(graph, warnings=(f"{step.name}: ignored: {error}",))
+    check_inputs(result.graph, f"after {step.name}")
+    if context.tf115 or result.graph is graph:
+        return result
+    return replace(result, graph=drop_unused_functions(result.graph))
+
+
+def _apply(graph: Graph, step: ChainStep, context: Context) -> Result:
+    if step.plugin is None:
+        return make_transform(step.name, step.options).apply(graph, context)
+    return apply_plugin(step.name, step.options, step.plugin, graph, context)
+
+
+def _check_outputs(name: str, before: Graph, after: Graph, context: Context) -> None:
+    """Hold a step to the outputs: an app that fetches one that is gone would fail on the device."""
+    if after is before:
+        return
+    lost = (n for n in sorted(nodes_of(context.outputs)) if n in before and n not in after)
+    for output in lost:
+        message = f"the output {output!r} is gone after it"
+        raise refuse(name, message, "leave what outputs names, under its name")
+
+
+def _record(name: str, before: Graph, result: Result) -> StepRecord:
+    after = result.graph
+    if after is before:
+        added = removed = changed = 0
+    else:
+        old, new = before.by_name, after.by_name
+        kept = sum(map(old.__contains__, new))
+        added, removed = len(new) - kept, len(old) - kept
+        # Nodes are never changed in place, so identity settles nearly every comparison.
+        others = (old.get(name) for name, node in new.items() if old.get(name) is not node)
+        changed = sum(was is not None and was != new[was.name] for was in others)
+    return StepRecord(
+        name,
+        result.matched,
+        added,
+        removed,
+        changed,
+        len(before),
+        len(after),
+        dict(sorted(result.skipped.items())),
+        result.warnings,
+    )
+
+
+_AUTHOR = Author("plugin", TransformError, "so that nothing would have been built")
+
+
+def load_plugin(name: str, path: Path) -> type[Transform]:
+    """The transform of that name in a Python file, which is run anew.
+
+    A class that the file imports from a module of the user's counts, one of this package not.
+
+    Raises:
+        TransformError: the file cannot be run, or tries to end the program; the message names its
+            line.
+        UsageError: it is not there, or holds no transform of that name.
+    """
+    module = load_file(path, f"mobileprep_plugin_{name}", _AUTHOR)
+    found = {n: kind for n, kind in transforms_in(module).items() if not is_built_in(kind)}
+    if name not in found:
+        there = ", ".join(sorted(found)) or "none"
+        message = f"the plugin {path} holds no transform {name!r}; it holds {there}"
+        raise UsageError(message, f'decorate a class with @transform("{name}")')
+    return found[name]
+
+
+def apply_plugin(
+    name: str, options: Mapping[str, Any], path: Path, graph: Graph, context: Context
+) -> Result:
+    """Load and apply a user's transform.
+
+    Raises:
+        TransformError: it raised something, tried to end the program, or answered something other
+            than a Result of a graph.
+        UsageError: what ``load_plugin`` raises, or an option that it does not have.
+    """
+    kind = load_plugin(name, path)
+    with blaming(path, _AUTHOR):
+        result = make_transform(name, options, kind).apply(graph, context)
+    if not isinstance(result, Result):
+        message = f"{name}: apply answered {type(result).__name__}"
+        raise TransformError(message, "let it return a Result", str(path))
+    wrong = _no_graph(result.graph)
+    if wrong:
+        message = f"{name}: apply answered a Result whose graph {wrong}"
+        raise TransformError(message, "make it with graph.with_nodes(...)", str(path))
+    wrong, right = _no_numbers(result)
+    if wrong:
+        message = f"{name}: apply answered a Result whose {wrong}"
+        raise TransformError(message, right, str(path))
+    return result
+
+
+def _no_graph(found: object) -> str:
+    """Why something is no graph, or an empty text where it is one."""
+    if not isinstance(found, Graph):
+        return f"is {type(found).__name__}"
+    names: set[str] = set()
+    for node in found.nodes:
+        wrong = _no_node(node)
+        if wrong:
+            return wrong
+        if node.name in names:
+            return f"has two nodes named {node.name!r}"
+        names.add(node.name)
+    return ""
+
+
+def _no_node(found: object) -> str:
+    """Why something is no node of a graph, or an empty text where it is one."""
+    if not isinstance(found, Node):
+        return f"has {type(found).__name__} among its nodes"
+    # What a user's file puts there, no type checker has seen.
+    name: object = found.name
+    op: object = found.op
+    if not isinstance(name, str):
+        return f"has a name that is no text: {name!r}"
+    if not isinstance(op, str):
+        return f"has an op that is no text: {op!r}, of {name!r}"
+    for what in found.inputs:
+        if not isinstance(what, Ref):
+            return f"has {type(what).__name__}, not Ref, among the inputs of {name!r}"
+    return ""
+
+
+def _no_numbers(result: Result) -> tuple[str, str]:
+    """What no report can tell of a Result, and what it should be; empty texts where all is well."""
+    matched: object = result.matched
+    skipped: object = result.skipped
+    warnings: object = result.warnings
+    if not _is_count(matched):
+        return f"matched is {matched!r}", "count the places as a whole number from 0 on"
+    if not isinstance(skipped, Mapping) or not all(
+        isinstance(why, str) and _is_count(count) for why, count in skipped.items()
+    ):
+        return f"skipped is {skipped!r}", "count places by reason: {'the reason': 2}"
+    if not isinstance(warnings, tuple | list) or not all(isinstance(w, str) for w in warnings):
+        return f"warnings is {warnings!r}", "make it a tuple of texts"
+    return "", ""
+
+
+def _is_count(found: object) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool) and found >= 0
+
+
+_CONTROL_FLOW: Final = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+_FOLDS: Final = frozenset(
+    {"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms", "optimize"}
+)
+
+
+def cautions(
+    graph: Graph, earlier: Sequence[str], name: str, options: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """What the user should know before a step runs, a sentence each, with what to do.
+
+    Args:
+        graph: the graph, at the step or at the start of the chain.
+        earlier: the names of the steps before it.
+        name: the step's transform.
+        options: the step's parameters.
+    """
+    ops = {node.op for node in graph}
+    told = []
+    if name == "remove_nodes" and "Identity" in options.get("op", ()) and ops & _CONTROL_FLOW:
+        told.append(
+            "remove_nodes(op=Identity) on a graph with control flow: the Identity nodes that its "
+            "loops and conditionals rely on stay; remove_no_ops makes the same choice"
+        )
+    if name == "quantize_nodes" and ops & BATCH_NORMS and not _FOLDS & set(earlier):
+        told.append(
+            "quantize_nodes before the batch norms are folded: they stay in float, between "
+            "conversions; put fold_batch_norms and fold_old_batch_norms before it"
+        )
+    if name == "quantize_weights" and ("quantize_weights" in earlier or _has_quantized(graph)):
+        told.append(
+            "quantize_weights a second time: weights that are stored in 8 bits stay so; "
+            "leave one of the two out"
+        )
+    return tuple(told)
+
+
+def _has_quantized(graph: Graph) -> bool:
+    """Whether some weights are stored in 8 bits and turned back to floats already."""
+    names = graph.by_name
+    return any(
+        node.op == "Dequantize"
+        and node.inputs
+        and node.inputs[0].node in names
+        and names[node.inputs[0].node].op == "Const"
+        for node in graph
+    )
+
+
+_FUSES: Final = frozenset({"fuse_batch_norms", "optimize"})
+_MEND: Final = "fuse_batch_norms, or optimize, which contains it,"
+
+
+def norms_left(graph: Graph, context: Context) -> str:
+    """What is to be said of batch normalizations after a chain; empty where it left none.
+
+    They are looked for by folding them, and those too whose weights are stored in 8 bits by now,
+    which no transform folds any more.
+
+    Args:
+        graph: the graph after the chain.
+        context: its inputs and outputs.
+    """
+    if not any(node.op in BATCH_NORMS or node.op in SCALINGS for node in graph):
+        return ""
+    # Only now: few graphs that ship have any, and what folds them is slow to import.
+    from mobileprep.transforms.fuse_batch_norms import norms_merged
+
+    protected = context.protected
+    foldable = norms_merged(graph, protected).layers
+    plain = _as_floats(graph)
+    stored = 0 if plain is graph else norms_merged(plain, protected).layers
+    count = max(foldable, stored)
+    if not count:
+        return ""
+    what = "1 batch norm is" if count == 1 else f"{count} batch norms are"
+    where = "before weights are quantized" if stored > foldable else "at the end of the chain"
+    return f"{what} left that can be folded: put {_MEND} {where}"
+
+
+def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
+    """What a model shows before its chain runs: batch normalizations that no step of it folds.
+
+    Args:
+        graph: the model's graph, frozen or not.
+        steps: the names of the chain's transforms.
+    """
+    if _FUSES & set(steps):
+        return ""
+    from mobileprep.transforms.fold_old_batch_norms import FOLDED  # as above
+
+    folded = set(FOLDED) if "fold_old_batch_norms" in steps else set()
+    left = Counter(n.op for n in graph if n.op in BATCH_NORMS - folded and is_inference(n))
+    if not left:
+        return ""
+    listed = ", ".join(f"{count} {op}" for op, count in sorted(left.items()))
+    return f"no step of the chain folds {listed} of the model: put {_MEND} into it"
+
+
+def _as_floats(graph: Graph) -> Graph:
+    """The graph with ones in place of constants that are stored in 8 bits."""
+    nodes = [_as_float(n, graph) for n in graph]
+    if all(a is b for a, b in zip(nodes, graph, strict=True)):
+        return graph
+    return graph.with_nodes(nodes)
+
+
+def _as_float(node: Node, graph: Graph) -> Node:
+    stored = graph.get(node.inputs[0].node) if node.op == "Dequantize" and node.inputs else None
+    if stored is None or stored.op != "Const":
+        return node
+    # One number in memory for all of them.
+    one = np.ones(1, np.float32)
+    shape = stored.attr_tensor("value").shape
+    return constant(node.name, Tensor(DType.FLOAT, shape, values=one))

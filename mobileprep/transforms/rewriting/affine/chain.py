@@ -1,0 +1,168 @@
+"""The nodes that scale, shift or pad a layer's output, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import Ref
+from mobileprep.ops.shape_inference import Shapes, shape_of, shapes_if_valid
+from mobileprep.transforms.rewriting.affine.channels import Affine, Channels
+from mobileprep.transforms.rewriting.affine.moves import PADS, moved
+from mobileprep.transforms.rewriting.clipping import ConstantExpressions
+
+
+@dataclass(frozen=True)
+class AffineStep:
+    """A node after a layer, and what it does to each channel; None for one that moves them."""
+
+    node: Node
+    affine: Affine | None
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Several steps as one map.
+
+    Args:
+        affine: the map, to be applied to what the layer puts out.
+        moves: the steps that move the channels or pad, to be applied after the map, in order.
+        border: the number that the padding among them pads with then; None where it mirrors, and
+            where there is none.
+    """
+
+    affine: Affine
+    moves: tuple[Node, ...] = ()
+    border: float | None = None
+
+
+def awaited(steps: Sequence[AffineStep], gone: Collection[str]) -> tuple[Ref, ...]:
+    """What some steps wait for, each once, but for nodes that go."""
+    controls = dict.fromkeys(r for s in steps for r in s.node.control_inputs)
+    return tuple(r for r in controls if r.node not in gone)
+
+
+class AffineChains:
+    """Walks along chains of a graph, and notes why a walk ended at a node.
+
+    Args:
+        graph: the graph.
+        constants: its constants.
+        protected: names of nodes that must survive.
+    """
+
+    def __init__(
+        self, graph: Graph, constants: ConstantExpressions, protected: Collection[str]
+    ) -> None:
+        self._graph = graph
+        self._constants = constants
+        self._protected = protected
+        self.reasons: dict[str, str] = {}
+
+    def after(self, channels: Channels) -> list[AffineStep]:
+        """The steps after a layer, as far as nothing else sees what lies between them."""
+        current = Ref(channels.layer.name)
+        return self.along(channels, current, self._only_user(current, channels))
+
+    def along(self, channels: Channels, current: Ref, node: Node | None) -> list[AffineStep]:
+        """The steps from a node on, as far as nothing else sees what lies between them.
+
+        Args:
+            channels: the channels of a tensor.
+            current: the tensor.
+            node: the consumer of it that is the first step, if there is one.
+        """
+        steps: list[AffineStep] = []
+        while node is not None:
+            read = self._read(node, current, channels, steps)
+            if isinstance(read, str):
+                self.note(node, read)
+                break
+            step, channels = read
+            steps.append(step)
+            current = Ref(node.name)
+            node = self._only_user(current, channels)
+        return steps
+
+    def note(self, node: Node, reason: str) -> None:
+        """Keep the reason why a node is left, if there is one."""
+        if reason:
+            self.reasons[node.name] = reason
+
+    def whole(self, steps: Sequence[AffineStep]) -> Whole | str:
+        """The steps as one map with what only moves after it, or why there is none."""
+        before, after, pad = Affine(), Affine(), None
+        for step in steps:
+            if step.affine is None:
+                pad = step.node if step.node.op in PADS else pad
+            elif pad is None:
+                before = before.then(step.affine)
+            else:
+                after = after.then(step.affine)
+        total = before.then(after)
+        if not total.is_finite:
+            return "its statistics do not come to numbers"
+        moves = tuple(s.node for s in steps if s.affine is None)
+        if pad is None or pad.op == "MirrorPad":
+            return Whole(total, moves)
+        border = self._border(pad, after)
+        if border is None:
+            return "the border that is padded before it would differ between channels"
+        return Whole(total, moves, border)
+
+    def _only_user(self, current: Ref, channels: Channels) -> Node | None:
+        consumers = self._graph.consumers.get(current.node, ())
+        users = [n for n in consumers if current in n.inputs]
+        if len(consumers) == 1 and users and current.node not in self._protected:
+            return users[0]
+        for user in users:
+            if isinstance(channels.read(user, current), Affine):
+                self.note(user, "what comes before it is used elsewhere")
+        return None
+
+    def _read(
+        self, node: Node, source: Ref, channels: Channels, steps: Sequence[AffineStep]
+    ) -> tuple[AffineStep, Channels] | str:
+        if self._gives_statistics(node):
+            return "the statistics that it puts out are used"
+        read = channels.read(node, source)
+        if isinstance(read, Affine):
+            return AffineStep(node, read), channels
+        if read:
+            return read
+        if node.op in PADS and any(s.node.op in PADS for s in steps):
+            return "there is a second padding"
+        where = moved(node, source, channels, self.shape_of)
+        return where if isinstance(where, str) else (AffineStep(node, None), where)
+
+    def _gives_statistics(self, node: Node) -> bool:
+        """Whether an output of a node but the first is used."""
+        consumers = self._graph.consumers.get(node.name, ())
+        return any(r.node == node.name and r.index > 0 for c in consumers for r in c.inputs)
+
+    def shape_of(self, ref: Ref) -> TensorShape:
+        """The statically known shape of a tensor."""
+        return shape_of(self._shapes, ref)
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, Shapes]:
+        return shapes_if_valid(self._graph)
+
+    def _border(self, pad: Node, after: Affine) -> float | None:
+        """What a padding has to put around an image that is already scaled and shifted."""
+        value = 0.0
+        if pad.op == "PadV2":
+            given = self._constants.value(pad.data_inputs[2])
+            if given is None or given.size != 1:
+                return None
+            value = float(given.array().reshape(-1)[0])
+        scale = np.ones(1) if after.scale is None else after.scale
+        offset = np.zeros(1) if after.offset is None else after.offset
+        borders = np.unique(value * scale + offset)
+        return float(borders[0]) if borders.size == 1 else None

@@ -1,0 +1,135 @@
+"""The scale and the offset that a batch normalization op with constant statistics comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.bypass import node_behind
+from mobileprep.graph.control_flow import SWITCHES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
+from mobileprep.graph.reachability import closure
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.graph.verify import check_inputs
+
+_FUSED_ORDER: Final = ("gamma", "beta", "mean", "variance")
+_GLOBAL_ORDER: Final = ("mean", "variance", "beta", "gamma")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The constants of a batch normalization, each of shape [channels] where they are sound."""
+
+    mean: Tensor
+    variance: Tensor
+    beta: Tensor
+    gamma: Tensor
+
+    def misshapen(self) -> str:
+        """Which one is no vector as long as the mean, or an empty text."""
+        if len(self.mean.shape) != 1:
+            return "mean"
+        for name in ("variance", "beta", "gamma"):
+            if getattr(self, name).shape != self.mean.shape:
+                return name
+        return ""
+
+    @property
+    def all_float(self) -> bool:
+        """Whether all of them are float32, the type that the arithmetic is defined for."""
+        found = (self.mean, self.variance, self.beta, self.gamma)
+        return all(t.dtype is DType.FLOAT for t in found)
+
+
+def statistics(norm: Node, values: Sequence[Tensor]) -> Statistics:
+    """The statistics of a batch normalization op.
+
+    Args:
+        norm: FusedBatchNorm of any version, or BatchNormWithGlobalNormalization.
+        values: its inputs after the first, in order.
+    """
+    order = _FUSED_ORDER if norm.op in FUSED_BATCH_NORMS else _GLOBAL_ORDER
+    return Statistics(**dict(zip(order, values, strict=True)))
+
+
+def epsilon(norm: Node) -> float:
+    """What the op adds to the variance; its definition gives only the fused forms a default."""
+    if norm.op in FUSED_BATCH_NORMS:
+        return norm.attr_float("epsilon", 1e-4)
+    return norm.attr_float("variance_epsilon")
+
+
+def uses_gamma(norm: Node) -> bool:
+    """Whether the op scales what it has normalized."""
+    return norm.op in FUSED_BATCH_NORMS or norm.attr_bool("scale_after_normalization")
+
+
+def is_inference(norm: Node) -> bool:
+    """Whether the op uses its constants, and not the batch that runs through it."""
+    return norm.op == GLOBAL_BATCH_NORM or not norm.attr_bool("is_training", True)
+
+
+def scale_and_offset(norm: Node, stats: Statistics) -> tuple[Array, Array]:
+    """What the op multiplies each channel by and then adds, both float32 of shape [channels].
+
+    The order of operations is the original's, in single precision, so that results are equal
+    to the last bit: ``(1 / sqrt(variance + epsilon)) * gamma`` and ``-mean * scale + beta``.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scale = np.float32(1) / np.sqrt(stats.variance.array() + np.float32(epsilon(norm)))
+        if uses_gamma(norm):
+            scale = scale * stats.gamma.array()
+        offset = -stats.mean.array() * scale + stats.beta.array()
+    return scale, offset
+
+
+# Where an op takes its variance.
+_VARIANCE_INPUT: Final = {
+    "FusedBatchNorm": 4,
+    "FusedBatchNormV2": 4,
+    "FusedBatchNormV3": 4,
+    "BatchNormWithGlobalNormalization": 2,
+    "Rsqrt": 0,
+    "Sqrt": 0,
+}
+_PASSING: Final = frozenset({"Add", "AddV2", "Merge", "RefMerge"})
+
+
+def variances(graph: Graph) -> frozenset[str]:
+    """The constants that are divided by in the end, by their root: small ones weigh the most.
+
+    Found are those that reach the variance of a batch normalization op, or Rsqrt or Sqrt, through
+    nothing but Identity, the branches of conditionals and additions, such as of the epsilon.
+
+    Raises:
+        InvalidGraphError: an input is not there.
+    """
+    check_inputs(graph, "")
+    found: set[str] = set()
+    for node in graph:
+        index = _VARIANCE_INPUT.get(node.op)
+        if index is not None and index < len(node.data_inputs):
+            found.update(_constants(graph, node.data_inputs[index]))
+    return frozenset(found)
+
+
+def _constants(graph: Graph, ref: Ref) -> Iterator[str]:
+    def before(name: str) -> Iterator[str]:
+        return (node_behind(graph, r).name for r in _passed(graph[name]))
+
+    found = closure([node_behind(graph, ref).name], before)
+    return (name for name in found if graph[name].op == "Const")
+
+
+def _passed(node: Node) -> tuple[Ref, ...]:
+    """The inputs that a node's output is made of, where it only adds or chooses."""
+    if node.op in SWITCHES:
+        return node.data_inputs[:1]
+    return node.data_inputs if node.op in _PASSING else ()

@@ -1,0 +1,159 @@
+"""Layers with the constants that are added to their channels, which may be shifted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.bypass import node_behind
+from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.reachability import execution_order
+from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.transforms.rewriting.layers import (
+    LAYERS,
+    bias_add,
+    channel_axis,
+    layout,
+    output_axis,
+    output_channels,
+    own_constant,
+)
+
+
+@dataclass(frozen=True)
+class BiasedLayer:
+    """A layer with constant weights, and the bias that is added to what it puts out.
+
+    Args:
+        layer: the layer.
+        weights: its constant, which others may use too.
+        add: BiasAdd, Add or AddV2, which alone takes what the layer puts out.
+        bias: the constant that it adds, one number for each channel; nothing else uses it.
+    """
+
+    layer: Node
+    weights: Node
+    add: Node
+    bias: Node
+
+    @property
+    def channels(self) -> int:
+        """How many channels the layer puts out."""
+        return self.bias.attr_tensor("value").size
+
+    @property
+    def axis(self) -> int:
+        """The dimension of its output that runs over them, from the last: -1."""
+        return output_axis(self.layer)
+
+
+@dataclass(frozen=True)
+class Biased:
+    """A graph in which every layer that was asked for has a bias, and these layers in order."""
+
+    graph: Graph
+    layers: tuple[BiasedLayer, ...]
+
+
+def with_biases(
+    graph: Graph, wanted: Callable[[Node, Node], bool], protected: Collection[str]
+) -> Biased:
+    """Give a bias of zeros to layers that have none of their own.
+
+    Layers of branches and loops, which may not run, are left out, and so are those whose weights
+    are no finite float32.
+
+    Args:
+        graph: the graph; its inputs must be there.
+        wanted: of a layer and the constant of its weights whether it is asked for.
+        protected: names of nodes that must survive.
+    """
+    conditional = conditional_nodes(graph)
+    names = FreshNames(graph.by_name)
+    new: dict[str, list[Node]] = {}
+    found: list[tuple[str, str]] = []
+    for layer in execution_order(graph):
+        weights = _weights(graph, layer)
+        if weights is None or layer.name in conditional or not wanted(layer, weights):
+            continue
+        own = _bias(graph, layer, protected)
+        if own is not None:
+            found.append((layer.name, own[0].name))
+            continue
+        inner = replace(layer, name=names.name(f"{layer.name}/layer"))
+        count = output_channels(layer, weights.attr_tensor("value"))
+        zeros = Tensor.packed(np.zeros(count or 0, np.float32))
+        bias = constant(names.name(f"{layer.name}/bias"), zeros, layer.device)
+        new[layer.name] = [inner, bias, bias_add(layer.name, inner, bias)]
+        found.append((inner.name, layer.name))
+    nodes = [n for old in graph for n in new.get(old.name, (old,))]
+    done = graph.with_nodes(nodes) if new else graph
+    return Biased(done, tuple(_biased(done, *pair) for pair in found))
+
+
+def has_bias(graph: Graph, layer: Node, protected: Collection[str]) -> bool:
+    """Whether a layer has a bias of its own that may be shifted."""
+    return _bias(graph, layer, protected) is not None
+
+
+def shifted(bias: Node, by: Array) -> Node:
+    """A bias with a number added to each channel, in double precision and rounded once."""
+    value = bias.attr_tensor("value")
+    moved = value.array().astype(np.float64) + by.reshape(value.shape)
+    tensor = Tensor.packed(moved.astype(value.array().dtype), value.dtype)
+    return constant(bias.name, tensor, bias.device, bias.inputs)
+
+
+def replaced(graph: Graph, new: Mapping[str, Node]) -> Graph:
+    """The graph with nodes in the place of those of the same names."""
+    return graph.with_nodes(new.get(n.name, n) for n in graph)
+
+
+def _weights(graph: Graph, layer: Node) -> Node | None:
+    if layer.op not in LAYERS or len(layer.data_inputs) < 2:
+        return None
+    node = node_behind(graph, layer.data_inputs[1])
+    if node.op != "Const":
+        return None
+    value = node.attr_tensor("value")
+    fits = value.dtype is DType.FLOAT and output_channels(layer, value) is not None
+    return node if fits and np.isfinite(value.array()).all() else None
+
+
+def _bias(graph: Graph, layer: Node, protected: Collection[str]) -> tuple[Node, Node] | None:
+    """What adds a bias to a layer's output, and the constant; None where it has none of its own."""
+    users = graph.consumers.get(layer.name, ())
+    if len(users) != 1 or layer.name in protected or users[0].op not in ("BiasAdd", "Add", "AddV2"):
+        return None
+    add = users[0]
+    refs = add.data_inputs
+    if len(refs) != 2 or refs.count(Ref(layer.name)) != 1:
+        return None
+    other = refs[1 - refs.index(Ref(layer.name))]
+    bias = own_constant(graph, other, add, protected)
+    if bias is None:
+        return None
+    value, weights = bias.attr_tensor("value"), _weights(graph, layer)
+    count = None if weights is None else output_channels(layer, weights.attr_tensor("value"))
+    last = channel_axis(add) == len(layout(add)) - 1
+    if add.op == "BiasAdd":
+        fits = value.shape == (count,) and last == (output_axis(layer) == -1)
+    else:
+        fits = value.size == count and value.shape[output_axis(layer) :][:1] == (count,)
+    return (add, bias) if fits and value.dtype is DType.FLOAT else None
+
+
+def _biased(graph: Graph, layer: str, add: str) -> BiasedLayer:
+    node, sum_ = graph[layer], graph[add]
+    refs = sum_.data_inputs
+    other = refs[1 - refs.index(Ref(layer))]
+    return BiasedLayer(
+        node, node_behind(graph, node.data_inputs[1]), sum_, node_behind(graph, other)
+    )

@@ -1,0 +1,80 @@
+"""Which ops may be computed ahead, and which may not for what reason.
+
+Source: ``IsConstantFoldable`` of TensorFlow 1.15's constant folding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from mobileprep.graph.graph import Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import PLACEHOLDERS
+from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_def
+from mobileprep.graph.opdefs.kernel_classes import kernel_class
+from mobileprep.ops.kernel import Kernel, find_kernel
+
+_CONTROL_FLOW = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
+_LEFT_ALONE = frozenset(
+    {
+        *_CONTROL_FLOW,
+        *(f"Ref{op}" for op in _CONTROL_FLOW),
+        "DeleteSessionTensor",
+        "FakeParam",
+        "GetSessionHandle",
+        "GetSessionHandleV2",
+        "GetSessionTensor",
+    }
+)
+
+Kernels = Callable[[str], Kernel | None]
+"""``op -> a kernel, or None for the usual one``."""
+
+
+@dataclass
+class FoldingRules:
+    """Says of nodes with constant inputs whether they may be folded.
+
+    Args:
+        library: the graph's functions; calls are not folded.
+        excluded_ops: ops that the user wants left.
+        excluded_nodes: names of nodes that the user wants left.
+        max_bytes: larger results are left.
+        tf115: the kernels of TensorFlow 1.15, to do as it does: round as its library, and take a
+            placeholder that is not fed for a constant, which fails as soon as its value is needed.
+    """
+
+    library: Library
+    excluded_ops: Collection[str]
+    excluded_nodes: Collection[str]
+    max_bytes: int
+    tf115: Kernels | None = None
+    _left: dict[str, str] = field(default_factory=dict, init=False)
+
+    def leave(self, name: str, reason: str) -> None:
+        """Leave a node from now on."""
+        self._left[name] = reason
+
+    def refusal(self, node: Node) -> str:
+        """Why a node stays, or an empty text."""
+        if node.op in self.excluded_ops or node.name in self.excluded_nodes:
+            return "excluded"
+        if node.op in self.library.functions:
+            return "function call"
+        if node.op in PLACEHOLDERS:
+            return "placeholder" if self.tf115 is None else ""
+        if node.op in _LEFT_ALONE:
+            return f"{node.op} is never folded"
+        release = TF115 if op_def(node.op, TF115) is not None else NEWEST
+        definition = op_def(node.op, release)
+        if definition is None:
+            return f"unknown op {node.op}"
+        if definition.is_stateful:
+            return f"{node.op} has state"
+        if kernel_class(node, release) is None:
+            return f"TensorFlow {release} has no CPU kernel for this {node.op}"
+        # A node without outputs is never computed.
+        if definition.outputs and find_kernel(node.op) is None:
+            return f"no kernel for {node.op}"
+        return self._left.get(node.name, "")

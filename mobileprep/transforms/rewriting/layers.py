@@ -1,0 +1,426 @@
+"""Layers with constant weights: their output channels, and weights scaled channel by channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.core.frozen import dataclass
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.pattern import Match, OpTypePattern
+from mobileprep.graph.reachability import closure
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.rewrite import Leave, Rewritten, Rule, rewrite, rewrite_all
+from mobileprep.graph.tensor import Array, Tensor
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """What the weights of an op look like; they are its second input.
+
+    Args:
+        rank: the number of dimensions of its weights and of its output; None where the weights
+            may have any, and the output has as many or more.
+        channels: the dimensions of the weights that make up the output channels, counted from
+            the last one: -1.
+    """
+
+    rank: int | None
+    channels: tuple[int, ...]
+
+
+_KINDS: Final[Mapping[str, LayerKind]] = {
+    "Conv2D": LayerKind(4, (-1,)),
+    "DepthwiseConv2dNative": LayerKind(4, (-2, -1)),
+    "MatMul": LayerKind(2, (-1,)),
+    "BatchMatMul": LayerKind(None, (-1,)),
+    "BatchMatMulV2": LayerKind(None, (-1,)),
+    "Conv2DBackpropInput": LayerKind(4, (-2,)),
+    "Conv3D": LayerKind(5, (-1,)),
+}
+_TRANSPOSED: Final = {"MatMul": "transpose_b", "BatchMatMul": "adj_y", "BatchMatMulV2": "adj_y"}
+
+LAYERS: Final = frozenset(_KINDS)
+PRODUCTS_OF_MATRICES: Final = frozenset(_TRANSPOSED)
+
+
+def layer_kind(layer: Node) -> LayerKind:
+    """What a layer's weights look like; its op must be one of ``LAYERS``."""
+    kind = _KINDS[layer.op]
+    if layer.op in _TRANSPOSED and layer.attr_bool(_TRANSPOSED[layer.op], False):
+        return LayerKind(kind.rank, (-2,))
+    return kind
+
+
+def output_channels(layer: Node, weights: Tensor) -> int | None:
+    """How many channels a layer puts out, or None where its weights have the wrong rank."""
+    kind = layer_kind(layer)
+    if len(weights.shape) != kind.rank and (kind.rank or len(weights.shape) < 2):
+        return None
+    return math.prod(weights.shape[axis] for axis in kind.channels)
+
+
+def layout(node: Node) -> str:
+    """The order of a node's dimensions: ``data_format``, or what holds where it is not given."""
+    return node.attr_str("data_format", "NDHWC" if node.op == "Conv3D" else "NHWC")
+
+
+def channel_axis(node: Node) -> int:
+    """The dimension of a node's tensors that runs over the channels."""
+    order = layout(node)
+    return order.index("C") if "C" in order else len(order) - 1
+
+
+def output_axis(layer: Node) -> int:
+    """The dimension of a layer's output that runs over the channels, counted from the last: -1."""
+    if layer.op in PRODUCTS_OF_MATRICES:
+        return -1
+    return channel_axis(layer) - len(layout(layer))
+
+
+def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
+    """A constant that is combined with a layer's output as one value a channel.
+
+    Args:
+        layer: the layer.
+        channels: its output channels.
+        values: the constant, of any shape.
+
+    Returns:
+        Shape [channels], or None where the constant does not run along the channels alone, or
+        makes the output larger.
+    """
+    return along_axis(values, channels, output_axis(layer), layer_kind(layer).rank)
+
+
+def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Array | None:
+    """A constant that is combined with a tensor as one value a channel.
+
+    Args:
+        values: the constant, of any shape.
+        channels: the tensor's channels.
+        axis: its dimension that runs over them, counted from the last: -1.
+        rank: how many dimensions it has; None where that is not known.
+
+    Returns:
+        Shape [channels], or None where the constant does not run along the channels alone, or
+        makes the tensor larger.
+    """
+    if values.ndim > (-axis if rank is None else rank):
+        return None
+    wanted = [1] * values.ndim
+    if values.size > 1:
+        if values.ndim < -axis:
+            return None
+        wanted[axis] = channels
+    if list(values.shape) != wanted:
+        return None
+    return np.broadcast_to(values.reshape(-1), (channels,))
+
+
+def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
+    """Weights multiplied channel by channel, in their own precision.
+
+    Args:
+        layer: the layer.
+        weights: its weights, of a floating type and the right rank.
+        factors: shape [output channels], of the weights' type.
+    """
+    shape = [1] * len(weights.shape)
+    for axis in layer_kind(layer).channels:
+        shape[axis] = weights.shape[axis]
+    # Weights of a broken training run may overflow; the user sees it in the validation.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Tensor.packed(weights.array() * factors.reshape(shape), weights.dtype)
+
+
+def input_axis(layer: Node) -> int:
+    """The dimension of a layer's weights that runs over its input's channels, from the last: -1."""
+    if layer.op == "Conv2DBackpropInput":
+        return -1
+    transposed = layer.op in _TRANSPOSED and layer.attr_bool(_TRANSPOSED[layer.op], False)
+    return -1 if transposed else -2
+
+
+def through(layer: Node, weights: Array, amounts: Array) -> Array:
+    """What a layer makes of inputs that are the same everywhere, its borders aside.
+
+    Args:
+        layer: Conv2D, DepthwiseConv2dNative, MatMul or Conv3D.
+        weights: its weights.
+        amounts: float64 [input channels].
+
+    Returns:
+        float64 [output channels].
+    """
+    shape = [1] * weights.ndim
+    shape[input_axis(layer)] = len(amounts)
+    kept = [axis + weights.ndim for axis in layer_kind(layer).channels]
+    others = tuple(i for i in range(weights.ndim) if i not in kept)
+    found: Array = (weights.astype(np.float64) * amounts.reshape(shape)).sum(axis=others)
+    return found.reshape(-1)
+
+
+def data_input(layer: Node) -> int:
+    """Which input of a layer is the tensor that its weights are applied to."""
+    return 2 if layer.op == "Conv2DBackpropInput" else 0
+
+
+def own_constant(graph: Graph, ref: Ref, user: Node, protected: Collection[str]) -> Node | None:
+    """The float constant behind an input, which nothing else takes; None where there is none.
+
+    Args:
+        graph: the graph.
+        ref: the input; identities may lie between it and the constant.
+        user: the node whose input it is.
+        protected: names of nodes that must survive.
+    """
+    while not ref.index:
+        node = graph.get(ref.node)
+        users = [n for n in graph.consumers.get(ref.node, ()) if ref in n.data_inputs]
+        if node is None or users != [user] or user.data_inputs.count(ref) > 1:
+            return None
+        if node.name in protected:
+            return None
+        if node.op == "Const":
+            return node if node.attr_tensor("value").dtype.is_floating else None
+        if node.op not in IDENTITIES or not node.data_inputs:
+            return None
+        ref, user = node.data_inputs[0], node
+    return None
+
+
+def bias_add(name: str, layer: Node, bias: Node) -> Node:
+    """A BiasAdd of a constant to what a layer puts out, under a name."""
+    attrs = {"T": attr.dtype(bias.attr_dtype("dtype"))}
+    if layer.op not in PRODUCTS_OF_MATRICES:
+        attrs["data_format"] = attr.string("NHWC" if output_axis(layer) == -1 else "NCHW")
+    return Node(name, "BiasAdd", (Ref(layer.name), Ref(bias.name)), layer.device, attrs)
+
+
+_GATHERS: Final = frozenset({"Gather", "GatherV2"})
+
+
+def weight_axes(graph: Graph, constant: Node) -> tuple[int, ...]:
+    """The dimensions that run over output channels, or over the rows of a table, from the last.
+
+    Args:
+        graph: the graph.
+        constant: a Const node.
+
+    Returns:
+        None of them where layers disagree, or something else takes the constant too.
+    """
+    found = {_axes(user, ref) for user, ref in _users(graph, constant)}
+    axes = found.pop() if len(found) == 1 else ()
+    shape = constant.attr_tensor("value").shape
+    return axes if all(len(shape) + axis >= 0 for axis in axes) else ()
+
+
+def _axes(user: Node, ref: Ref) -> tuple[int, ...]:
+    places = [i for i, r in enumerate(user.data_inputs) if r == ref]
+    if user.op in LAYERS and places == [1]:
+        return layer_kind(user).channels
+    if user.op in _GATHERS and places == [0]:
+        return (-2,)
+    return ()
+
+
+def _users(graph: Graph, constant: Node) -> Iterator[tuple[Node, Ref]]:
+    """What takes a constant, through identities or not, and the input by which it does."""
+
+    def after(name: str) -> Iterator[str]:
+        users = graph.consumers.get(name, ())
+        return (n.name for n in users if n.op in IDENTITIES and Ref(name) in n.data_inputs)
+
+    for name in closure([constant.name], after):
+        for user in graph.consumers.get(name, ()):
+            if user.op not in IDENTITIES and Ref(name) in user.data_inputs:
+                yield user, Ref(name)
+
+
+_EXACT_BITS: Final = 8
+"""From here on the whole range is kept: clipping gains less than one part in a thousand."""
+_SOME: Final = 4096
+_NOISE: Final = 1e-3
+"""What a float32 of some hundred steps may be off by, in steps, and more."""
+_SHRINKS: Final = np.linspace(1.0, 0.3, 36)
+
+
+@dataclass(frozen=True)
+class LinearWeights:
+    """``(codes - zero) * scale``.
+
+    Args:
+        codes: uint8, of the weights' shape, from 0 to ``2 ** bits - 1``.
+        zero: the code that stands for zero; ``2 ** (bits - 1)`` unless the steps were given.
+        scale: float32, negative where the longer side of the range is the positive one; of a
+            shape that broadcasts to the weights'.
+    """
+
+    codes: NDArray[np.uint8]
+    zero: int
+    scale: NDArray[np.float32]
+
+    def decoded(self) -> NDArray[np.float32]:
+        """The weights that a runtime decodes, to the bit."""
+        whole: NDArray[np.float32] = self.codes.astype(np.float32) - np.float32(self.zero)
+        return whole * self.scale
+
+
+def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
+    """Weights that are multiples of one step already, as they were; None for others.
+
+    Args:
+        values: finite floats of any shape.
+        bits: how many there are for a code.
+    """
+    found = np.unique(values.reshape(-1)[:_SOME]).astype(np.float64)
+    if found.size < 2 or found.size > 1 << bits:
+        return None
+    found = np.unique(values).astype(np.float64)
+    if found.size > 1 << bits:
+        return None
+    # The least distance is rounded; over the whole range it is exact enough to count steps by.
+    steps = np.rint((found[-1] - found[0]) / np.diff(found).min())
+    step = (found[-1] - found[0]) / steps
+    codes = np.rint(found / step)
+    zero = -int(codes[0])
+    off = np.abs(codes * step - found).max()
+    if off > _NOISE * step or steps >= 1 << bits or not 0 <= zero < 1 << bits:
+        return None
+    stored = (np.rint(values / step) + zero).astype(np.uint8)
+    return LinearWeights(stored, zero, np.asarray(step, np.float32))
+
+
+def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeights:
+    """Weights in few bits.
+
+    Codes lie one further on one side of zero than on the other, so each scale has the sign that
+    turns that side to the longer one. Below 8 bits each range is shrunk to where the squared error
+    is least, as in Banner et al., Post-training 4-bit quantization (2019).
+
+    Args:
+        values: finite floats of any shape.
+        axes: the dimensions, from the last (-1), that have scales of their own; none for one scale.
+        bits: 2 to 8.
+    """
+    kept = [axis + values.ndim for axis in axes]
+    others = tuple(i for i in range(values.ndim) if i not in kept)
+    wide = values.astype(np.float64)
+    half = 1 << (bits - 1)
+    scale = _scale(wide, others, half)
+    if bits < _EXACT_BITS:
+        scale = _best_scale(wide, others, scale, half)
+    codes = (_rounded(wide, scale, half) + half).astype(np.uint8)
+    shape = scale.shape[min(kept, default=values.ndim) :]
+    return LinearWeights(codes, half, scale.reshape(shape).astype(np.float32))
+
+
+def _scale(values: Array, others: tuple[int, ...], half: int) -> Array:
+    """The scale that makes the whole range fit; one for nothing but zeros."""
+    low = values.min(axis=others, keepdims=True, initial=0)
+    high = values.max(axis=others, keepdims=True, initial=0)
+    longer, shorter = np.maximum(-low, high), np.minimum(-low, high)
+    size = np.maximum(longer / half, shorter / (half - 1))
+    size = np.where(longer > 0, np.maximum(size, np.finfo(np.float32).tiny), 1.0)
+    return _as_float32(np.where(high > -low, -size, size))
+
+
+def _best_scale(values: Array, others: tuple[int, ...], whole: Array, half: int) -> Array:
+    """Of the scales that are somewhat smaller those with the least squared error."""
+    best, least = whole, np.full(whole.shape, math.inf)
+    for shrink in _SHRINKS:
+        scale = _as_float32(whole * shrink)
+        off = _rounded(values, scale, half) * scale - values
+        error = np.square(off).sum(axis=others, keepdims=True)
+        better = error < least
+        best, least = np.where(better, scale, best), np.where(better, error, least)
+    return best
+
+
+def _rounded(values: Array, scale: Array, half: int) -> Array:
+    rounded: Array = np.clip(np.rint(values / scale), -half, half - 1)
+    return rounded
+
+
+def _as_float32(scale: Array) -> Array:
+    """As it will be stored, never too small for a normal number."""
+    stored = scale.astype(np.float32).astype(np.float64)
+    return np.where(
+        np.abs(stored) < np.finfo(np.float32).tiny,
+        np.copysign(np.finfo(np.float32).tiny, scale),
+        stored,
+    )
+
+
+Fusion = Callable[[Match], Sequence[Node] | Leave]
+"""``match -> the nodes that take its place``."""
+
+_ONE_IMAGE: Final = "the fused op is right for batches of one image only"
+_TYPES: Final = (DType.FLOAT, DType.HALF, DType.DOUBLE)
+
+
+def fuse(
+    graph: Graph, protected: Collection[str], pattern: OpTypePattern, fused: Fusion, *, tf115: bool
+) -> Rewritten:
+    """Replace every place of a pattern, which labels ``conv``, ``pad`` and ``resize``.
+
+    1.15 looks once, and with ``tf115`` so does this; otherwise places that share a node are all
+    fused.
+    """
+    rule = Rule(pattern, fused, reason_not_to_fuse)
+    run = rewrite if tf115 else rewrite_all
+    return run(graph, rule, protected)
+
+
+def faults(done: Rewritten) -> tuple[str, ...]:
+    """What TensorFlow's kernels of the fused ops get wrong, as seen in 2.21."""
+    return (_ONE_IMAGE,) if done.matched else ()
+
+
+def reason_not_to_fuse(match: Match) -> str:
+    """Why the fused op would not compute the same; the original fuses all the same."""
+    conv, pad, resize = match["conv"], match.find("pad"), match.find("resize")
+    if layout(conv) != "NHWC":
+        return "the fused op has no channels first"
+    if any(d != 1 for d in conv.attr_ints("dilations", (1,))):
+        return "the fused op has no dilations"
+    if conv.attr_str("padding") not in ("SAME", "VALID"):
+        return "the fused op has no explicit padding"
+    if conv.attr_dtype("T") not in _TYPES:
+        return "the fused op does not take the type"
+    if pad is not None and pad.attr_dtype("Tpaddings", DType.INT32) is not DType.INT32:
+        return "the fused op takes paddings as int32"
+    return _reason_not_to_resize(conv, resize) if resize is not None else ""
+
+
+def _reason_not_to_resize(conv: Node, resize: Node) -> str:
+    if resize.attr_bool("half_pixel_centers", False):
+        return "the fused op has no half_pixel_centers"
+    if resize.attr_dtype("T") is not conv.attr_dtype("T"):
+        return "the fused op does not convert the image's type"
+    return ""
+
+
+def fused_node(match: Match, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Node:
+    """The fused op, under the convolution's name, after whatever the single ops ran after."""
+    conv = match["conv"]
+    parts = (n for n in map(match.find, ("conv", "pad", "resize")) if n is not None)
+    controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
+    kept = {name: conv.attribute(name) for name in ("T", "padding", "strides")}
+    return Node(conv.name, op, (*inputs, *controls), attrs={**attrs, **kept})
+
+
+def align_corners(resize: Node) -> AttrValue:
+    """The resizing's attribute, under whatever name."""
+    return resize.attrs.get("align_corners", attr.boolean(False))

@@ -1,0 +1,149 @@
+"""Puts folded constants into a graph as the original tool does, names and order included.
+
+Source: ``ReplaceTensorWithConstant``, ``ReplaceSendRecvs`` and ``RemoveUnusedNodes`` of TensorFlow
+1.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mobileprep.errors import TransformError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.reachability import reachable, without_dangling
+from mobileprep.graph.refs import Ref, control
+from mobileprep.transforms.rewriting.constant_folding.execution import Execution
+from mobileprep.transforms.rewriting.constant_folding.nodes import ConstantNodes
+from mobileprep.transforms.rewriting.constant_folding.search import Folding
+from mobileprep.transforms.tf115.node_hashes import SerialNames, hash_text
+
+_NAME = "fold_constants"
+
+
+def fetch_order(run: Execution) -> list[str]:
+    """The fetched nodes in the order in which the original tool starts from them."""
+    used = {r.node for n in run.nodes.values() for r in n.inputs}
+    starts = {f"_send_{r.node}_{r.index}": r.node for r in run.fetched}
+    # A node that nothing uses leads to the graph's end by itself too.
+    starts |= {r.node: r.node for r in run.fetched if r.node not in used}
+    return [starts[key] for key in sorted(starts)]
+
+
+def check_feeds(run: Execution) -> None:
+    """Nothing is fed and fetched.
+
+    Raises:
+        TransformError: something is.
+    """
+    for ref in run.fetched:
+        if ref in run.fed:
+            message = f"{_NAME}: {str(ref)!r} is an input and an output"
+            raise TransformError(message, "name it as one of them only")
+
+
+def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[Node]:
+    """The nodes of the folded graph in the original's order.
+
+    Args:
+        graph: the graph as it was given.
+        folding: what to replace by constants.
+        serials: what names the constants, over all steps of a chain.
+
+    Raises:
+        TransformError: a node that is fed is no placeholder.
+    """
+    run = folding.run
+    folded, sources = _constants(folding, serials)
+    by_name = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
+    by_name |= {n.name: n for n in folded}
+    by_name |= {name: graph[name] for name in hash_order(run.inputs) if name not in by_name}
+    tensors = frozenset(r for r in run.fed if not r.is_control)
+    needed = reachable(by_name, (r.node for r in run.fetched), tensors).union(run.inputs)
+    inputs = frozenset(run.inputs)
+    kept = (n for n in by_name.values() if n.name in needed)
+    nodes = [_placeholder(n) if n.name in inputs else n for n in kept]
+    # The original keeps constraints on nodes that are gone, and TensorFlow refuses its graph.
+    return without_dangling(nodes, needed)
+
+
+def _constants(folding: Folding, serials: SerialNames) -> tuple[list[Node], Mapping[Ref, Ref]]:
+    """New constants, and for each tensor the one that replaces it."""
+    shape_names = _shape_names(folding.constant, serials)
+    taken = {*folding.run.nodes, *folding.run.inputs}
+    nodes, sources = [], {}
+    order = sorted(folding.values, key=lambda r: shape_names.get(r, (r.node, r.index)))
+    for number, ref in enumerate(order):
+        name = serials.constant(ref.node, number, taken)
+        awaited = _controls(folding.constant.controls[ref.node], folding.run.fed)
+        nodes.append(constant(name, folding.values[ref], inputs=awaited))
+        sources[ref] = Ref(name)
+    return nodes, sources
+
+
+def _shape_names(constants: ConstantNodes, serials: SerialNames) -> Mapping[Ref, tuple[str, int]]:
+    """What known shapes are sorted by: the original makes a constant of each before it folds."""
+    names: dict[Ref, tuple[str, int]] = {}
+    for node in constants.order:
+        for index in range(len(constants.shapes.get(node, ()))):
+            name = serials.constant(node, len(names))
+            names[Ref(node, index)] = (name, 0)
+    return names
+
+
+def _rewired(node: Node, fed: frozenset[Ref], sources: Mapping[Ref, Ref]) -> Node:
+    if not any(r in fed or r in sources for r in node.inputs):
+        return node
+    tensors = [
+        Ref(r.node, r.index, explicit=True) if r in fed else sources.get(r, r)
+        for r in node.data_inputs
+    ]
+    return replace(node, inputs=(*tensors, *_controls(node.control_inputs, fed)))
+
+
+def _controls(refs: Iterable[Ref], fed: frozenset[Ref]) -> tuple[Ref, ...]:
+    """Control inputs in written order: by name, feeds by that of the node that receives them."""
+    names = {f"_recv_{r.node}_{max(r.index, 0)}" if r in fed else r.node: r.node for r in refs}
+    return tuple(dict.fromkeys(control(names[key]) for key in sorted(names)))
+
+
+def _placeholder(node: Node) -> Node:
+    if node.op == "Placeholder":
+        return node
+    if node.op == "PlaceholderWithDefault":
+        return replace(node, op="Placeholder", inputs=())
+    message = f"{_NAME}: the input {node.name!r} is a {node.op}, not a placeholder"
+    raise TransformError(message, "run strip_unused_nodes before")
+
+
+# The table grows to the next of these when it holds as many names as it has buckets.
+_BUCKETS: Final = (1, 3, 7, 17, 37, 79, 167)
+
+
+def hash_order(names: Iterable[str]) -> Sequence[str]:
+    """Distinct names in the order of the set that they were put into one after another."""
+    order: list[str] = []
+    buckets = iter(_BUCKETS)
+    count = next(buckets)
+    hashes: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        hashes[name] = hash_text(name)
+        if len(order) + 1 >= count:
+            count = next(buckets, count)
+            order = _filled(order, hashes, count)
+        order = _filled([name], hashes, count, order)
+    return order
+
+
+def _filled(
+    names: Iterable[str], hashes: dict[str, int], count: int, order: Iterable[str] = ()
+) -> list[str]:
+    """Names put into a table: before the others of their bucket, or else before all."""
+    filled = list(order)
+    for name in names:
+        bucket = hashes[name] % count
+        same = (i for i, other in enumerate(filled) if hashes[other] % count == bucket)
+        filled.insert(next(same, 0), name)
+    return filled

@@ -1,0 +1,239 @@
+"""The hashes of nodes, by which TensorFlow 1.15 orders them when it merges duplicates.
+
+Source: ``HashNodeDef`` of TensorFlow 1.15's graph transforms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache, reduce
+from typing import Final, TypeVar
+
+import numpy as np
+
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.graph.attrs import REPEATED_KINDS, AttrValue
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.node_serde import attr_to_proto
+from mobileprep.graph.refs import Ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.hashes import hash64, hash64_many
+
+# Up to so many bytes of constants, all of them are hashed as the original does it.
+_HASHED_WHOLE: Final = 1 << 23
+_LONG: Final = 1 << 12
+# Texts and hashes of so many nodes are held at a time.
+_AT_ONCE: Final = 1 << 13
+
+
+class NodeHashes:
+    """Hashes the nodes of one graph.
+
+    Where a graph holds many bytes of constants, long ones have a quicker hash than the original's:
+    only their own places in the order differ.
+
+    Args:
+        graph: the graph.
+        named: the nodes whose names count.
+    """
+
+    def __init__(self, graph: Graph, named: Collection[str]) -> None:
+        self._graph = graph
+        self._named = named
+        # By the identity of the attributes, which nodes of a kind often share.
+        self._of_attrs: dict[int, tuple[int, ...]] = {}
+
+    def one(self, node: Node) -> int:
+        """The hash of a node."""
+        return reduce(combine, (*map(hash_text, self._texts(node)), *self._attrs(node)))
+
+    def many(self, nodes: Sequence[Node]) -> list[int]:
+        """The hash of each of many nodes, which takes less time for all at once."""
+        parts = (nodes[i : i + _AT_ONCE] for i in range(0, len(nodes), _AT_ONCE))
+        return [found for part in parts for found in self._some(part)]
+
+    def _some(self, nodes: Sequence[Node]) -> list[int]:
+        texts = [self._texts(node) for node in nodes]
+        hashes = hash_texts({text for of_node in texts for text in of_node})
+        return combine_rows(
+            [
+                [*map(hashes.__getitem__, of_node), *self._attrs(node)]
+                for of_node, node in zip(texts, nodes, strict=True)
+            ]
+        )
+
+    def _texts(self, node: Node) -> list[str]:
+        """What of a node is hashed before its attributes."""
+        name = node.name if node.name in self._named else ""
+        return [node.op, name, *map(_canonical, node.inputs), node.device]
+
+    def _attrs(self, node: Node) -> tuple[int, ...]:
+        """The hash of each attribute's serialized value, by the attribute's name."""
+        found = self._of_attrs.get(id(node.attrs))
+        if found is None:
+            found = tuple(_attr_hash(node.attrs[k], self._longest) for k in sorted(node.attrs))
+            self._of_attrs[id(node.attrs)] = found
+        return found
+
+    @cached_property
+    def _longest(self) -> int:
+        constants = [n.attr_tensor("value") for n in self._graph if n.op == "Const"]
+        total = sum(t.size * t.dtype.itemsize for t in constants)
+        return _HASHED_WHOLE if total <= _HASHED_WHOLE else _LONG
+
+
+def _canonical(ref: Ref) -> str:
+    text = str(ref)
+    return text if ref.index > 0 or ref.explicit else f"{text}:0"
+
+
+def _attr_hash(value: AttrValue, longest: int) -> int:
+    if value.kind == "tensor" and value.value.dtype.itemsize and value.value.nbytes > longest:
+        return hash64(zlib.crc32(value.value.raw()).to_bytes(4, "little"))
+    return _repeated_hash(value) if value.kind in REPEATED_KINDS else _serialized_hash(value)
+
+
+@lru_cache(maxsize=1 << 12)
+def _repeated_hash(value: AttrValue) -> int:
+    return _serialized_hash(value)
+
+
+def _serialized_hash(value: AttrValue) -> int:
+    proto = pb.AttrValue()
+    attr_to_proto(value, proto)
+    return hash64(proto.SerializeToString(deterministic=True))
+
+
+_MASK: Final = (1 << 64) - 1
+_GOLDEN: Final = 0x9E3779B97F4A7800
+# Below this many rows of a length, calling numpy takes longer than counting in Python.
+_FEW: Final = 16
+
+
+@lru_cache(maxsize=1 << 17)
+def hash_text(text: str) -> int:
+    """The hash of a name, an op or a device, which graphs repeat."""
+    return hash64(text.encode())
+
+
+def hash_texts(texts: Iterable[str]) -> Mapping[str, int]:
+    """The hashes of many texts."""
+    distinct = list(dict.fromkeys(texts))
+    hashes = hash64_many([text.encode() for text in distinct])
+    return dict(zip(distinct, hashes, strict=True))
+
+
+def combine_rows(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Each row of at least one hash combined into one, from left to right."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[len(row)].append(i)
+    combined = [0] * len(rows)
+    for places in groups.values():
+        many = [rows[i] for i in places]
+        results = _combined(many) if len(many) >= _FEW else (reduce(combine, row) for row in many)
+        for i, result in zip(places, results, strict=True):
+            combined[i] = result
+    return combined
+
+
+def combine(first: int, second: int) -> int:
+    """One hash of two. Source: ``Hash64Combine`` of TensorFlow."""
+    return first ^ (second + _GOLDEN + (first << 10 & _MASK) + (first >> 4) & _MASK)
+
+
+def _combined(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Rows of one length, combined."""
+    columns: Array = np.array(rows, np.uint64).T
+    state = columns[0]
+    for column in columns[1:]:
+        state = state ^ (
+            column + np.uint64(_GOLDEN) + (state << np.uint64(10)) + (state >> np.uint64(4))
+        )
+    combined: list[int] = state.tolist()
+    return combined
+
+
+Item = TypeVar("Item")
+
+# Runs of this length are left to the insertion at the end, which keeps the order of equals.
+_SHORT: Final = 16
+
+
+def std_sorted(items: Iterable[Item], key: Callable[[Item], int]) -> list[Item]:
+    """Items by ascending key, equals as libstdc++ 4 and newer leaves them.
+
+    Where its introsort would turn to a heap, which needs input made for that, equals keep the
+    order that they have by then.
+
+    Args:
+        items: in the order that they are given to ``std::sort``.
+        key: what is compared.
+
+    Source: ``std::__introsort_loop`` of libstdc++, with which TensorFlow's wheels are built.
+    """
+    order = list(items)
+    keys = [key(item) for item in order]
+    pairs = list(zip(keys, order, strict=True))
+    waiting = [(0, len(pairs), 2 * max(len(pairs).bit_length() - 1, 0))]
+    while waiting:
+        first, last, depth = waiting.pop()
+        if last - first > _SHORT and depth:
+            cut = _partition(pairs, first, last)
+            waiting += [(first, cut, depth - 1), (cut, last, depth - 1)]
+    return [item for _, item in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def _partition(pairs: list[tuple[int, Item]], first: int, last: int) -> int:
+    """Split a run at the median of its second, middle and last element; where the halves meet."""
+    candidates = (first + 1, first + (last - first) // 2, last - 1)
+    median = _median(pairs, *candidates)
+    _swap(pairs, first, median)
+    pivot = pairs[first][0]
+    left, right = first + 1, last
+    while True:
+        while pairs[left][0] < pivot:
+            left += 1
+        right -= 1
+        while pivot < pairs[right][0]:
+            right -= 1
+        if left >= right:
+            return left
+        _swap(pairs, left, right)
+        left += 1
+
+
+def _median(pairs: list[tuple[int, Item]], a: int, b: int, c: int) -> int:
+    """Which of three is in the middle; of equals the one that ``__move_median_to_first`` takes."""
+    x, y, z = pairs[a][0], pairs[b][0], pairs[c][0]
+    if x < y:
+        return b if y < z else c if x < z else a
+    return a if x < z else c if y < z else b
+
+
+def _swap(pairs: list[tuple[int, Item]], a: int, b: int) -> None:
+    pairs[a], pairs[b] = pairs[b], pairs[a]
+
+
+class SerialNames:
+    """Counts on over all steps of a chain, as 1.15 does over all that one process does."""
+
+    def __init__(self) -> None:
+        self._given = 0
+
+    def constant(self, node: str, number: int, taken: Container[str] = ()) -> str:
+        """The name of the next constant.
+
+        Args:
+            node: the node whose output the constant replaces.
+            number: which of the constants of one folding it is.
+            taken: the names that nodes have, which 1.15 gives a second time.
+        """
+        while True:
+            name = f"{node}/_{number}__cf__{self._given}"
+            self._given += 1
+            if name not in taken:
+                return name

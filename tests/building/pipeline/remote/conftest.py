@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mobileprep.building.pipeline.remote import base, guarded
+from tests.building.pipeline.remote.faulty_server import Server, serving
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes seconds takes tenths."""
+    monkeypatch.setattr(base, "SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(guarded, "_FIRST_PAUSE", 0.001)

@@ -1,0 +1,384 @@
+"""One stage run in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from mobileprep.building.pipeline import execute as execution
+from mobileprep.building.pipeline.execute import Executor, Handover
+from mobileprep.building.pipeline.output import Output, Record
+from mobileprep.building.pipeline.runner import build
+from mobileprep.building.pipeline.state import Fresh, State
+from mobileprep.building.pipeline.store import INLINE, Store
+from mobileprep.building.plan.spec import Plan, Stage, StageSpec, Upstream
+from mobileprep.building.stages.base import Job
+from mobileprep.core.files import sha256_bytes
+from mobileprep.errors import ArtifactError, InternalError
+from mobileprep.graph.graph import Graph
+from tests.building.pipeline.stages import (
+    SayStage,
+    executor_of,
+    say,
+    spec,
+    state_of,
+    text_path,
+    use,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveStage(Stage):
+    """Leaves a file."""
+
+    stage_name: ClassVar[str] = "leave"
+    stage_version: ClassVar[int] = 1
+
+    text: Upstream | None = None
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        return ("a",)
+
+
+FIRST = StageSpec("r/a", LeaveStage())
+SECOND = StageSpec("r/b", LeaveStage(text=Upstream("r/a", "a")))
+
+
+def leave(job: Job[LeaveStage]) -> None:
+    job.output("a").write_text("a")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
+    def run(function: Callable[[Job[LeaveStage]], None], spec: StageSpec = FIRST) -> Record:
+        monkeypatch.setattr(execution, "stage_function", lambda _name: function)
+        state = State(Plan((FIRST, SECOND), ()), store)
+        return Executor(state, lambda *_: None, lambda *_: None).run(spec)
+
+    return run
+
+
+def workspaces(store: Store) -> list[Path]:
+    return list((store.folder / "tmp").iterdir())
+
+
+def test_its_record_tells_how_long_it_took(run: Callable[..., Record]) -> None:
+    def slow(job: Job[LeaveStage]) -> None:
+        time.sleep(0.02)
+        leave(job)
+
+    started = time.perf_counter()
+    record = run(slow)
+    assert 0.02 <= record.seconds <= time.perf_counter() - started + 1e-4
+
+
+def test_all_that_it_leaves_is_taken_and_its_folder_goes(
+    run: Callable[..., Record], store: Store
+) -> None:
+    def more(job: Job[LeaveStage]) -> None:
+        leave(job)
+        job.output("files/deeper").mkdir(parents=True)
+        job.output("files/deeper/b").write_text("b")
+
+    outputs = run(more).outputs
+    assert list(outputs) == ["a", "files/deeper/b"]
+    assert store.objects.path(outputs["files/deeper/b"].sha256).read_text() == "b"
+    assert workspaces(store) == []
+
+
+def test_what_another_build_has_just_run_does_not_run_again(run: Callable[..., Record]) -> None:
+    before = run(leave)
+    assert run(lambda _job: pytest.fail("it ran again")) == before
+
+
+def test_what_a_stage_needs_runs_first(run: Callable[..., Record], store: Store) -> None:
+    record = run(leave, SECOND)
+    text = record.components["inputs"]["text"]
+    assert store.objects.path(text).read_text() == "a"
+
+
+def test_a_promised_output_that_is_not_there_is_an_error(
+    run: Callable[..., Record], store: Store
+) -> None:
+    with pytest.raises(InternalError, match="the stage leave did not leave a"):
+        run(lambda job: job.output("b").write_text("b"))
+    assert workspaces(store) == []
+
+
+def test_a_full_disk_is_told_of_the_store_and_not_of_a_file_in_it(
+    run: Callable[..., Record], store: Store
+) -> None:
+    def full(job: Job[LeaveStage]) -> None:
+        raise ArtifactError(*("cannot be written", "", str(job.output("a")))) from OSError(
+            28, "full"
+        )
+
+    with pytest.raises(ArtifactError, match="the store cannot be written: full") as caught:
+        run(full)
+    assert caught.value.where == str(store.folder)
+
+
+def test_another_fault_of_an_artifact_stays_as_it_is(run: Callable[..., Record]) -> None:
+    error = ArtifactError(*("is too large", "", "model.pb"))
+
+    def refuse(_job: Job[LeaveStage]) -> None:
+        raise error
+
+    with pytest.raises(ArtifactError) as caught:
+        run(refuse)
+    assert caught.value is error
+
+
+# Stages that read others: r/a -> r/b, r/c and r/twin, which is r/b under another name.
+SHARED = (
+    spec("r/a", say="a"),
+    spec("r/b", "r/a", say="b"),
+    spec("r/twin", "r/a", say="b"),
+    spec("r/c", "r/a", "r/b", say="c"),
+)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks whose stage has done its work."""
+    tasks: list[str] = []
+
+    def work(job: Job[SayStage]) -> None:
+        say(job)
+        tasks.append(job.task)
+
+    use(monkeypatch, work)
+    return tasks
+
+
+def test_what_a_stage_reads_and_is_lost_is_made_again(store: Store, said: list[str]) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    said.clear()
+    changed = (*SHARED[:3], spec("r/c", "r/a", "r/b", say="C"))
+    state = state_of(changed, store)
+    for task in ("r/a", "r/b"):
+        state.verdict(task)
+        text_path(state, task).unlink()
+    executor = executor_of(state_of(changed, store))
+    build(executor)
+    assert said == ["r/a", "r/b", "r/c"]
+    assert [ran.task for ran in executor.ran] == said
+    assert text_path(executor.state, "r/c").read_text() == "aabC"
+
+
+def test_what_lies_in_memory_is_not_looked_for_in_the_store(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    executor = executor_of(state_of(SHARED, store))
+    monkeypatch.setattr(Handover, "find", lambda *_: Graph())
+    monkeypatch.setattr(executor.state.store, "obtain", lambda _: pytest.fail("it looked"))
+    said.clear()
+    assert executor.obtain(Upstream("r/a", "text")).size == 1
+    assert said == []
+
+
+def test_what_a_rerun_leaves_otherwise_is_read_and_judged_anew(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    state = state_of(SHARED, store)
+    for task in ("r/a", "r/c"):
+        state.verdict(task)
+    text_path(state, "r/a").unlink()
+
+    def another(job: Job[SayStage]) -> None:
+        said.append(job.task)
+        say(job)
+        if job.task == "r/a":
+            job.output("text").write_text("A")
+
+    use(monkeypatch, another)
+    said.clear()
+    executor = executor_of(state_of(SHARED, store))
+    executor.state.verdict("r/c")
+    executor.obtain(Upstream("r/a", "text"))
+    assert said == ["r/a"]
+    build(executor)
+    assert said == ["r/a", "r/b", "r/c"]
+    assert text_path(executor.state, "r/c").read_text() == "AAbc"
+
+
+@pytest.mark.usefixtures("said")
+def test_an_input_that_comes_out_otherwise_is_judged_before_the_stage_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stage's fingerprint is of what it reads, not of what its input was once."""
+    build(executor_of(state_of(SHARED, store)))
+    changed = (SHARED[0], spec("r/b", "r/a", say="B"))
+    state = state_of(changed, store)
+    state.verdict("r/a")
+    text_path(state, "r/a").unlink()
+    use(monkeypatch, lambda job: job.output("text").write_text(f"{job.task} anew"))
+    executor = executor_of(state_of(changed, store))
+    record = executor.run(changed[1])
+    assert record.components["inputs"] == {"text": sha256_bytes(b"r/a anew")}
+
+
+def fresh_without_texts(store: Store) -> Executor:
+    """A chain that is judged fresh, and of whose first two stages the texts are gone."""
+    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
+    build(executor_of(state_of(specs, store)))
+    executor = executor_of(state_of(specs, store))
+    for task in ("r/a", "r/b"):
+        executor.state.verdict(task)
+        text_path(executor.state, task).unlink()
+    return executor
+
+
+def test_two_threads_may_lose_a_stage_and_what_it_reads_at_once(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that loses the later finds its verdict forgotten already."""
+    executor = fresh_without_texts(store)
+    state = executor.state
+    obtain = state.store.obtain
+
+    def while_another_loses(output: Output) -> bool:
+        verdict = state.verdict("r/a")
+        if not said and isinstance(verdict, Fresh):
+            state.lose("r/a", "text", verdict.record)
+        return obtain(output)
+
+    monkeypatch.setattr(state.store, "obtain", while_another_loses)
+    said.clear()
+    executor.obtain(Upstream("r/b", "text"))
+    assert said == ["r/a", "r/b"]
+    assert text_path(state, "r/b").read_text() == "ab"
+
+
+def test_a_stage_found_fresh_once_its_input_is_back_may_lack_its_own_output(
+    store: Store, said: list[str]
+) -> None:
+    executor = fresh_without_texts(store)
+    state = executor.state
+    found = state.verdict("r/a")
+    assert isinstance(found, Fresh)
+    state.lose("r/a", "text", found.record)
+    said.clear()
+    executor.obtain(Upstream("r/b", "text"))
+    assert said == ["r/a", "r/b"]
+    assert text_path(state, "r/b").read_text() == "ab"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_two_tasks_that_ask_for_the_same_run_once(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """The second finds the record of the first, also where it began while the first ran."""
+    begun = threading.Event()
+
+    def slow(job: Job[SayStage]) -> None:
+        begun.set()
+        time.sleep(0.05)
+        say(job)
+        said.append(job.task)
+
+    use(monkeypatch, slow)
+    executor = executor_of(state_of(SHARED, store))
+    build(executor, jobs=jobs)
+    assert begun.is_set()
+    assert len(said) == 3
+    assert len(executor.ran) == 3
+    assert text_path(executor.state, "r/b") == text_path(executor.state, "r/twin")
+
+
+def test_two_stages_that_miss_the_same_input_make_it_again_once(
+    store: Store, said: list[str]
+) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    changed = (SHARED[0], spec("r/b", "r/a", say="B"), spec("r/c", "r/a", say="C"))
+    state = state_of(changed, store)
+    state.verdict("r/a")
+    text_path(state, "r/a").unlink()
+    state = state_of(changed, store)
+    both_look = threading.Barrier(2)
+    obtain = state.store.obtain
+
+    def together(output: Output) -> bool:
+        found = obtain(output)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_look.wait(0.3)
+        return found
+
+    state.store.obtain = together  # type: ignore[method-assign]
+    said.clear()
+    executor = executor_of(state)
+    with ThreadPoolExecutor(2) as pool:
+        records = list(pool.map(executor.run, changed[1:]))
+    assert sorted(said) == ["r/a", "r/b", "r/c"]
+    assert [store.objects.path(r.outputs["text"].sha256).read_text() for r in records] == [
+        "aB",
+        "aC",
+    ]
+
+
+def test_a_stage_s_start_and_end_and_its_warnings_are_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warning(job: Job[SayStage]) -> None:
+        job.warn("careful")
+        say(job)
+
+    use(monkeypatch, warning)
+    told: list[object] = []
+    executor = Executor(
+        state_of(SHARED[:1], store),
+        lambda task, seconds: told.append((task, None if seconds is None else seconds >= 0)),
+        lambda task, text: told.append((task, text)),
+    )
+    executor.run(SHARED[0])
+    assert told == [("r/a", None), ("r/a", "careful"), ("r/a", True)]
+    executor.run(SHARED[0])
+    assert len(told) == 3
+
+
+def test_short_json_stands_in_the_record_and_what_is_published_does_not(
+    run: Callable[..., Record], store: Store
+) -> None:
+    def more(job: Job[LeaveStage]) -> None:
+        leave(job)
+        job.output("files").mkdir()
+        for name in ("facts.json", "files/facts.json"):
+            job.output(name).write_text("{}")
+        job.output("long.json").write_text(" " * (INLINE + 1))
+        job.output("just.json").write_text(" " * INLINE)
+
+    outputs = run(more).outputs
+    assert {name: out.text is not None for name, out in outputs.items()} == {
+        "a": False,
+        "facts.json": True,
+        "files/facts.json": False,
+        "just.json": True,
+        "long.json": False,
+    }
+    assert store.objects.path(outputs["files/facts.json"].sha256).read_text() == "{}"
+
+
+def test_a_fresh_stage_is_told_fresh_and_its_inputs_are_let_go(
+    store: Store, said: list[str]
+) -> None:
+    executor = executor_of(state_of(SHARED, store))
+    assert not executor.is_fresh(SHARED[0])
+    executor.run(SHARED[0])
+    assert executor.is_fresh(SHARED[0])
+    assert said == ["r/a"]

@@ -1,0 +1,210 @@
+"""Which stages are fresh, and what makes them stale again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.building.pipeline.output import Output, Record
+from mobileprep.building.pipeline.runner import build
+from mobileprep.building.pipeline.state import Fresh, Stale, State
+from mobileprep.building.pipeline.store import Store
+from mobileprep.building.plan.spec import StageSpec
+from mobileprep.core.files import sha256_bytes
+from mobileprep.errors import CorruptFileError
+from tests.building.pipeline.stages import executor_of, file, say, spec, state_of, text_path, use
+
+CHAIN = (spec("r/a", say="a"), spec("r/b", "r/a"), spec("r/c", "r/b"), spec("r/other"))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    use(monkeypatch, say)
+    return Store(tmp_path / "store")
+
+
+def built(specs: tuple[StageSpec, ...], store: Store) -> State:
+    """All stages built, and judged by another process."""
+    build(executor_of(state_of(specs, store)))
+    state = state_of(specs, store)
+    assert stale(state) == {}
+    return state
+
+
+def stale(state: State) -> dict[str, tuple[str, ...]]:
+    """The reasons of the stages that would run."""
+    found = {s.task: state.verdict(s.task) for s in state.plan.stages}
+    return {task: v.reasons for task, v in found.items() if isinstance(v, Stale)}
+
+
+def lose(state: State, task: str) -> None:
+    """Remove what a stage has left, and note it."""
+    verdict = state.verdict(task)
+    assert isinstance(verdict, Fresh)
+    text_path(state, task).unlink()
+    state.lose(task, "text", verdict.record)
+
+
+def test_what_others_have_made_again_is_no_longer_lost(store: Store) -> None:
+    state = built(CHAIN, store)
+    path = text_path(state, "r/a")
+    data = path.read_bytes()
+    lose(state, "r/a")
+    assert list(stale(state)) == ["r/a", "r/b", "r/c"]
+    path.write_bytes(data)
+    assert stale(state) == {}
+
+
+def test_before_the_first_build_all_is_stale(store: Store) -> None:
+    assert stale(state_of(CHAIN, store)) == {
+        "r/a": ("it has not run before",),
+        "r/b": ("r/a runs first",),
+        "r/c": ("r/b runs first",),
+        "r/other": ("it has not run before",),
+    }
+
+
+def test_a_lost_output_makes_stale_the_stage_and_all_that_read_it(store: Store) -> None:
+    state = built(CHAIN, store)
+    lose(state, "r/a")
+    assert stale(state) == {
+        "r/a": ("the stored text is missing or damaged, expected ca978112ca1b",),
+        "r/b": ("r/a runs first",),
+        "r/c": ("r/b runs first",),
+    }
+
+
+def test_a_stage_in_the_middle_leaves_fresh_what_comes_before(store: Store) -> None:
+    state = built(CHAIN, store)
+    lose(state, "r/b")
+    assert list(stale(state)) == ["r/b", "r/c"]
+
+
+def test_once_a_lost_output_is_made_again_all_is_fresh(store: Store) -> None:
+    state = built(CHAIN, store)
+    before = state.verdict("r/a")
+    assert isinstance(before, Fresh)
+    lose(state, "r/a")
+    state.finished("r/a", before.record)
+    assert stale(state) == {}
+
+
+def test_what_a_rerun_leaves_otherwise_is_judged_by_those_that_read_it(store: Store) -> None:
+    state = built(CHAIN, store)
+    digest = sha256_bytes(b"z")
+    state.finished("r/a", Record({}, {"text": Output(digest, 1)}, 0.0))
+    assert stale(state) == {
+        "r/b": (f"input text has changed: ca978112ca1b became {digest[:12]}",),
+        "r/c": ("r/b runs first",),
+    }
+
+
+def test_a_verdict_is_not_kept_where_its_input_came_out_otherwise_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(CHAIN, store)
+    state = state_of(CHAIN, store)
+    state.verdict("r/a")
+    load = state.store.load
+
+    def while_another_runs(key: str) -> Record | None:
+        if state.output("r/a", "text").sha256 != sha256_bytes(b"z"):
+            state.finished("r/a", Record({}, {"text": Output(sha256_bytes(b"z"), 1)}, 0.0))
+        return load(key)
+
+    monkeypatch.setattr(state.store, "load", while_another_runs)
+    assert isinstance(state.verdict("r/b"), Stale)
+
+
+def test_what_a_rerun_leaves_as_it_was_disturbs_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = built(CHAIN, store)
+    before = state.verdict("r/a")
+    assert isinstance(before, Fresh)
+    monkeypatch.setattr(state, "_judge", lambda spec: pytest.fail(f"{spec.task} is judged again"))
+    state.finished("r/a", Record({}, before.record.outputs, 9.0))
+    assert stale(state) == {}
+
+
+def test_force_holds_until_a_stage_has_run(store: Store) -> None:
+    built(CHAIN, store)
+    state = state_of(CHAIN, store, force=True)
+    assert stale(state)["r/a"] == ("--force was given",)
+    again = state_of(CHAIN, store).verdict("r/a")
+    assert isinstance(again, Fresh)
+    state.finished("r/a", again.record)
+    assert stale(state) == {
+        "r/b": ("--force was given",),
+        "r/c": ("r/b runs first",),
+        "r/other": ("--force was given",),
+    }
+    lose(state, "r/a")
+    assert stale(state)["r/a"] == ("--force was given",)
+
+
+def test_a_record_without_all_that_the_plan_promises_is_none(store: Store) -> None:
+    state = built(CHAIN, store)
+    record = store.load(next(p.stem for p in (store.folder / "ac").rglob("*.json")))
+    assert record is not None
+    for path in (store.folder / "ac").rglob("*.json"):
+        store.save(path.stem, Record(record.components, {"more": Output("0" * 64, 0)}, 0.0))
+    assert stale(state_of(CHAIN, store))["r/a"] == ("its record is gone",)
+    assert stale(state) == {}
+
+
+def test_what_is_stale_is_judged_anew_for_another_process_may_have_run_it(store: Store) -> None:
+    state = state_of(CHAIN, store)
+    assert len(stale(state)) == len(CHAIN)
+    build(executor_of(state_of(CHAIN, store)))
+    assert stale(state) == {}
+
+
+def test_a_damaged_last_run_is_told(store: Store) -> None:
+    state = built(CHAIN, store)
+    changed = spec("r/a", say="b")
+    store.save_last_run(state.latest_key(changed), Record({"package": 1}, {}, 0.0))
+    assert stale(state_of((changed,), store)) == {"r/a": ("its record cannot be read",)}
+
+
+def test_a_stale_stage_knows_its_last_run_and_what_its_fingerprint_is_made_of(
+    store: Store,
+) -> None:
+    built(CHAIN, store)
+    found = state_of((spec("r/a", say="b"), CHAIN[1]), store)
+    first, second = found.verdict("r/a"), found.verdict("r/b")
+    assert isinstance(first, Stale)
+    assert isinstance(second, Stale)
+    assert first.parts is not None
+    assert first.parts["parameters"]["say"] == "b"
+    assert [c.key for c in first.changes] == ["say"]
+    assert first.last is not None
+    assert second.parts is None
+    assert second.last is not None
+
+
+def test_the_key_of_the_last_run_is_of_the_task(store: Store) -> None:
+    state = state_of(CHAIN, store)
+    assert state.latest_key(CHAIN[0]) == sha256_bytes(b"r/a")
+
+
+def test_an_input_is_hashed_once_and_its_change_is_told(store: Store, tmp_path: Path) -> None:
+    source = tmp_path / "source.txt"
+    source.write_text("abc")
+    reader = spec("r/a", source=file(source))
+    state = state_of((reader,), store)
+    (member,) = reader.input_files
+    assert state.digest(member) == sha256_bytes(b"abc")
+    state.check_unchanged(reader)
+    source.write_text("abcd")
+    assert state.digest(member) == sha256_bytes(b"abc")
+    with pytest.raises(CorruptFileError, match=r"source\.txt changed during the build") as caught:
+        state.check_unchanged(reader)
+    assert (caught.value.where, caught.value.hint) == (str(source), "build again")
+
+
+def test_a_stage_is_found_by_its_task(store: Store) -> None:
+    state = state_of(CHAIN, store)
+    assert state.spec("r/b") is CHAIN[1]
+    assert isinstance(state.verdict("r/b"), Stale)

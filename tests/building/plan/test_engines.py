@@ -1,0 +1,148 @@
+"""What stages that run graphs are told of engines."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from mobileprep.building.plan.engines import engine_choice, engine_version, litert_choice
+from mobileprep.building.plan.planner import target_settings
+from mobileprep.building.plan.regular_expressions import regex_engine
+from mobileprep.building.plan.running_stages import EngineChoice, RunningSection
+from mobileprep.errors import UnsupportedError
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.settings import Check, Data, InputFile, Source
+from mobileprep.recipe.validation_settings import Validation
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Versions by distribution; those of openvino and tensorflow count as installed modules."""
+    versions: dict[str, str] = {}
+
+    def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+        if not any(d.startswith(name) for d in versions):
+            return None
+        return importlib.machinery.ModuleSpec(name, None, origin=f"{name}/__init__.py")
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"openvino": [*versions]})
+    engine_version.cache_clear()
+    yield versions
+    engine_version.cache_clear()
+
+
+def target(engine: str) -> Target:
+    source = Source("frozen", InputFile("model.pb", Path("model.pb")))
+    return Target("phone", "phone", None, source, engine=engine)  # type: ignore[arg-type]
+
+
+def test_the_interpreter_needs_no_version(installed: dict[str, str]) -> None:
+    installed |= {"openvino": "2026.4", "tensorflow-cpu": "2.21"}
+    assert engine_choice(target("numpy")) == EngineChoice("numpy", {}, regex_engine())
+
+
+def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) -> None:
+    assert engine_choice(target("auto")).versions == {}
+    engine_version.cache_clear()
+    installed |= {"tensorflow-cpu": "2.21.0", "openvino": "2026.4"}
+    versions = {"openvino": "2026.4", "tensorflow": "2.21.0"}
+    assert engine_choice(target("auto")) == EngineChoice("auto", versions, regex_engine())
+
+
+def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> None:
+    installed |= {"openvino": "2026.4", "tensorflow": "2.21.0"}
+    assert engine_choice(target("openvino")).versions == {"openvino": "2026.4"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "hint"),
+    [
+        ("openvino", "pip install 'mobileprep[openvino]', or write 'engine: auto'"),
+        ("tensorflow", "pip install tensorflow-cpu, or write 'engine: auto'"),
+    ],
+)
+def test_a_missing_engine_is_told_with_its_mend(
+    engine: str, hint: str, installed: dict[str, str]
+) -> None:
+    with pytest.raises(UnsupportedError, match=f"engine {engine}, which is not installed") as c:
+        engine_choice(target(engine))
+    assert c.value.hint == hint
+
+
+def test_a_distribution_of_another_name_is_found(installed: dict[str, str]) -> None:
+    installed["openvino-of-my-own"] = "7"
+    assert engine_version("openvino") == "7"
+
+
+def test_a_folder_of_that_name_is_no_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openvino").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "openvino", raising=False)
+    engine_version.cache_clear()
+    assert engine_version("openvino") == ""
+    engine_version.cache_clear()
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys; from mobileprep.building.plan.engines import engine_version as version;"
+        "version('openvino'), version('tensorflow');"
+        "assert not {'numpy', 'openvino', 'tensorflow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("section", ["check", "validation"])
+def test_a_tflite_file_needs_litert_unless_the_graph_is_measured(
+    installed: dict[str, str], section: RunningSection
+) -> None:
+    data = Data(InputFile("data.npz", Path("data.npz")))
+    settings = {"check": Check(), "validation": Validation(data)}[section]
+    lite = dataclasses.replace(target("numpy"), artifact="tflite", **{section: settings})
+    with pytest.raises(UnsupportedError, match=f"{section} runs the .tflite file") as caught:
+        litert_choice(lite, section)
+    assert caught.value.exit_code == 6
+    assert "pip install 'mobileprep[litert]'" in caught.value.hint
+    assert "'engine: graph'" in caught.value.hint
+    engine_version.cache_clear()
+    installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.1.0"}
+    choice = EngineChoice("litert", {"litert": "2.1.0"}, regex_engine())
+    assert litert_choice(lite, section) == choice
+    graph = dataclasses.replace(settings, engine="graph")
+    assert litert_choice(dataclasses.replace(lite, **{section: graph}), section) is None
+    frozen = dataclasses.replace(lite, artifact="frozen")
+    assert litert_choice(frozen, section) is None
+
+
+@pytest.mark.parametrize(
+    ("checks", "validates", "expected"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
+)
+def test_manifests_tell_versions_of_engines_where_graphs_run(
+    installed: dict[str, str], *, checks: bool, validates: bool, expected: bool
+) -> None:
+    installed |= {"openvino": "2026.4"}
+    data = Data(InputFile("data.npz", Path("data.npz")))
+    asked = dataclasses.replace(
+        target("openvino"),
+        check=Check() if checks else None,
+        validation=Validation(data) if validates else None,
+    )
+    found = target_settings(asked)["engine_versions"]
+    assert found == ({"openvino": "2026.4"} if expected else {})

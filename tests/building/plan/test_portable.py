@@ -1,0 +1,130 @@
+"""Names of files in place of absolute paths: the same on every machine, each file's its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from mobileprep.building.plan.fingerprints import canonical, components
+from mobileprep.building.plan.planner import plan_recipes
+from mobileprep.building.plan.portable import distinct_sources, portable_recipe
+from mobileprep.building.plan.spec import Plan, StageFile
+from mobileprep.building.plan.stages import TransformStage
+from mobileprep.errors import CorruptFileError
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.model import Recipe
+
+TEXT = """
+version: 1
+name: r
+source: {graph: '${A}graph.pbtxt', checkpoint: '${A}model.ckpt'}
+outputs: [y]
+transforms:
+  - sparsify_gather: {input_checkpoint: '${B}model.ckpt'}
+  - freeze_requantization_ranges: {min_max_log_file: '${B}log.txt'}
+  - own: {tables: ['${B}a.txt', 'here/b.txt', '${A}a.txt']}
+plugins: ['${A}own.py']
+validation:
+  data: {npy: '${B}table.npy', labels: '${B}labels.npy'}
+  metrics: [{metric: {python: '${B}own.py', function: score}, at_least: 0}]
+check: {data: '${B}pictures'}
+targets: {phone: {}, slow: {device: '${A}slow.yaml', registration: {tensorflow: ['2.21']}}}
+"""
+OWN = """
+from dataclasses import dataclass
+from mobileprep.transforms.base import Transform, transform
+@transform("own")
+@dataclass(frozen=True)
+class Own(Transform):
+    tables: tuple[str, ...] = ()
+"""
+SCHEMA = """{"type": "object", "properties": {"tables":
+{"type": "array", "items": {"type": "string", "format": "path"}}}}"""
+DEVICE = "title: slow\ngflops: 1\nsource: a guess\n"
+
+
+def written(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "pictures").mkdir()
+    for name in ("graph.pbtxt", "model.ckpt.index", "model.ckpt.data-00000-of-00001", "log.txt"):
+        (folder / name).write_text(name)
+    for name in ("table.npy", "labels.npy", "a.txt", "b.txt", "pictures/1.png", "pictures/2.png"):
+        (folder / name).write_text(name)
+    (folder / "own.py").write_text(OWN)
+    (folder / "own.json").write_text(SCHEMA)
+    (folder / "slow.yaml").write_text(DEVICE)
+    return folder
+
+
+def loaded(top: Path, first: Path | str, second: Path | str) -> Recipe:
+    (top / "recipe.yaml").write_text(TEXT)
+    settings = {"A": f"{first}/", "B": f"{second}/"}
+    return load_recipe(top / "recipe.yaml", settings=settings, environ=os.environ)
+
+
+def told(plan: Plan) -> str:
+    """All that goes into fingerprints and manifests, but for the digests."""
+    slots = [
+        {f"{slot}:{f.name}": "" for slot, files in s.stage.files.items() for f in files.members}
+        for s in plan.stages
+    ]
+    parts = [components(s.stage, names) for s, names in zip(plan.stages, slots, strict=True)]
+    sources = [[file.name for file in target.sources] for target in plan.targets]
+    return canonical([parts, sources, [target.settings for target in plan.targets]])
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    written(tmp_path / "here")
+    return tmp_path
+
+
+def test_what_absolute_paths_lead_to_has_names_without_folders(here: Path) -> None:
+    first, second = written(here / "one" / "a"), written(here / "one" / "b")
+    plan = plan_recipes([loaded(here, first, second)])
+    text = told(plan)
+    assert str(here) not in text, text[max(0, text.index(str(here)) - 300) :][:500]
+    moved = written(here / "another" / "x"), written(here / "place" / "y")
+    other = plan_recipes([loaded(here, *moved)])
+    assert told(other) == told(plan)
+    names = {file.name: file.path for file in plan.targets[1].sources}
+    assert names["*/graph.pbtxt"] == first / "graph.pbtxt"
+    assert names["*2/model.ckpt.index"] == second / "model.ckpt.index"
+    assert names["*/pictures/2.png"] == second / "pictures" / "2.png"
+    assert names["here/b.txt"] == here / "here" / "b.txt"
+    assert len(set(names.values())) == len(names)
+    steps = [s.stage for s in plan.stages if isinstance(s.stage, TransformStage)]
+    assert steps[2].options == {"tables": ("*/a.txt", "here/b.txt", "*2/a.txt")}
+
+
+def test_relative_names_stay_as_they_are(here: Path) -> None:
+    written(here / "more")
+    recipe = loaded(here, "here", "more")
+    assert portable_recipe(recipe) is recipe
+    names = {file.name for file in plan_recipes([recipe]).targets[0].sources}
+    assert {"here/graph.pbtxt", "more/table.npy", "more/pictures/1.png"} < names
+
+
+def test_a_part_of_a_recipe_keeps_the_names_of_the_whole(here: Path) -> None:
+    recipe = portable_recipe(loaded(here, here / "here", written(here / "b")))
+    assert portable_recipe(recipe) is recipe
+    part = dataclasses.replace(recipe, targets=recipe.targets[1:])
+    assert portable_recipe(part).targets == recipe.targets[1:]
+
+
+def test_messages_tell_the_path_that_is_written(here: Path) -> None:
+    recipe = loaded(here, here / "here", written(here / "b"))
+    (here / "b" / "log.txt").unlink()
+    with pytest.raises(CorruptFileError, match=f"{here}/b/log.txt is not there"):
+        plan_recipes([recipe])
+
+
+def test_files_of_several_inputs_that_have_one_name_are_told_apart() -> None:
+    one, two = Path("a/m.index"), Path("b/m.index")
+    files = [StageFile("m.index", path) for path in (one, two, one, two)]
+    found = distinct_sources(files)
+    assert [(f.name, f.path) for f in found] == [("m.index", one), ("m.index #2", two)] * 2
+    assert {f.shown for f in found} == {"m.index"}

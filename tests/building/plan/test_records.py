@@ -1,0 +1,86 @@
+"""Records made anew from their JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from mobileprep.building.plan.record_data import MisfitError, read_record, record_from
+from mobileprep.building.plan.records import (
+    BudgetLine,
+    BudgetRecord,
+    CalibrationRecord,
+    CheckRecord,
+    CompressRecord,
+    EngineRecord,
+    FreezeRecord,
+    KernelsRecord,
+    ModelFacts,
+    PackageRecord,
+)
+from mobileprep.building.plan.spec import Upstream
+from mobileprep.targets.migration.records import Route
+
+KERNELS = KernelsRecord("1.15", 3, None)
+ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BudgetRecord((BudgetLine("flops", 5, 7), BudgetLine("latency_ms", 0.5, 1.5, "a rate"))),
+        CompressRecord(7, "deflate"),
+        PackageRecord(
+            ModelFacts("m.pb", 1, 2, 3, 4),
+            {"Relu": 1},
+            ("careful",),
+            (KERNELS,),
+        ),
+        CheckRecord("fold_constants", "y", 0.5, 0.25, None, ENGINE),
+        CheckRecord("fold_constants", "y", 0.5, 0.25, 1.0, EngineRecord("numpy", 1e-4)),
+        FreezeRecord(1, 2, 3, 4, {"Add": 1}, 5, ("a", "b"), (), {}),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_comes_back_with_its_records_and_tuples(record: Any) -> None:
+    data = json.loads(json.dumps(dataclasses.asdict(record)))
+    again = record_from(type(record), data)
+    assert again == record
+    assert repr(again) == repr(record)
+
+
+def test_a_key_that_no_record_has_is_refused() -> None:
+    with pytest.raises((TypeError, KeyError)):
+        record_from(CompressRecord, {"bytes": 1, "compressor": "", "more": 2})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (CompressRecord, "[]"),
+        (CompressRecord, "{"),
+        (CompressRecord, "[" * 50_000),
+        (CompressRecord, '{"bytes": 1}'),
+        (CompressRecord, '{"bytes": true, "compressor": ""}'),
+        (CompressRecord, '{"bytes": null, "compressor": ""}'),
+        (CompressRecord, '{"bytes": 1.5, "compressor": ""}'),
+        (CompressRecord, '{"bytes": 1, "compressor": 2}'),
+        (CompressRecord, f'{{"bytes": {10**400}, "compressor": ""}}'),
+        (BudgetRecord, '{"lines": "ab"}'),
+        (BudgetRecord, '{"lines": [7]}'),
+        (BudgetRecord, '{"lines": [{"name": "flops", "found": "5", "limit": 7}]}'),
+        (CalibrationRecord, '{"ranges": [1]}'),
+        (CalibrationRecord, '{"ranges": {"a": [1, "b"]}}'),
+        (CalibrationRecord, f'{{"ranges": {{"a": [1, {10**400}]}}}}'),
+        (Route, '{"runtime": "none", "verdict": "as-is"}'),
+    ],
+    ids=str,
+)
+def test_json_of_another_form_is_no_record(kind: type, text: str) -> None:
+    upstream = Upstream("r/task", "left.json")
+    with pytest.raises(MisfitError, match=r"left\.json makes no sense") as caught:
+        read_record(kind, text.encode(), upstream)
+    assert caught.value.upstream == upstream

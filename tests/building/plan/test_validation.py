@@ -1,0 +1,80 @@
+"""The stages of ``validation``: what each is told, and so what makes it run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.building.plan.planner import plan_recipes
+from mobileprep.building.plan.running_stages import EvaluateStage, MeasuredMetric, ValidateStage
+from mobileprep.building.plan.spec import Plan
+from mobileprep.recipe.load import load_recipe
+
+HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\ntargets: {p: {}}\n"
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path) -> None:
+    for name in ("m.pb", "d.npz", "m.py"):
+        (tmp_path / name).write_bytes(b"")
+
+
+def planned(folder: Path, keys: str, data: str = "d.npz") -> Plan:
+    text = f"{HEAD}validation: {{data: {data}, {keys}}}\n"
+    return plan_recipes([load_recipe(folder / "recipe.yaml", text=text, environ={})])
+
+
+def evaluate(plan: Plan) -> EvaluateStage:
+    stage = plan.stage("r/evaluate-source").stage
+    assert isinstance(stage, EvaluateStage)
+    return stage
+
+
+def validate(plan: Plan) -> ValidateStage:
+    stage = plan.stage("r/p/validate").stage
+    assert isinstance(stage, ValidateStage)
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("keys", "metric"),
+    [
+        ("metric: auto", MeasuredMetric(metric="auto", labels_needed=False)),
+        ("labels: y", MeasuredMetric(metric="auto", labels="y")),
+        ("metric: auc", MeasuredMetric(metric="auc")),
+        ("metric: agreement", MeasuredMetric(metric="agreement", labels=None)),
+        (
+            'metric: word_error_rate, characters: "ab"',
+            MeasuredMetric(metric="word_error_rate", characters=("a", "b")),
+        ),
+        (
+            "metric: {python: m.py, function: f}, max_drop: 1",
+            MeasuredMetric(metric="f", python="metric m.py", labels_needed=False),
+        ),
+    ],
+)
+def test_what_is_measured(tmp_path: Path, keys: str, metric: MeasuredMetric) -> None:
+    assert evaluate(planned(tmp_path, keys)).metrics == (metric,)
+
+
+def test_labels_that_the_data_names_have_to_be_there(tmp_path: Path) -> None:
+    found = evaluate(planned(tmp_path, "metric: auto", "{npz: d.npz, labels: y}")).metrics
+    assert [metric.labels_needed for metric in found] == [True]
+
+
+def test_a_limit_is_the_comparison_s_alone(tmp_path: Path) -> None:
+    one, other = (planned(tmp_path, f"metric: r2, max_drop: {drop}") for drop in (0.1, 0.2))
+    assert evaluate(one).parameters == evaluate(other).parameters
+    assert validate(one).parameters != validate(other).parameters
+    moved = planned(tmp_path, "metric:   r2, max_drop:   0.1")
+    assert validate(moved).parameters == validate(one).parameters
+
+
+def test_a_function_s_file_is_an_input_and_a_source_of_the_target(tmp_path: Path) -> None:
+    keys = "metric: {python: m.py, function: f, higher_is_better: false}, at_most: 3"
+    plan = planned(tmp_path, keys)
+    assert [f.name for f in evaluate(plan).files["metric m.py"].members] == ["m.py"]
+    assert "m.py" in {file.name for file in plan.targets[0].sources}
+    (judged,) = validate(plan).metrics
+    assert (judged.higher_is_better, judged.max_drop, judged.at_most) == (False, None, 3.0)

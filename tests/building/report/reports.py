@@ -1,0 +1,165 @@
+"""Records as stages leave them, and the report made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mobileprep.building.plan.record_data import record_from
+from mobileprep.building.plan.records import (
+    CalibrationRecord,
+    CheckRecord,
+    CompressRecord,
+    FreezeRecord,
+    PackageRecord,
+    SamplesRecord,
+    TargetRecords,
+    TransformRecord,
+    ValidationRecord,
+)
+from mobileprep.building.report.collect import Report, collect_report
+
+FREEZE: dict[str, Any] = {
+    "nodes": 72,
+    "parameters": 10349,
+    "constants": 20,
+    "bytes": 49261,
+    "ops": {"Const": 20},
+    "variables": 14,
+    "warnings": [],
+    "init_ops": [],
+    "assets": {},
+}
+MODEL: dict[str, Any] = {
+    "file": "digits.pb",
+    "bytes": 15723,
+    "nodes": 35,
+    "parameters": 9968,
+    "constants": 11,
+}
+COMPRESSED: dict[str, Any] = {"bytes": 12831, "compressor": "deflate by X 1"}
+NUMPY: dict[str, Any] = {
+    "name": "numpy",
+    "version": "",
+    "samples": 0,
+    "within": None,
+    "tolerance": 1e-4,
+    "unlike": "",
+}
+OPENVINO: dict[str, Any] = {
+    **NUMPY,
+    "name": "openvino",
+    "version": "2026.4.1",
+    "samples": 4,
+    "within": 1e-6,
+}
+VALIDATION: dict[str, Any] = {
+    "samples": 450,
+    "metrics": [
+        {
+            "metric": "top1",
+            "output": "probabilities",
+            "before": 447 / 450,
+            "after": 446 / 450,
+            "drop": 1 / 450,
+            "higher_is_better": True,
+            "max_drop": 0.01,
+            "at_least": None,
+            "at_most": None,
+        }
+    ],
+    "outputs": [{"output": "probabilities", "largest_difference": 0.0082, "share_of_peak": 0.0083}],
+    "largest_difference": 0.0082,
+    "warnings": [],
+    "engines": {"source": NUMPY, "model": NUMPY},
+}
+
+
+SAMPLES: dict[str, Any] = {
+    "origin": "drawn",
+    "data": None,
+    "samples": 8,
+    "inputs": {"image": "float32 [1, 8, 8, 1], 0 to 1 (nothing in the graph tells the range)"},
+    "warnings": [],
+}
+
+
+MEASURED = CalibrationRecord(
+    *("data/c.npz", True, "percentile 99.99", 200, 1300),
+    unseen=("a", "b"),
+    warnings=("no sample reached 2 tensors",),
+)
+
+
+def check(difference: float, *, step: str = "a_step", engine: dict[str, Any] = NUMPY) -> Any:
+    """The record of a checked step, of an output whose peak is 2."""
+    return {
+        "step": step,
+        "output": "probabilities",
+        "largest_difference": difference,
+        "share_of_peak": difference / 2,
+        "max_difference": None,
+        "engine": engine,
+    }
+
+
+def step(name: str, **changes: Any) -> dict[str, Any]:
+    """The record of a step that did nothing but what the changes say."""
+    record = {
+        "name": name,
+        "nodes": 72,
+        "nodes_before": 72,
+        "nodes_after": 72,
+        "parameters": 10349,
+        "constants": 20,
+        "bytes": 49261,
+        "ops": {},
+        "matched": 0,
+        "added": 0,
+        "removed": 0,
+        "changed": 0,
+        "skipped": {},
+        "warnings": [],
+    }
+    return {**record, **changes}
+
+
+STEPS = [
+    step("strip_unused_nodes"),
+    step(
+        "quantize_weights",
+        nodes=1234,
+        bytes=15723,
+        matched=2,
+        added=6,
+        changed=2,
+        skipped={"fewer elements than minimum_size": 8},
+        warnings=["quantize_weights: see [/docs] for [1, 2]"],
+    ),
+]
+
+
+def made(
+    *,
+    steps: list[dict[str, Any]] = STEPS,
+    checks: list[dict[str, Any]] = (),  # type: ignore[assignment]
+    freeze: dict[str, Any] = FREEZE,
+    validation: dict[str, Any] | None = VALIDATION,
+    samples: dict[str, Any] | None = None,
+    warnings: Sequence[str] = (),
+    calibrations: Sequence[CalibrationRecord] = (),
+) -> Report:
+    """A report of the digits recipe's target phone."""
+    package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
+    records = TargetRecords(
+        record_from(FreezeRecord, freeze),
+        record_from(PackageRecord, package),
+        record_from(CompressRecord, COMPRESSED),
+        tuple(record_from(TransformRecord, one) for one in steps),
+        tuple(record_from(CheckRecord, one) for one in checks),
+        None if samples is None else record_from(SamplesRecord, samples),
+        None if validation is None else record_from(ValidationRecord, validation),
+        tuple(calibrations),
+    )
+    files = {"ops_to_register.h": 900, "digits.pb": 15723}
+    return collect_report("digits", "phone", records, files)

@@ -1,0 +1,72 @@
+"""From records to a report."""
+
+from __future__ import annotations
+
+import json
+
+from mobileprep.building.plan.record_data import record_from
+from mobileprep.building.plan.records import FreezeRecord, MetricRecord, ModelFacts, OutputRecord
+from mobileprep.building.report.collect import Accuracy, StepLine
+from tests.building.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
+
+
+def test_every_record_finds_its_place() -> None:
+    report = made()
+    assert (report.recipe, report.target) == ("digits", "phone")
+    assert report.source == record_from(FreezeRecord, FREEZE)
+    assert report.model == ModelFacts(**MODEL)
+    assert report.ops == {"Conv2D": 2, "Const": 15}
+    accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}
+    metrics = tuple(MetricRecord(**metric) for metric in accuracy["metrics"])
+    outputs = tuple(OutputRecord(**output) for output in accuracy["outputs"])
+    found = {**accuracy, "metrics": metrics, "outputs": outputs, "warnings": ()}
+    assert report.accuracy == Accuracy(**found)
+    assert [(line.graph, line.name) for line in report.engines] == [
+        ("source", "numpy"),
+        ("model", "numpy"),
+    ]
+    assert report.steps[1] == StepLine(
+        name="quantize_weights",
+        nodes=1234,
+        parameters=10349,
+        bytes=15723,
+        matched=2,
+        added=6,
+        removed=0,
+        changed=2,
+        skipped={"fewer elements than minimum_size": 8},
+        warnings=("quantize_weights: see [/docs] for [1, 2]",),
+        largest_difference=None,
+    )
+
+
+def test_files_come_sorted() -> None:
+    assert list(made().files) == ["digits.pb", "ops_to_register.h"]
+
+
+def test_without_validation_there_is_no_accuracy() -> None:
+    assert made(validation=None).accuracy is None
+    assert made(validation=None).engines == ()
+
+
+def test_checks_go_to_their_steps() -> None:
+    checks = [check(i / 4, step=s["name"]) for i, s in enumerate(STEPS)]
+    report = made(checks=checks)
+    assert [s.largest_difference for s in report.steps] == [0.0, 0.25]
+    assert [s.share_of_peak for s in report.steps] == [0.0, 0.125]
+    assert report.engines[1].graph == "after quantize_weights"
+
+
+def test_a_check_tells_the_step_that_is_furthest_from_the_source_first() -> None:
+    shares = (0.0, 0.5, 0.5, 0.25)
+    checks = [check(share, step=f"s{i}") for i, share in enumerate(shares)]
+    found = made(steps=[STEPS[0]] * 4, checks=checks, samples=SAMPLES).check
+    assert found is not None
+    assert (found.step, found.output, found.share_of_peak) == ("s1", "probabilities", 0.25)
+    assert (found.origin, found.data, found.samples) == ("drawn", None, 8)
+    assert made().check is None
+
+
+def test_records_that_went_through_json_give_the_same_report() -> None:
+    again = json.loads(json.dumps([STEPS, FREEZE, VALIDATION]))
+    assert made(steps=again[0], freeze=again[1], validation=again[2]) == made()

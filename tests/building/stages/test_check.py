@@ -1,0 +1,111 @@
+"""The check stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.building.plan.running_stages import CheckStage
+from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.check import run
+from mobileprep.errors import AccuracyError, InvalidGraphError
+from mobileprep.formats.arrays import write_arrays
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.tensor import Tensor
+from tests.building.stages.jobs import NUMPY, assets, classifier, interface, job, left, slots
+
+FED = np.array([[[1, 2, 3]], [[0, 5, -10]]], np.float32)
+
+
+def checked(
+    folder: Path, graph: Graph, limit: float | None = None, expected: np.ndarray = FED
+) -> Job[CheckStage]:
+    for name, runs in (("samples", FED), ("expected", expected)):
+        write_arrays(folder / f"{name}.npz", {f"{i}-0": run for i, run in enumerate(runs)})
+    inputs = {
+        "graph": graph,
+        "interface": interface("y"),
+        "assets": assets(folder),
+        "samples": folder / "samples.npz",
+        "expected": folder / "expected.npz",
+    }
+    asked = CheckStage(step="some_step", max_difference=limit, engine=NUMPY, **slots(*inputs))
+    return job(folder, asked, **inputs)
+
+
+def test_the_largest_difference_of_all_samples_is_left(tmp_path: Path) -> None:
+    done = checked(tmp_path, classifier(shift=0.25))
+    run(done)
+    told = left(done, "check.json")
+    assert (told["step"], told["output"]) == ("some_step", "y")
+    # The largest magnitude that the source gives is 10.
+    assert (told["largest_difference"], told["share_of_peak"]) == (0.25, 0.025)
+    assert told["engine"]["name"] == "numpy"
+
+
+@pytest.mark.parametrize(("limit", "passes"), [(0.025, True), (0.0249, False), (0, False)])
+def test_a_difference_may_be_just_as_large_as_is_allowed(
+    tmp_path: Path, limit: float, passes: bool
+) -> None:
+    done = checked(tmp_path, classifier(shift=0.25), limit)
+    if passes:
+        run(done)
+        assert left(done, "check.json")["max_difference"] == limit
+        return
+    with pytest.raises(AccuracyError) as caught:
+        run(done)
+    assert caught.value.message == (
+        "after some_step the output 'y' differs from the source's by 0.25, 0.025 of its peak 10; "
+        f"at most {limit:.3g} is allowed"
+    )
+    assert caught.value.where == "recipe.yaml:7:1"
+    assert not (done.folder / "check.json").exists()
+
+
+def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    done = checked(tmp_path, classifier(shift=2))
+    object.__setattr__(done, "warn", told.append)
+    run(done)
+    assert len(told) == 1
+    assert "after some_step the output 'y' differs from the source's by 2, 0.2 of its pe" in told[0]
+
+
+def test_a_step_that_breaks_the_numbers_is_named(tmp_path: Path) -> None:
+    message = "after some_step the output 'y' is NaN or infinite where the source's is not"
+    with pytest.raises(AccuracyError, match=message) as caught:
+        run(checked(tmp_path, classifier(shift=np.nan)))
+    assert caught.value.where == "recipe.yaml:7:1"
+
+
+def test_samples_on_which_the_source_gives_no_numbers_are_unusable(tmp_path: Path) -> None:
+    lost = np.where(FED == 3, np.nan, FED).astype(np.float32)
+    with pytest.raises(AccuracyError) as caught:
+        run(checked(tmp_path, classifier(), expected=lost))
+    assert caught.value.message == (
+        "the samples are unusable: for the output 'y' the source gives NaN or infinity where the "
+        "graph after some_step gives numbers; fed: x [1, 3] from -10 to 5"
+    )
+    assert "check: {data: FILE.npz}" in caught.value.hint
+
+
+def test_a_step_that_changes_a_shape_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AccuracyError, match=r"'y' has the shape \[1, 3\]; the source's is \[3\]"):
+        run(checked(tmp_path, classifier(), expected=FED[:, 0]))
+
+
+def test_a_step_after_which_the_graph_does_not_run_is_named(tmp_path: Path) -> None:
+    nodes = [constant("w", Tensor.of(np.eye(2, dtype=np.float32))) if n.name == "w" else n
+             for n in classifier()]  # fmt: skip
+    with pytest.raises(
+        InvalidGraphError, match="after some_step the graph does not run: node 'pr"
+    ) as c:
+        run(checked(tmp_path, Graph(nodes)))
+    assert c.value.where == "recipe.yaml:7:1"
+    with pytest.raises(
+        InvalidGraphError, match="after some_step the graph does not run: the fetch 'y'"
+    ):
+        run(checked(tmp_path, Graph(nodes[:-1])))

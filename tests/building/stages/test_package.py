@@ -1,0 +1,343 @@
+"""The package stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.building.plan.spec import Files, StageFile
+from mobileprep.building.plan.stages import PackageStage
+from mobileprep.building.stages.assets import write_assets
+from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.package import run
+from mobileprep.core.files import map_file
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.formats.tflite.texts import text_bytes
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.files import read_graph, read_shipped_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import constant
+from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.tensor import Tensor
+from mobileprep.recipe.validation_settings import Quantize
+from tests.building.stages.jobs import (
+    assets,
+    classifier,
+    interface,
+    job,
+    left,
+    op,
+    placeholder,
+    slots,
+)
+from tests.ops.lookup.test_tables import from_file
+
+
+def package(
+    folder: Path,
+    graph: Graph | None = None,
+    declared: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Job[PackageStage]:
+    parameters = {
+        "file": "m.pb",
+        "artifact": "frozen",
+        "platform": "android",
+        "abis": ("arm64-v8a",),
+        "registration": (),
+        **changes,
+    }
+    inputs: dict[str, Any] = {
+        "graph": graph or classifier(),
+        "interface": declared or interface("y"),
+    }
+    if parameters["artifact"] == "tflite":
+        inputs["assets"] = assets(folder)
+    return job(folder, PackageStage(**parameters, **slots(*inputs)), **inputs)
+
+
+def files(done: Job[PackageStage]) -> set[str]:
+    root = done.folder / "files"
+    return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+
+
+def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
+    done = package(tmp_path)
+    run(done)
+    data = (done.folder / "files/m.pb").read_bytes()
+    assert data == graph_to_bytes(classifier())
+    facts = left(done, "package.json")
+    assert facts["ops"] == {"BiasAdd": 1, "Const": 2, "MatMul": 1, "Placeholder": 1}
+    assert facts["model"] == {
+        "file": "m.pb",
+        "bytes": len(data),
+        "nodes": 5,
+        "parameters": 12,
+        "constants": 2,
+        "basis": "",
+    }
+
+
+def test_text_can_be_left_instead(tmp_path: Path) -> None:
+    done = package(tmp_path, file="m.pbtxt", artifact="text")
+    run(done)
+    assert (done.folder / "files/m.pbtxt").read_text().startswith("node {")
+    assert [n.name for n in read_graph(done.folder / "files/m.pbtxt")] == [
+        n.name for n in classifier()
+    ]
+
+
+def test_without_registration_there_is_no_header(tmp_path: Path) -> None:
+    done = package(tmp_path)
+    run(done)
+    assert files(done) == {"m.pb"}
+
+
+def test_one_registration_lies_beside_the_model(tmp_path: Path) -> None:
+    done = package(tmp_path, registration=("1.15",))
+    run(done)
+    assert {"m.pb", "ops_to_register.h"} <= files(done)
+    assert not any("tensorflow" in name.split("/")[0] for name in files(done))
+    assert "BiasOp<CPUDevice, float>" in (done.folder / "files/ops_to_register.h").read_text()
+
+
+def test_several_registrations_have_a_folder_each(tmp_path: Path) -> None:
+    done = package(tmp_path, registration=("1.15", "2.21"))
+    run(done)
+    names = files(done)
+    for release in ("1.15", "2.21"):
+        assert f"tensorflow-{release}/ops_to_register.h" in names
+        fragments = {n for n in names if n.startswith(f"tensorflow-{release}/")}
+        assert len(fragments) > 1
+    assert "ops_to_register.h" not in names
+
+
+def test_an_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
+    graph = classifier()
+    strange = graph.with_nodes([*graph.nodes, op("z", "NoSuchOp", "y")])
+    with pytest.raises(UnsupportedError, match="NoSuchOp"):
+        run(package(tmp_path, strange, registration=("1.15",)))
+
+
+def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
+    large = constant("v", Tensor.of(np.ones((3, 1000), np.float32)))
+    doubled = constant("e", Tensor.of(np.ones(5000, np.float32)))
+    more = [large, op("z", "MatMul", "x", "v"), doubled, op("twice", "Neg", "e")]
+    graph = classifier().with_nodes([*classifier(), *more])
+    done = package(tmp_path, graph, artifact="memmapped", registration=("1.15",))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    path = done.folder / "files/m.pb"
+    assert [n.name for n in read_shipped_graph(path) if n.op == "ImmutableConst"] == ["v"]
+    assert read_graph(path).nodes == graph.nodes
+    assert "ImmutableConstantOp" in (done.folder / "files/ops_to_register.h").read_text()
+    facts = left(done, "package.json")
+    assert facts["model"]["bytes"] == path.stat().st_size
+    assert facts["model"]["parameters"] == 12 + 3000 + 5000
+    assert "1 large constants are not mapped, such as 'e'" in facts["warnings"][0]
+    assert told == [f"{done.place('artifact')}: {facts['warnings'][0]}"]
+
+
+def test_a_model_for_litert(tmp_path: Path) -> None:
+    done = package(tmp_path, classifier(), artifact="tflite")
+    run(done)
+    path = done.folder / "files/m.pb"
+    assert path.read_bytes()[4:8] == b"TFL3"
+    assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
+
+
+def test_words_of_a_file_go_into_the_model(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_bytes(b"yes\nno\n")
+    write_assets(tmp_path / "assets.npz", {"words.txt": tmp_path / "words.txt"})
+    (tmp_path / "words.txt").unlink()
+    graph = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
+    given = {
+        "graph": graph,
+        "interface": interface("find", inputs=("words",)),
+        "assets": tmp_path / "assets.npz",
+    }
+    parameters: dict[str, Any] = {"artifact": "tflite", "platform": "ios"}
+    stage = PackageStage(file="m.tflite", **parameters, **slots(*given))
+    done = job(tmp_path, stage, **given)
+    run(done)
+    record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
+    assert record.subgraphs[0].operators[0].code.builtin == "CALL_ONCE"
+    assert text_bytes([b"yes", b"no"]) in list(map(bytes, record.buffers))
+
+
+def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:
+    ranges = folder / "ranges.yaml"
+    ranges.write_text(f"version: 1\ntensors:\n{tensors}")
+    given = {
+        "graph": classifier(),
+        "interface": interface("y"),
+        "ranges": ranges,
+        "assets": assets(folder),
+    }
+    parameters: dict[str, Any] = {"artifact": "tflite", "platform": "android"}
+    stage = PackageStage(file="m.tflite", **parameters, quantize=quantize, **slots(*given))
+    return job(folder, stage, **given)
+
+
+def test_a_model_in_integers(tmp_path: Path) -> None:
+    tensors = "  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
+    done = in_integers(tmp_path, tensors, Quantize("int8", inference_input_type="int8"))
+    run(done)
+    record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
+    codes = [o.code.builtin for o in record.subgraphs[0].operators]
+    assert codes == ["FULLY_CONNECTED", "DEQUANTIZE"]
+    assert left(done, "package.json")["warnings"] == []
+
+
+def test_what_stays_float_is_told(tmp_path: Path) -> None:
+    done = in_integers(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('quantize')}: {text}"]
+
+
+def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_path: Path) -> None:
+    listed = tmp_path / "classes.txt"
+    listed.write_text("zero\none\ntwo\n")
+    classes = Files("classes.txt", listed, (StageFile("classes.txt", listed),))
+    done = package(tmp_path, classifier(), artifact="tflite", file="m.tflite", classes=classes)
+    run(done)
+    with zipfile.ZipFile(done.folder / "files/m.tflite") as archive:
+        assert archive.read("labels.txt") == b"zero\none\ntwo\n"
+    assert files(done) == {"m.tflite", "litert_ops.txt", "litert.BUILD", "app.gradle"}
+    told = (done.folder / "files/litert_ops.txt").read_text().splitlines()
+    assert told[2:] == ["FULLY_CONNECTED 1"]
+
+
+def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:
+    nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
+    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite")
+    with pytest.raises(UnsupportedError, match="Erfinv") as caught:
+        run(done)
+    assert caught.value.where == done.place("artifact")
+
+
+def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
+    nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
+    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = "the app has to link the Flex delegate, for Erfinv"
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('artifact')}: {text}"]
+
+
+def test_min_runtime_fails_a_package_with_later_operators(tmp_path: Path) -> None:
+    done = package(tmp_path, classifier(), artifact="tflite", min_runtime="1.4")
+    with pytest.raises(UnsupportedError, match=r"`min_runtime` is 1\.4"):
+        run(done)
+    run(package(tmp_path, classifier(), artifact="tflite", min_runtime="2.14"))
+
+
+def with_pool() -> Graph:
+    """A graph with an attribute that 1.15 does not know."""
+    idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}
+    pool = op("pool", "MaxPool", "x", padding=attr.string("SAME"), **idle)
+    return classifier().with_nodes([*classifier(), pool])
+
+
+def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
+    done = package(tmp_path, with_pool(), registration=("1.15", "2.21"))
+    with pytest.raises(UnsupportedError) as caught:
+        run(done)
+    assert caught.value.where == done.place("registration")
+    assert caught.value.message == (
+        "TensorFlow 1.15 does not know the attribute `explicit_paddings` of `MaxPool` (node `pool`)"
+    )
+    assert caught.value.hint.startswith("add `- downgrade` to the end of `transforms:`; ")
+
+
+def test_what_is_allowed_ships_with_a_warning(tmp_path: Path) -> None:
+    done = package(tmp_path, with_pool(), registration=("1.15", "2.21"), allow=("MaxPool",))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    (text,) = left(done, "package.json")["warnings"]
+    assert "`allow` lists `MaxPool`, so the model ships, but TensorFlow 1.15 cannot load it" in text
+    assert told == [f"{done.place('registration')}: {text}"]
+
+
+def scaled(*inputs: str) -> dict[str, Any]:
+    """A graph with a second placeholder, and an interface with these inputs."""
+    nodes = [placeholder((-1, 3)), placeholder((3,), name="scale"), op("y", "Mul", "x", "scale")]
+    return {"graph": Graph(nodes), "declared": interface("y", inputs=inputs)}
+
+
+def test_an_output_that_needs_a_placeholder_beside_the_inputs_is_refused(tmp_path: Path) -> None:
+    run(package(tmp_path, **scaled("x", "scale")))
+    with pytest.raises(InvalidGraphError) as caught:
+        run(package(tmp_path, **scaled("x")))
+    assert caught.value.message == (
+        "the output 'y' needs the placeholder 'scale' (float32), which is not one of the inputs"
+    )
+    assert caught.value.hint.startswith("add 'scale' to inputs, as the app has to feed it")
+    assert caught.value.where == "recipe.yaml:4:1"
+    run(package(tmp_path, **scaled()))  # nothing is declared
+
+
+def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -> None:
+    nodes = [
+        placeholder((-1, 3)),
+        placeholder((-1, 3), name="z"),
+        placeholder((), name="keep_prob"),
+        placeholder((), DType.BOOL, name="is_training"),
+        op("y", "Neg", "x"),
+    ]
+    declared = interface("y", inputs=("x", "z", "keep_prob", "is_training"))
+    done = package(tmp_path, Graph(nodes), declared=declared)
+    run(done)
+    assert left(done, "package.json")["warnings"] == [
+        "the prepared model does not use the input 'z'; if the app feeds it, the model ignores it"
+    ]
+
+
+def test_an_op_of_the_app_is_registered_and_its_source_compiled(tmp_path: Path) -> None:
+    source = tmp_path / "fancy.cc"
+    source.write_text("// the op\n")
+    named = Files("src/fancy.cc", source, (StageFile("src/fancy.cc", source),))
+    graph = classifier().with_nodes([*classifier(), op("z", "FancyOp", "y")])
+    done = package(
+        tmp_path,
+        graph,
+        registration=("1.15",),
+        ops={"FancyOp": ("FancyOp<float>", "FancyOp<int32>")},
+        op_sources={"op source fancy.cc": named},
+    )
+    run(done)
+    texts = {name: (done.folder / "files" / name).read_text() for name in files(done) - {"m.pb"}}
+    assert texts["custom_ops/fancy.cc"] == "// the op\n"
+    assert '"FancyOp<float>",\n"FancyOp<int32>",' in texts["ops_to_register.h"]
+    assert 'isequal(op, "FancyOp")' in texts["ops_to_register.h"]
+    assert "tensorflow/core/kernels/fancy.cc\n" in texts["tf_op_files.txt"]
+    assert 'CUSTOM_OP_SRCS = [\n    "fancy.cc",\n]' in texts["selective_registration.bzl"]
+    copy = "# Copy fancy.cc from custom_ops/ to tensorflow/core/kernels/\n"
+    assert copy in texts["selective_registration.mk"]
+    assert "GradleException" in texts["app.gradle"]
+    assert "tensorflow-android:1.13.1')" not in texts["app.gradle"]
+    assert "FancyOp" not in texts["selective_registration.mk"]
+    (registers, not_run) = left(done, "package.json")["warnings"]
+    assert registers.startswith("the app has to register FancyOp")
+    assert not_run.startswith("the model was not run: mobileprep has no kernel for FancyOp")
+
+
+def test_a_source_that_would_replace_one_of_tensorflow_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "relu_op.cc"
+    source.touch()
+    named = Files("relu_op.cc", source, (StageFile("relu_op.cc", source),))
+    parameters = {"ops": {"FancyOp": ("FancyOp",)}, "op_sources": {"op source relu_op.cc": named}}
+    done = package(tmp_path, registration=("1.15",), **parameters)
+    with pytest.raises(UnsupportedError, match=r"TensorFlow has a file `relu_op\.cc` too"):
+        run(done)

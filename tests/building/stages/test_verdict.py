@@ -1,0 +1,78 @@
+"""The verdict stage: what a try of ``quantize: auto`` comes to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.building.plan.records import EngineRecord
+from mobileprep.building.plan.running_stages import JudgedMetric
+from mobileprep.building.plan.search_stages import VerdictStage
+from mobileprep.building.stages.outputs import kept_outputs
+from mobileprep.building.stages.verdict import run
+from tests.building.stages.jobs import job, left, slots
+
+BEFORE = [[0.5, 0.25], [4.0, 1.0]]
+EARLIER = {"floats": 0, "weights": 0, "shortfall": 0.5, "told": ["far off"]}
+
+
+def tries(
+    folder: Path,
+    after: Any,
+    *metrics: tuple[str, float | None, float | None, dict[str, float]],
+    is_new: bool = True,
+) -> Any:
+    """The tries after one with these outputs; metrics have values before and after, and limits."""
+    inputs: dict[str, Any] = {}
+    for slot, array, at in (("before", BEFORE, 1), ("after", after, 2)):
+        with kept_outputs(folder / f"{slot}.npz") as keep:
+            keep([np.asarray(array, np.float32)], 2)
+        inputs[f"{slot}_outputs"] = folder / f"{slot}.npz"
+        inputs[slot] = {
+            "outputs": ["y"],
+            "samples": 2,
+            "metrics": [{"metric": m[0], "outputs": ["y"], "value": m[at]} for m in metrics],
+            "warnings": [],
+            "engine": asdict(EngineRecord("numpy", 1e-4)),
+        }
+    inputs["trial"] = {"floats": 1, "weights": 2, "is_new": is_new}
+    inputs["tries"] = {"tries": [EARLIER]}
+    judged = tuple(JudgedMetric(**limits) for *_, limits in metrics)
+    done = job(folder, VerdictStage(metrics=judged, **slots(*inputs)), **inputs)
+    run(done)
+    found = left(done, VerdictStage.RECORD)["tries"]
+    assert found[0] == EARLIER
+    return found[1:]
+
+
+def test_a_try_that_keeps_every_limit_holds(tmp_path: Path) -> None:
+    found = tries(tmp_path, BEFORE, ("top1", 0.9, 0.9, {"max_drop": 0.01}))
+    assert found == [{"floats": 1, "weights": 2, "shortfall": 0.0, "told": []}]
+
+
+def test_the_largest_miss_of_all_limits_counts_and_each_is_told(tmp_path: Path) -> None:
+    (found,) = tries(
+        tmp_path,
+        BEFORE,
+        ("top1", 0.9, 0.8, {"max_drop": 0.01, "at_least": 0.85}),
+        ("peak_agreement", None, None, {"at_least": 0.5}),
+        ("r2", 0.9, 0.6, {"at_least": 0.8}),
+    )
+    assert found["shortfall"] == pytest.approx(0.2)
+    assert len(found["told"]) == 3
+    assert "at most 0.01 is allowed" in found["told"][0]
+
+
+@pytest.mark.parametrize("after", [[[0.5, np.nan], [4, 1]], [[0.5], [4]]], ids=["NaN", "shape"])
+def test_what_cannot_be_compared_is_a_miss_beyond_measure(tmp_path: Path, after: Any) -> None:
+    (found,) = tries(tmp_path, after, ("top1", 0.9, 0.9, {"max_drop": 0.01}))
+    assert found["shortfall"] is None
+    assert found["told"]
+
+
+def test_a_graph_that_was_tried_before_adds_nothing(tmp_path: Path) -> None:
+    assert tries(tmp_path, BEFORE, ("top1", 0.9, 0.1, {"max_drop": 0.01}), is_new=False) == []

@@ -1,0 +1,41 @@
+"""Options read off dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from mobileprep.core.declare import Option, declared
+
+SIZE, WORD, FILE = Option("A size.", minimum=1), Option("A word."), Option("A file.")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One option of each form, and a field that is none."""
+
+    sizes: Annotated[tuple[int, ...], SIZE]
+    word: Annotated[Literal["a", "b"], WORD] = "b"
+    maybe: Annotated[float | None, Option("Perhaps.")] = None
+    file: Annotated[Path | None, FILE] = None
+    listed: Annotated[str, Option("One of two.", choices=("x", "y"))] = "x"
+    internal: int = 3
+
+
+def test_each_form_is_read() -> None:
+    sizes, word, maybe, file, listed = declared(Sample)
+    assert (sizes.name, sizes.kind, sizes.repeated, sizes.required) == ("sizes", int, True, True)
+    assert sizes.option is SIZE
+    assert (word.kind, word.choices, word.default, word.required) == (str, ("a", "b"), "b", False)
+    assert (maybe.kind, maybe.default, maybe.required) == (float, None, False)
+    assert (file.kind, file.repeated) == (Path, False)
+    assert (listed.choices, listed.default) == (("x", "y"), "x")
+
+
+def test_inherited_options_come_first() -> None:
+    @dataclass(frozen=True)
+    class More(Sample):
+        last: Annotated[bool, Option("The last.")] = False
+
+    assert [option.name for option in declared(More)][-2:] == ["listed", "last"]

@@ -1,0 +1,85 @@
+"""Metrics that are Python functions of the app's repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.data.metrics import base
+from mobileprep.data.metrics.base import PythonFunction
+from mobileprep.errors import AccuracyError, UsageError
+from tests.data.metrics.batches import batch
+
+
+def metric(folder: Path, body: str, *, function: str = "score", count: int = 2) -> PythonFunction:
+    """A metric from the body of ``score(outputs, labels)``, given two batches."""
+    path = folder / "metric.py"
+    path.write_text(f"import sys, os\n\ndef score(outputs, labels):\n    {body}\n")
+    made = PythonFunction(path, function)
+    for at in range(count):
+        outputs = {"y": np.full((2, 3), at), "shape": np.array([2, at, 7])}
+        made.update(batch(outputs, np.array([at, at]), first=2 * at))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("return outputs['y'].sum()", 6.0),
+        ("return labels.sum() + len(labels)", 6.0),
+        ("return outputs['y'].shape[0] * 10 + outputs['y'].shape[1]", 43.0),
+        ("return [a.tolist() for a in outputs['shape']] == [[2, 0, 7], [2, 1, 7]]", 1.0),
+        ("import numpy; return numpy.array(0.5)", 0.5),
+        ("import numpy; return numpy.float32(0.25)", 0.25),
+    ],
+)
+def test_it_gets_all_samples_at_once(tmp_path: Path, body: str, value: float) -> None:
+    assert metric(tmp_path, body).value() == value
+
+
+def test_without_labels_it_gets_none(tmp_path: Path) -> None:
+    made = metric(tmp_path, "return 1.0 if labels is None else 0.0", count=0)
+    made.update(batch([1.0, 2.0], None))
+    assert made.value() == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "told", "line"),
+    [
+        ("raise ValueError('no such class')", "ValueError: no such class", ":4"),
+        ("return outputs['z']", "KeyError: 'z'", ":4"),
+        ("sys.exit(0)", "the metric ended the program", ":4"),
+        ("os._exit(0)", "the metric ended the program", ":4"),
+        ("return 'good'", "the metric returned str, no number", ", score"),
+        ("return None", "the metric returned NoneType", ", score"),
+        ("return outputs['y']", "the metric returned ndarray", ", score"),
+        ("return float('nan')", "the metric returned nan", ", score"),
+        ("return float('inf')", "the metric returned inf", ", score"),
+    ],
+)
+def test_what_goes_wrong_is_told_at_its_line(
+    tmp_path: Path, body: str, told: str, line: str
+) -> None:
+    made = metric(tmp_path, body)
+    with pytest.raises(AccuracyError, match=told) as caught:
+        made.value()
+    assert caught.value.where == f"{tmp_path / 'metric.py'}{line}"
+    assert caught.value.hint
+
+
+def test_a_file_that_does_not_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(AccuracyError, match="SyntaxError") as caught:
+        metric(tmp_path, "return (")
+    assert caught.value.where == f"{tmp_path / 'metric.py'}:4"
+    with pytest.raises(AccuracyError, match="has no function 'other'"):
+        metric(tmp_path, "return 1.0", function="other")
+    with pytest.raises(UsageError, match=r"the metric .* is not there"):
+        PythonFunction(tmp_path / "none.py", "score")
+
+
+def test_what_it_keeps_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "MOST_KEPT", 100)
+    with pytest.raises(AccuracyError, match="needs all outputs at once"):
+        metric(tmp_path, "return 1.0")

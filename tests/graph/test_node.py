@@ -1,0 +1,121 @@
+"""Nodes and the typed look at their attributes."""
+
+from __future__ import annotations
+
+import pickle
+from copy import deepcopy
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Tensor
+
+VALUES: dict[str, tuple[AttrValue, Any]] = {
+    "attr_int": (attr.integer(3), 3),
+    "attr_float": (attr.floating(0.5), 0.5),
+    "attr_bool": (attr.boolean(True), True),
+    "attr_str": (attr.string("NHWC"), "NHWC"),
+    "attr_dtype": (attr.dtype(DType.HALF), DType.HALF),
+    "attr_tensor": (attr.tensor(Tensor.of(np.int32(1))), Tensor.of(np.int32(1))),
+    "attr_shape": (attr.shape((2, -1)), (2, -1)),
+    "attr_func": (AttrValue("func", FuncRef("f")), FuncRef("f")),
+    "attr_ints": (attr.integers(1, 2), (1, 2)),
+    "attr_floats": (AttrValue("list(float)", (0.5,)), (0.5,)),
+    "attr_dtypes": (AttrValue("list(type)", (DType.INT8,)), (DType.INT8,)),
+    "attr_shapes": (AttrValue("list(shape)", ((1,), None)), ((1,), None)),
+    "attr_strings": (AttrValue("list(string)", (b"a",)), (b"a",)),
+}
+DEFAULTS = {
+    "attr_int": 0,
+    "attr_float": 0.0,
+    "attr_bool": False,
+    "attr_str": "",
+    "attr_dtype": DType.FLOAT,
+    "attr_ints": (),
+    "attr_floats": (),
+}
+
+
+@pytest.mark.parametrize("method", VALUES)
+def test_an_attribute_is_read_as_its_kind(method: str) -> None:
+    value, expected = VALUES[method]
+    node = Node("n", "Op", attrs={"a": value})
+    assert getattr(node, method)("a") == expected
+
+
+@pytest.mark.parametrize("method", VALUES)
+def test_an_attribute_of_another_kind_is_an_error(method: str) -> None:
+    other = attr.string("x") if method != "attr_str" else attr.integer(1)
+    node = Node("n", "Op", attrs={"a": other})
+    with pytest.raises(InvalidGraphError, match=r"attribute 'a' of node 'n' \(Op\) is no "):
+        getattr(node, method)("a")
+
+
+@pytest.mark.parametrize("method", sorted(set(VALUES) - {"attr_shape"}))
+def test_an_absent_attribute_is_an_error(method: str) -> None:
+    with pytest.raises(InvalidGraphError, match=r"node 'n' \(Op\) has no .* attribute 'a'"):
+        getattr(Node("n", "Op"), method)("a")
+
+
+@pytest.mark.parametrize("method", DEFAULTS)
+def test_a_default_stands_for_an_absent_attribute_alone(method: str) -> None:
+    default = DEFAULTS[method]
+    assert getattr(Node("n", "Op"), method)("a", default) == default
+    value, expected = VALUES[method]
+    assert getattr(Node("n", "Op", attrs={"a": value}), method)("a", default) == expected
+    with pytest.raises(InvalidGraphError):
+        getattr(Node("n", "Op", attrs={"a": AttrValue("placeholder", "T")}), method)("a", default)
+
+
+def test_an_absent_shape_is_unknown() -> None:
+    assert Node("n", "Op").attr_shape("shape") is None
+
+
+@pytest.mark.parametrize("method", [m for m in VALUES if m.endswith("s") and m != "attr_bools"])
+def test_an_empty_list_is_of_every_kind(method: str) -> None:
+    assert getattr(Node("n", "Op", attrs={"a": AttrValue("list", ())}), method)("a") == ()
+
+
+def test_text_that_is_no_utf8_is_escaped() -> None:
+    assert Node("n", "Op", attrs={"a": attr.string(b"a\xff")}).attr_str("a") == "a\\xff"
+
+
+def test_inputs_are_told_apart() -> None:
+    node = Node("n", "Op", tuple(parse_ref(t) for t in ("a", "b:1", "^c")))
+    assert [str(r) for r in node.data_inputs] == ["a", "b:1"]
+    assert [str(r) for r in node.control_inputs] == ["^c"]
+
+
+def test_changes_make_new_nodes() -> None:
+    node = Node("n", "Op", attrs={"a": attr.integer(1), "b": attr.integer(2)})
+    assert node.with_attrs(a=attr.integer(3)).attr_int("a") == 3
+    assert set(node.without_attrs("a", "none").attrs) == {"b"}
+    assert node.attr_int("a") == 1
+    with pytest.raises(FrozenInstanceError):
+        node.name = "other"  # type: ignore[misc]
+
+
+def test_a_constant_names_its_type() -> None:
+    value = Tensor.of(np.zeros(2, np.uint8), DType.QUINT8)
+    node = constant("c", value, "/cpu:0", (parse_ref("^a"),))
+    assert (node.op, node.device, str(node.inputs[0])) == ("Const", "/cpu:0", "^a")
+    assert node.attr_dtype("dtype") is DType.QUINT8
+    assert node.attr_tensor("value") is value
+
+
+def test_nodes_are_copied_and_pickled_whole() -> None:
+    attrs = {"a": attr.integer(1)}
+    node = Node("n", "Op", (parse_ref("a:0"), parse_ref("^b")), "/cpu:0", attrs, (b"x", b"y"))
+    for copy in (pickle.loads(pickle.dumps(node)), deepcopy(node), replace(node)):
+        assert copy == node
+        assert [str(r) for r in copy.inputs] == ["a:0", "^b"]
+        assert hash(copy.inputs[0]) == hash(node.inputs[0])
+    assert node.with_inputs(()) == Node("n", "Op", (), "/cpu:0", attrs, (b"x", b"y"))

@@ -1,0 +1,33 @@
+"""Small graphs for the packaging tests."""
+
+from __future__ import annotations
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import OpDef
+
+
+def node(name: str, op: str, **types: DType) -> Node:
+    """A node with type attributes and nothing else."""
+    return Node(name, op, attrs={n: attrs.dtype(t) for n, t in types.items()})
+
+
+def network() -> Graph:
+    """Placeholder, MatMul, Softmax of floats."""
+    return Graph(
+        [
+            node("x", "Placeholder", dtype=DType.FLOAT),
+            node("w", "Const", dtype=DType.FLOAT),
+            node("product", "MatMul", T=DType.FLOAT),
+            node("probabilities", "Softmax", T=DType.FLOAT),
+        ]
+    )
+
+
+def with_function() -> Graph:
+    """A call of a function whose body takes an exponential."""
+    function = Function(OpDef("grow"), (node("exp", "Exp", T=DType.FLOAT),))
+    nodes = [node("x", "Placeholder", dtype=DType.FLOAT), Node("called", "grow")]
+    return Graph(nodes, Library({"grow": function}))

@@ -1,0 +1,214 @@
+"""The code for apps, as templates have it; compilers judge it in the reference tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+
+import pytest
+
+from mobileprep.errors import InternalError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.targets.integration import render
+from mobileprep.targets.integration.render import (
+    OF_LITERT,
+    OF_TENSORFLOW,
+    AppTensor,
+    Language,
+    Pictures,
+    integration_code,
+)
+from tests.targets.app_models import app_model, hostile_model, lite_model
+
+
+@pytest.mark.parametrize("language", OF_TENSORFLOW)
+def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
+    text = "".join(integration_code(app_model(), language).values())
+    for needed in ("digits.pb", "digits_labels.txt", '"logits/y"', "init_all_tables", "103.5f"):
+        assert needed in text
+    for threads in ("set_intra_op_parallelism_threads(2)", "set_inter_op_parallelism_threads(1)"):
+        assert text.count(threads) == (language in ("cpp", "objc"))
+
+
+@pytest.mark.parametrize("language", OF_TENSORFLOW)
+def test_files_are_where_their_language_looks_for_them(language: Language) -> None:
+    cpp = {"cpp/Classifier.h", "cpp/Classifier.cc"}
+    wanted = {
+        "java": {"java/org/example/app/Classifier.java"},
+        "kotlin": {"kotlin/org/example/app/Classifier.kt"},
+        "cpp": cpp,
+        "objc": {*cpp, "objc/ClassifierObjC.h", "objc/ClassifierObjC.mm"},
+    }
+    assert integration_code(app_model(), language).keys() == wanted[language]
+
+
+@pytest.mark.parametrize("language", OF_TENSORFLOW)
+def test_hostile_names_add_no_line_and_no_quote(language: Language) -> None:
+    harmless = [f"n{i}" for i in range(len(hostile_model().inputs))]
+    plain = dataclasses.replace(
+        hostile_model(),
+        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
+        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
+        init_ops=tuple(harmless),
+    )
+    wanted = "".join(integration_code(plain, language).values())
+    found = "".join(integration_code(hostile_model(), language).values())
+    assert found.isascii()
+    for mark in '"\n{':
+        assert found.count(mark) == wanted.count(mark)
+
+
+@pytest.mark.parametrize(
+    ("channels", "written"),
+    [("rgb", "rgb[0]"), ("bgr", "rgb[2]"), ("grayscale", "(luminance - 1.0f) / 2.0f")],
+)
+def test_channels_come_in_the_networks_order(channels: str, written: str) -> None:
+    count = 1 if channels == "grayscale" else 3
+    pictures = Pictures("image", channels, (1.0,) * count, (2.0,) * count)  # type: ignore[arg-type]
+    text = integration_code(app_model(pictures=pictures), "cpp")["cpp/Classifier.cc"]
+    values = [line for line in text.splitlines() if line.lstrip().startswith("*values++")]
+    assert len(values) == count
+    assert written in values[0]
+
+
+def test_pictures_of_bytes_are_rounded() -> None:
+    inputs = (AppTensor("image", DType.UINT8, (1, 8, 8, 3)),)
+    text = "".join(integration_code(app_model(inputs=inputs), "cpp").values())
+    assert "std::nearbyint((rgb[2] - 103.5f) / 1.0f)" in text
+
+
+def test_other_types_get_no_pictures() -> None:
+    inputs = (AppTensor("image", DType.INT32, (1, 8, 8, 3)),)
+    text = "".join(integration_code(app_model(inputs=inputs), "java").values())
+    assert "pictureValues" not in text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "language"),
+    [(DType.STRING, "java"), (DType.HALF, "kotlin"), (DType.STRING, "objc")],
+)
+def test_a_type_that_an_interface_lacks_is_refused(dtype: DType, language: Language) -> None:
+    model = app_model(outputs=(AppTensor("words", dtype, (1,)),))
+    with pytest.raises(UnsupportedError, match="'words'"):
+        integration_code(model, language)
+    assert "DT_" in integration_code(model, "cpp")["cpp/Classifier.h"]
+
+
+def test_a_model_without_named_tensors_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="inputs and outputs") as failure:
+        integration_code(app_model(inputs=()), "cpp")
+    assert "recipe" in failure.value.hint
+
+
+def test_a_text_that_no_filter_made_safe_never_gets_into_code() -> None:
+    template = render._environment().from_string("{{ name }}")
+    with pytest.raises(InternalError, match="without a filter"):
+        template.render(name="x; evil()")
+
+
+def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    render._environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(UnsupportedError, match="Jinja") as failure:
+        integration_code(app_model(), "cpp")
+    assert failure.value.hint == "pip install 'mobileprep[integration]'"
+
+
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_code_for_litert_has_all_that_an_app_needs(language: Language) -> None:
+    text = "".join(integration_code(lite_model(), language).values())
+    number = "103.5" if language == "swift" else "103.5f"
+    for needed in ("digits.tflite", "digits_labels.txt", number):
+        assert needed in text
+    assert "TensorFlowInferenceInterface" not in text
+    assert re.search(r"threadCount = 2|hreads\(.*2\)", text)
+
+
+def test_code_for_litert_is_where_its_language_looks_for_it() -> None:
+    found = {language: set(integration_code(lite_model(), language)) for language in OF_LITERT}
+    assert found == {
+        "java": {"java/org/example/app/Classifier.java"},
+        "kotlin": {"kotlin/org/example/app/Classifier.kt"},
+        "cpp": {"cpp/Classifier.h", "cpp/Classifier.cc"},
+        "swift": {"swift/Classifier.swift"},
+    }
+
+
+def test_encrypted_models_for_litert_come_with_their_decryption() -> None:
+    model = lite_model(encrypted=True, file="digits.tflite.enc")
+    java = "java/org/example/app/EncryptedModel.java"
+    decrypting = {
+        "java": {java},
+        "kotlin": {java},
+        "cpp": {"cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"},
+        "swift": {"swift/EncryptedModel.swift"},
+    }
+    loads = {
+        "java": "new Interpreter(decrypted(assets, key), options)",
+        "kotlin": "Interpreter(decrypted(assets, key), options)",
+        "cpp": "TfLiteModelCreate(loaded->content_.data(), loaded->content_.size())",
+        "swift": "Interpreter(modelData: model, options: options, delegates: delegates)",
+    }
+    for language in OF_LITERT:
+        files = integration_code(model, language)
+        assert (
+            files.keys() - integration_code(lite_model(), language).keys() == decrypting[language]
+        )
+        text = "".join(files.values())
+        assert loads[language] in text
+        assert "tensorflow/core" not in text
+
+
+@pytest.mark.parametrize("kind", [DType.UINT8, DType.INT16])
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_quantized_tensors_are_fed_and_fetched_in_float_and_raw(
+    language: Language, kind: DType
+) -> None:
+    inputs = (AppTensor("image", DType.FLOAT, (1, 2, 1, 3), kind),)
+    outputs = (AppTensor("logits/y", DType.FLOAT, (1, 10), kind),)
+    text = "".join(integration_code(lite_model(inputs=inputs, outputs=outputs), language).values())
+    element = {
+        "java": {DType.UINT8: "byte[]", DType.INT16: "short[]"},
+        "kotlin": {DType.UINT8: "ByteArray", DType.INT16: "ShortArray"},
+        "cpp": {DType.UINT8: "<std::uint8_t>", DType.INT16: "<std::int16_t>"},
+        "swift": {DType.UINT8: "[UInt8]", DType.INT16: "[Int16]"},
+    }[language][kind]  # type: ignore[index]
+    for method in ("feedImage", "fetchY", "quantizedY", "pictureIntegers"):
+        assert re.search(method, text, re.IGNORECASE)
+    assert element in text
+
+
+def test_int8_in_swift_is_refused() -> None:
+    for tensor in (AppTensor("x", DType.FLOAT, (1,), DType.INT8), AppTensor("x", DType.INT8, (1,))):
+        with pytest.raises(UnsupportedError, match="cannot access int8 tensors") as failure:
+            integration_code(lite_model(outputs=(tensor,)), "swift")
+        assert "uint8" in failure.value.hint
+        assert integration_code(lite_model(outputs=(tensor,)), "java")
+
+
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_hostile_names_add_nothing_to_code_for_litert(language: Language) -> None:
+    hostile = dataclasses.replace(hostile_model(), artifact="tflite", init_ops=())
+    harmless = [f"n{i}" for i in range(len(hostile.inputs))]
+    plain = dataclasses.replace(
+        hostile,
+        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
+        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
+    )
+    wanted = "".join(integration_code(plain, language).values())
+    found = "".join(integration_code(hostile, language).values())
+    assert found.isascii()
+    assert found.count("\n") == wanted.count("\n")
+    # Escapes of Swift have braces; quotes are those around names alone.
+    assert found.count('"') == wanted.count('"')
+    assert "\\(" not in found
+
+
+def test_what_a_runtime_has_no_interface_for_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="no interface in Swift"):
+        integration_code(app_model(), "swift")
+    with pytest.raises(UnsupportedError, match="no code for LiteRT"):
+        integration_code(lite_model(), "objc")
+    with pytest.raises(UnsupportedError, match="takes no double"):
+        integration_code(app_model(artifact="tflite"), "swift")

@@ -1,0 +1,27 @@
+"""The estimate of the code of kernels."""
+
+from __future__ import annotations
+
+from mobileprep.targets.kernel_code import kernel_bytes
+from mobileprep.targets.op_lists import DEFAULT_OPS, OpKernel
+
+MAX = [OpKernel("MaxPool", f"MaxPoolingOp<CPUDevice, {t}>") for t in ("float", "double")]
+
+
+def test_more_kernels_are_more_code() -> None:
+    least = kernel_bytes(DEFAULT_OPS, "1.15")
+    one = kernel_bytes([*DEFAULT_OPS, MAX[0]], "1.15")
+    two = kernel_bytes([*DEFAULT_OPS, *MAX], "1.15")
+    assert least is not None and one is not None and two is not None
+    assert 0 < least < one < two
+    assert two - one == one - least or abs((two - one) - (one - least)) == 1  # each rounded
+
+
+def test_the_same_kernel_twice_counts_once_and_ops_without_one_not_at_all() -> None:
+    given = [*DEFAULT_OPS, MAX[0]]
+    again = [*given, MAX[0], OpKernel("Placeholder"), OpKernel("Frobnicate", "Own")]
+    assert kernel_bytes(again, "1.15") == kernel_bytes(given, "1.15")
+
+
+def test_other_releases_have_no_estimate() -> None:
+    assert kernel_bytes(DEFAULT_OPS, "2.21") is None

@@ -1,0 +1,104 @@
+"""The pairs of op and kernel class that users write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import CorruptFileError, UsageError
+from mobileprep.targets.op_lists import (
+    DEFAULT_OPS,
+    OpKernel,
+    parse_default_ops,
+    read_ops_list,
+)
+
+ADD = "BinaryOp<CPUDevice, functor::add<float>>"
+
+
+def test_the_original_tools_default_is_ours() -> None:
+    assert parse_default_ops("NoOp:NoOp,_Recv:RecvOp,_Send:SendOp") == DEFAULT_OPS
+
+
+def test_an_empty_text_has_no_pairs() -> None:
+    assert parse_default_ops("") == ()
+    assert parse_default_ops("  ") == ()
+
+
+def test_blanks_around_names_are_dropped() -> None:
+    assert parse_default_ops(" A : B , C:D") == (OpKernel("A", "B"), OpKernel("C", "D"))
+
+
+def test_commas_and_colons_inside_a_class_belong_to_it() -> None:
+    assert parse_default_ops(f"Add:{ADD},NoOp:NoOp") == (
+        OpKernel("Add", ADD),
+        OpKernel("NoOp", "NoOp"),
+    )
+    assert parse_default_ops("A:X<a, b<c>>,B:Y") == (
+        OpKernel("A", "X<a, b<c>>"),
+        OpKernel("B", "Y"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["NoOp", "NoOp:", ":NoOp", "NoOp:NoOp,,x", 'A:"', "A:\\", "A:\n é"]
+)
+def test_a_part_that_is_no_pair_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no pair"):
+        parse_default_ops(text)
+
+
+def test_a_json_list_is_read_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "ops.json"
+    file.write_text(json.dumps([["Add", ADD], ["AccumulateNV2", None], ["Foo", ""]]))
+    assert read_ops_list(file) == (
+        OpKernel("Add", ADD),
+        OpKernel("AccumulateNV2"),
+        OpKernel("Foo"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "ops.json:1:1: is no JSON"),
+        (b'[["A", "B"],\n ["C"', "ops.json:2:6: is no JSON"),
+        (b"\xff", "byte 0: is no UTF-8 text"),
+        (b'{"A": "B"}', "ops.json: is no list of pairs"),
+        (b'["AB"]', "entry 1: is no pair"),
+        (b'[["A", "B"], ["C"]]', "entry 2: is no pair"),
+        (b'[["A", 3]]', "entry 1: is no pair"),
+        (b'[["", "B"]]', "entry 1: is no pair"),
+        (b'[["A", "B\\"; evil"]]', "entry 1: is no pair"),
+        (b"[" * 100_000, "is nested too deeply"),
+        (b"[" + b"1" * 5000 + b"]", "has a number of more digits"),
+    ],
+)
+def test_a_damaged_list_is_refused_with_its_place(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    file = tmp_path / "ops.json"
+    file.write_bytes(content)
+    with pytest.raises(CorruptFileError) as caught:
+        read_ops_list(file)
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_missing_list_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFileError, match=r"absent\.json"):
+        read_ops_list(tmp_path / "absent.json")
+
+
+def test_a_list_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ops.json"
+    path.write_text('[["Add", "AddOp"]]')
+    with path.open("ab") as stream:
+        stream.write(b" " * ((1 << 24) - stream.tell()))
+        stream.flush()
+        assert len(read_ops_list(path)) == 1
+        stream.write(b" ")
+    with pytest.raises(CorruptFileError):
+        read_ops_list(path)

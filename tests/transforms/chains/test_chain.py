@@ -1,0 +1,121 @@
+"""Running steps one after another, and the numbers that are kept of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.errors import TransformError, UsageError
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.opdef import OpDef
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, StepRecord, run_chain
+from tests.transforms.graphs import const, node, placeholder
+
+CONTEXT = Context(("x",), ("out",))
+
+
+def graph() -> Graph:
+    """Eight nodes: two Identities in line, a constant product, and one nobody needs."""
+    nodes = [placeholder(), node("one", "Identity", "x"), node("two", "Identity", "one")]
+    nodes += [const("a", [2.0]), const("b", [3.0]), node("product", "Mul", "a b")]
+    return Graph([*nodes, node("out", "Add", "two product"), node("unused", "Neg", "two")])
+
+
+def records(*steps: ChainStep) -> list[StepRecord]:
+    return run_chain(graph(), steps, CONTEXT)[1]
+
+
+def test_nodes_that_go_and_those_whose_inputs_change_are_counted_apart() -> None:
+    (record,) = records(ChainStep("remove_nodes", {"op": ["Identity"]}))
+    # out and unused read x afterwards.
+    assert record == StepRecord("remove_nodes", 2, 0, 2, 2, 8, 6)
+
+
+def test_a_node_that_is_replaced_under_its_name_is_changed() -> None:
+    (record,) = records(ChainStep("fold_constants"))
+    # product becomes a constant; a, b and unused are needed no more.
+    assert (record.added, record.removed, record.changed) == (0, 3, 1)
+    assert (record.nodes_before, record.nodes_after) == (8, 5)
+
+
+def test_a_new_name_is_added_and_the_old_one_removed() -> None:
+    (record,) = records(ChainStep("rename_node", {"old_node_name": "one", "new_node_name": "uno"}))
+    assert (record.added, record.removed, record.changed) == (1, 1, 1)
+
+
+def test_a_step_that_changes_nothing_counts_nothing() -> None:
+    (record,) = records(ChainStep("remove_device"))
+    assert record == StepRecord("remove_device", 0, 0, 0, 0, 8, 8)
+
+
+def test_a_node_made_anew_with_equal_content_is_not_changed() -> None:
+    device = ChainStep("set_device", {"device": "/cpu:0"})
+    assert [r.changed for r in records(device, device)] == [8, 0]
+
+
+def test_each_step_s_record_and_graph_are_shown_when_it_is_done() -> None:
+    seen: list[tuple[str, int]] = []
+    steps = [ChainStep("strip_unused_nodes"), ChainStep("remove_nodes", {"op": ["Identity"]})]
+    run_chain(graph(), steps, CONTEXT, watch=lambda record, g: seen.append((record.name, len(g))))
+    assert seen == [("strip_unused_nodes", 7), ("remove_nodes", 5)]
+
+
+FAILING = {"old_node_name": "one", "new_node_name": "two"}
+
+
+def test_a_step_that_fails_ends_the_chain() -> None:
+    with pytest.raises(TransformError):
+        records(ChainStep("rename_node", FAILING), ChainStep("fold_constants"))
+
+
+def test_a_step_s_errors_can_be_ignored_and_are_told() -> None:
+    failed, folded = records(
+        ChainStep("rename_node", FAILING, ignore_errors=True), ChainStep("fold_constants")
+    )
+    assert (failed.nodes_after, failed.changed) == (8, 0)
+    assert failed.warnings[0].startswith("rename_node: ignored: ")
+    assert folded.removed == 3
+
+
+def test_a_step_that_does_not_exist_is_never_ignored() -> None:
+    with pytest.raises(UsageError, match="fold_constant"):
+        records(ChainStep("fold_constant", ignore_errors=True))
+
+
+@pytest.mark.parametrize(("tf115", "kept"), [(False, 0), (True, 1)])
+def test_functions_that_nothing_calls_stay_only_where_1_15_keeps_them(
+    tf115: bool, kept: int
+) -> None:
+    library = Library({"f": Function(OpDef("f"), (), {})})
+    steps = [ChainStep("remove_nodes", {"op": ["Identity"]})]
+    context = Context(("x",), ("out",), tf115=tf115)
+    after, _ = run_chain(Graph(graph().nodes, library=library), steps, context)
+    assert len(after.library.functions) == kept
+
+
+LOSES_THE_OUTPUT = {"old_node_name": "out", "new_node_name": "other"}
+
+
+def test_a_step_that_loses_an_output_is_refused() -> None:
+    with pytest.raises(TransformError, match="rename_node: the output 'out' is gone") as caught:
+        records(ChainStep("rename_node", LOSES_THE_OUTPUT))
+    assert "outputs" in caught.value.hint
+
+
+def test_an_output_that_was_not_there_before_is_no_fault_of_the_step() -> None:
+    context = Context(("x",), ("out", "nowhere"))
+    run_chain(graph(), [ChainStep("remove_device")], context)
+
+
+def test_the_original_loses_outputs_without_a_word() -> None:
+    after, _ = run_chain(
+        graph(), [ChainStep("rename_node", LOSES_THE_OUTPUT)], Context(("x",), ("out",), tf115=True)
+    )
+    assert "out" not in after
+
+
+def test_a_step_whose_errors_are_ignored_leaves_the_output() -> None:
+    step = ChainStep("rename_node", LOSES_THE_OUTPUT, ignore_errors=True)
+    after, (record,) = run_chain(graph(), [step], CONTEXT)
+    assert "out" in after
+    assert "ignored" in record.warnings[0]

@@ -1,0 +1,41 @@
+"""What is said of constants that a step left twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mobileprep.graph.graph import Graph
+from mobileprep.transforms.tf115.importing import copies_warning
+from tests.transforms.graphs import const, placeholder
+
+BIG, SMALL = const("big", range(300)), const("small", [1, 2])
+BEFORE = Graph([placeholder(), BIG, SMALL])
+
+
+def told(*names: str) -> str:
+    """The warning of a step that copied these constants."""
+    copies = [replace(BEFORE[name], name=f"copy_{i}") for i, name in enumerate(names)]
+    return copies_warning("fold", BEFORE, Graph([*BEFORE, *copies]))
+
+
+def test_copies_are_counted_with_their_bytes() -> None:
+    assert told("big").startswith("fold: 1 constants are there twice now, 1,200 bytes more, ")
+    assert told("big", "small").startswith("fold: 2 constants are there twice now, 1,208 bytes")
+    assert told("big", "big").startswith("fold: 2 constants are there twice now, 2,400 bytes")
+
+
+def test_the_mend_names_the_step() -> None:
+    assert "put remove_nodes(op=Identity) before fold, or merge_duplicate_nodes" in told("big")
+
+
+def test_constants_that_came_or_went_or_only_moved_are_no_copies() -> None:
+    assert told() == ""
+    new = [const("new", [5, 6]), const("newer", [5, 6])]
+    assert copies_warning("fold", BEFORE, Graph([*BEFORE, *new])) == ""
+    assert copies_warning("fold", BEFORE, Graph([replace(BIG, name="other")])) == ""
+    assert copies_warning("fold", BEFORE, BEFORE) == ""
+
+
+def test_copies_that_were_there_before_are_not_told_again() -> None:
+    twice = Graph([*BEFORE, replace(BIG, name="copy")])
+    assert copies_warning("fold", twice, Graph([*twice])) == ""
