@@ -48,7 +48,6 @@ _EXTRAS: Final = {
     "remote": ("urllib3", "a remote store over HTTP"),
     "regex": ("google-re2", "graphs with regular expressions"),
     "s3": ("s3fs", "a remote store at s3://"),
-    "tflite": ("flatbuffers", "files for LiteRT: the verb tflite, `artifact: tflite`"),
     "watch": ("watchfiles", "the verb watch"),
 }
 

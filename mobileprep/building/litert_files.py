@@ -96,7 +96,7 @@ def convert_to_tflite(
 
     Raises:
         UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
-            cannot run; or flatbuffers is missing.
+            cannot run.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
             calibration or a type is given for a mode that takes none.
         CorruptFileError: the model is missing or damaged, or the calibration is.

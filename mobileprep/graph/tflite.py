@@ -122,7 +122,6 @@ def read_tflite(path: Path) -> TfliteGraph:
 
     Raises:
         CorruptFileError: the file is missing or damaged.
-        UnsupportedError: flatbuffers is not installed.
     """
     return parse_tflite(map_file(path), str(path))
 

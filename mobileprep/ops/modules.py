@@ -1,15 +1,15 @@
 """Imports the module that an op is in, and no other: they are many, a graph needs few."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from functools import lru_cache
-from mobileprep.core.loading import import_on_demand
-from pathlib import Path
-from typing import Final
+
 import json
 import pkgutil
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
 
-
+from mobileprep.core.loading import import_on_demand
 
 _PACKAGE: Final = "mobileprep.ops"
 INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"

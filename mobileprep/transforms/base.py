@@ -1,33 +1,26 @@
 """What a transform is: a frozen dataclass of its options, with one method from graph to graph."""
 
 from __future__ import annotations
-from abc import ABC
-from abc import abstractmethod
-from collections.abc import Callable
-from collections.abc import Mapping
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
 from mobileprep.core.frozen import dataclass
-from mobileprep.core.loading import import_on_demand
-from mobileprep.core.loading import module_names
-from mobileprep.errors import InternalError
-from mobileprep.errors import TransformError
-from mobileprep.errors import UsageError
-from mobileprep.errors import nearest_hint
+from mobileprep.core.loading import import_on_demand, module_names
+from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import nodes_of
 from mobileprep.transforms.tf115.node_hashes import SerialNames
-from types import ModuleType
-from typing import Any
-from typing import ClassVar
-from typing import Final
-from typing import TYPE_CHECKING
-from typing import TypeVar
-import dataclasses
 
 if TYPE_CHECKING:
     from mobileprep.graph.rewrite import Rewritten
     from mobileprep.graph.tensor import Tensor
+
 
 def _leave_in_memory(_: Tensor) -> None:
     """Where nothing is written before the end."""

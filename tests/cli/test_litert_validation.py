@@ -11,8 +11,6 @@ import pytest
 from mobileprep.building.plan import engines
 from tests.cli.conftest import Run
 
-pytest.importorskip("flatbuffers")
-
 GRAPH = "measured on the graph before conversion (numpy)"
 
 

@@ -213,7 +213,6 @@ def test_what_is_wrong_with_a_recipe_that_two_extend_is_told_once(run: Run, base
 @pytest.mark.parametrize(
     ("more", "module", "place", "mend"),
     [
-        ("artifact: tflite", "flatbuffers", "9:21", "tflite"),
         ("integration: {languages: [cpp]}", "jinja2", "9:11", "integration"),
         ("protect: {encrypt: {key: env:K}}", "cryptography", "9:21", "encrypt"),
         ("check: true, engine: openvino", "openvino", "9:32", "openvino"),

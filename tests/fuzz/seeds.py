@@ -63,8 +63,8 @@ CALIBRATED = f"""\
 _IMPORTED = ("cli", "transforms", "stages", "datasets", "pipeline", "api", "report", "litert")
 
 _LIBRARIES = (
-    *("PIL.Image", "yaml", "jsonschema", "re2", "doit.cmd_base", "cryptography", "flatbuffers"),
-    *("mobileprep.formats.tflite.schema_generated", "ai_edge_litert.interpreter"),
+    *("PIL.Image", "yaml", "jsonschema", "re2", "doit.cmd_base", "cryptography"),
+    "ai_edge_litert.interpreter",
 )
 
 

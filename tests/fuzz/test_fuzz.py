@@ -154,7 +154,6 @@ def test_a_case_that_ends_the_process_ends_no_other(monkeypatch: pytest.MonkeyPa
 def test_every_number_of_a_tflite_file_is_known(tmp_path: Path) -> None:
     graph, out = tmp_path / "g.pb", tmp_path / "m.tflite"
     write_graph(graph, seeds.small_graph())
-    pytest.importorskip("flatbuffers")
     assert main(["tflite", f"--in_graph={graph}", f"--out_file={out}"]) == 0
     data = out.read_bytes()
     found = flatbuffer.places(data)

@@ -14,7 +14,7 @@ import pytest
 from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.formats.tflite.writer import ALIGNMENT, MOST_BYTES, model_bytes
+from mobileprep.formats.tflite.writer import ALIGNMENT, MAX_BYTES, model_bytes
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Function, Graph, Library
@@ -254,7 +254,7 @@ def test_buffers_are_aligned_and_the_file_tells_what_it_is() -> None:
 
 def test_files_of_2_gib_are_refused_in_words() -> None:
     # One object many times: the length without the memory.
-    record = ModelRecord((), (bytes(1 << 20),) * ((MOST_BYTES >> 20) + 1))
+    record = ModelRecord((), (bytes(1 << 20),) * ((MAX_BYTES >> 20) + 1))
     with pytest.raises(ArtifactError, match="less than 2 GiB"):
         model_bytes(record, "big.tflite")
 

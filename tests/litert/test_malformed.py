@@ -88,7 +88,6 @@ def test_two_nodes_of_one_name_are_told() -> None:
 
 
 def test_sizes_beyond_the_format_s_are_told() -> None:
-    pytest.importorskip("flatbuffers")
     tensor: Any = LiteTensor("x", "FLOAT32", (1 << 31,))
     record = ModelRecord((SubGraphRecord("main", (tensor,), (0,), (0,), ()),), (b"",), (), ())
     with pytest.raises(UnsupportedError, match="do not all fit the 32 bits"):

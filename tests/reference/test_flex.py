@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.library import schema_module
+from mobileprep.formats.tflite.flatbuffer import root_table
+from mobileprep.formats.tflite.layout import layout
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from tests.litert.graphs import feed, op
@@ -19,13 +20,11 @@ pytestmark = pytest.mark.reference
 def options_of(content: bytes, name: str) -> tuple[str, bytes]:
     """The op and the serialized definition that a file's custom operator of a name has."""
     flexbuffers = pytest.importorskip("flatbuffers.flexbuffers")
-    model = schema_module().Model.GetRootAs(content, 0)
-    main = model.Subgraphs(0)
-    operators = [main.Operators(i) for i in range(main.OperatorsLength())]
-    (found,) = [
-        o for o in operators if model.OperatorCodes(o.OpcodeIndex()).CustomCode() == name.encode()
-    ]
-    parts = flexbuffers.GetRoot(bytearray(found.CustomOptionsAsNumpy().tobytes())).AsVector
+    model = root_table(layout(), "Model", content)
+    codes = [code.text("custom_code") for code in model.tables("operator_codes")]
+    operators = next(model.tables("subgraphs")).tables("operators")
+    (found,) = [o for o in operators if codes[o.number("opcode_index")] == name]
+    parts = flexbuffers.GetRoot(bytearray(found.array("custom_options", "u1").tobytes())).AsVector
     return parts[0].AsString, bytes(parts[1].AsStringBytes)
 
 

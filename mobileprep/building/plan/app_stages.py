@@ -97,7 +97,6 @@ class MigrationStage(Stage):
 
     Args:
         platform: what TensorFlow Mobile is built for.
-        flatbuffers: the version of what writes files for LiteRT; empty where it is not there.
         before: the transform that quantizes the graph afterwards; empty where none does.
         graph: the graph before that transform, or after all.
         interface: what is fed and fetched.
@@ -109,7 +108,6 @@ class MigrationStage(Stage):
     RECORD: ClassVar[str] = "migration.json"
 
     platform: Platform
-    flatbuffers: str
     before: str = ""
     graph: Upstream
     interface: Upstream

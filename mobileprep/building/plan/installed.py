@@ -32,8 +32,6 @@ def check_installed(target: Target) -> None:
 
 def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]:
     """The keys that tell of each need, the module, its package, and the extra that brings it."""
-    if target.artifact == "tflite":
-        yield ("artifact",), "flatbuffers", "flatbuffers", "tflite"
     if target.integration is not None:
         yield ("integration",), "jinja2", "Jinja", "integration"
     if target.protect.key is not None:

@@ -27,7 +27,7 @@ from mobileprep.building.plan.checks import (
     samples_spec,
 )
 from mobileprep.building.plan.engines import engine_choice, litert_choice
-from mobileprep.building.plan.fingerprints import LEVEL, canonical, compressor, library_version
+from mobileprep.building.plan.fingerprints import LEVEL, canonical, compressor
 from mobileprep.building.plan.portable import distinct_sources, outside_files, portable_recipe
 from mobileprep.building.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.building.plan.running_stages import (
@@ -357,7 +357,6 @@ def freeze_spec(target: Target) -> StageSpec:
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
 
-_FLATBUFFERS: Final = "flatbuffers"
 # What these leave is for TensorFlow's kernels alone: files for LiteRT are quantized in another way.
 _EIGHT_BITS: Final = frozenset({"quantize_nodes", "quantize_weights"})
 
@@ -379,7 +378,6 @@ def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> Stag
     first = next((at for at, name in enumerate(names) if name in _EIGHT_BITS), len(names))
     stage = MigrationStage(
         platform=target.platform,
-        flatbuffers=library_version(_FLATBUFFERS, _FLATBUFFERS),
         before="".join(names[first : first + 1]),
         graph=Upstream(steps[first - 1], GRAPH) if first else frozen.graph,
         interface=frozen.interface,

@@ -37,7 +37,7 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     others compute in integers.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
+        UnsupportedError: naming every node that LiteRT cannot express.
         AccuracyError: the file of classes lists none, or one twice; the numbers that pictures are
             normalized by do not fit their channels.
     """

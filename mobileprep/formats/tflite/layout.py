@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -14,13 +15,23 @@ from mobileprep.errors import InternalError
 Field = tuple[str, str]
 """A field's name and type: ``int``, ``[float]``, ``string``, a table, a union or ``[table]``."""
 
-WIDTHS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("byte", "ubyte", "bool"), 1),
-    **dict.fromkeys(("short", "ushort"), 2),
-    **dict.fromkeys(("int", "uint", "float"), 4),
-    **dict.fromkeys(("long", "ulong", "double"), 8),
+Slot = tuple[int, struct.Struct | None]
+"""The id of a field, and how its number is stored; None for an offset to what it holds."""
+
+_CODES: Final[Mapping[str, str]] = {
+    "byte": "b",
+    "ubyte": "B",
+    "bool": "?",
+    "short": "h",
+    "ushort": "H",
+    "int": "i",
+    "uint": "I",
+    "long": "q",
+    "ulong": "Q",
+    "float": "f",
+    "double": "d",
 }
-"""Bytes of each plain number."""
+_STRUCTS: Final = {kind: struct.Struct(f"<{code}") for kind, code in _CODES.items()}
 
 _WIDE_ENUMS: Final = frozenset({"BuiltinOperator"})
 
@@ -33,11 +44,31 @@ class FormatFacts:
         tables: for each field id its field, None where nothing is stored.
         enums: numbers by name.
         unions: numbers of tables by name.
+        defaults: by table, the values of fields that are not stored, where they are not 0.
+        slots: by table and name.
     """
 
     tables: Mapping[str, tuple[Field | None, ...]]
     enums: Mapping[str, Mapping[str, int]]
     unions: Mapping[str, Mapping[str, int]]
+    defaults: Mapping[str, Mapping[str, int]]
+    slots: Mapping[str, Mapping[str, Slot]]
+
+    def slot(self, table: str, name: str) -> Slot:
+        """Where a field is stored, and how.
+
+        Raises:
+            InternalError: the table has no such field.
+        """
+        found = self.slots[table].get(name)
+        if found is None:
+            message = f"{table} of the .tflite format has no field {name!r}"
+            raise InternalError(message)
+        return found
+
+    def default(self, table: str, name: str) -> int:
+        """The value of a number that is not stored."""
+        return self.defaults.get(table, {}).get(name, 0)
 
     def number(self, enum: str, name: str) -> int:
         """The number of a name.
@@ -66,17 +97,14 @@ class FormatFacts:
         Raises:
             InternalError: the table has no such field.
         """
-        for found in self.tables[table]:
-            if found is not None and found[0] == name:
-                return found
-        message = f"{table} of the .tflite format has no field {name!r}"
-        raise InternalError(message)
+        found = self.tables[table][self.slot(table, name)[0]]
+        assert found is not None
+        return found
 
     def width(self, kind: str) -> int | None:
         """The bytes of a number or an enumeration, None for what is neither."""
-        if kind in self.enums:
-            return 4 if kind in _WIDE_ENUMS or kind.startswith("Stablehlo") else 1
-        return WIDTHS.get(kind)
+        stored = _stored(kind, self.enums)
+        return None if stored is None else stored.size
 
 
 @lru_cache(maxsize=1)
@@ -98,7 +126,26 @@ def _read(name: str) -> FormatFacts:
         name: tuple(None if f is None else (f[0], f[1]) for f in fields)
         for name, fields in data["tables"].items()
     }
-    return FormatFacts(tables, data["enums"], data["unions"])
+    enums, unions = data["enums"], data["unions"]
+    slots: dict[str, dict[str, Slot]] = {}
+    for table, fields in tables.items():
+        slots[table] = known = {}
+        for index, field in enumerate(fields):
+            if field is not None:
+                known[field[0]] = (index, _stored(field[1], enums))
+                if field[1] in unions:
+                    # The number of a union's table has no name in the schema, and the id before.
+                    known[f"{field[0]}_type"] = (index - 1, _STRUCTS["ubyte"])
+    return FormatFacts(tables, enums, unions, data["defaults"], slots)
+
+
+def _stored(kind: str, enums: Mapping[str, object]) -> struct.Struct | None:
+    """How a number or an enumeration is stored, None for what is neither."""
+    if kind not in enums:
+        return _STRUCTS.get(kind)
+    if kind.startswith("Stablehlo"):
+        return _STRUCTS["uint"]
+    return _STRUCTS["int" if kind in _WIDE_ENUMS else "byte"]
 
 
 @lru_cache(maxsize=32)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.tflite.checker import check
+from mobileprep.formats.tflite.flatbuffer import Table, root_table
 from mobileprep.formats.tflite.layout import layout
-from mobileprep.formats.tflite.library import schema_module
 from mobileprep.formats.tflite.records import (
     LiteTensor,
     ModelRecord,
@@ -54,43 +54,39 @@ def read_model(data: bytes | memoryview, file: str) -> ModelRecord:
 
     Raises:
         CorruptFileError: the file is damaged, or of another kind.
-        UnsupportedError: flatbuffers is not installed.
     """
     check(data, file)
-    model = schema_module().Model.GetRootAs(data, 0)
-    return _Reader(model, data, file).record()
+    return _Reader(root_table(layout(), "Model", data), data, file).record()
 
 
 class _Reader:
     """One file whose offsets are known to be sound."""
 
-    def __init__(self, model: Any, data: bytes | memoryview, file: str) -> None:  # noqa: ANN401
+    def __init__(self, model: Table, data: bytes | memoryview, file: str) -> None:
         self._model = model
         self._data = memoryview(data)
         self._file = file
-        self._buffers = tuple(self._buffer(model.Buffers(i)) for i in range(model.BuffersLength()))
+        self._buffers = tuple(map(self._buffer, model.tables("buffers")))
+        self._codes = tuple(map(_code, model.tables("operator_codes")))
 
     def record(self) -> ModelRecord:
         model = self._model
-        graphs = tuple(self._subgraph(model.Subgraphs(i)) for i in range(model.SubgraphsLength()))
+        graphs = tuple(map(self._subgraph, model.tables("subgraphs")))
         if not graphs:
             what = "has no subgraph"
             raise self._corrupt(what)
-        signatures = tuple(
-            self._signature(model.SignatureDefs(i), graphs)
-            for i in range(model.SignatureDefsLength())
-        )
-        metadata = tuple(self._metadata(model.Metadata(i)) for i in range(model.MetadataLength()))
-        return ModelRecord(graphs, self._buffers, signatures, metadata, _text(model.Description()))
+        signatures = tuple(self._signature(s, graphs) for s in model.tables("signature_defs"))
+        metadata = tuple(map(self._metadata, model.tables("metadata")))
+        return ModelRecord(graphs, self._buffers, signatures, metadata, model.text("description"))
 
     def _corrupt(self, what: str) -> CorruptFileError:
         return CorruptFileError(what, "the file is damaged: convert the model again", self._file)
 
-    def _buffer(self, buffer: Any) -> memoryview:  # noqa: ANN401
-        elements = buffer.DataAsNumpy() if buffer.DataLength() else None
-        if elements is not None:
-            return memoryview(elements)
-        offset, size = buffer.Offset(), buffer.Size()
+    def _buffer(self, buffer: Table) -> memoryview:
+        elements = buffer.array("data", "u1")
+        if elements.size:
+            return elements.data
+        offset, size = buffer.number("offset"), buffer.number("size")
         if offset <= 1:
             return memoryview(b"")
         if offset + size > len(self._data):
@@ -98,48 +94,45 @@ class _Reader:
             raise self._corrupt(what)
         return self._data[offset : offset + size]
 
-    def _metadata(self, entry: Any) -> tuple[str, bytes]:  # noqa: ANN401
-        number = entry.Buffer()
+    def _metadata(self, entry: Table) -> tuple[str, bytes]:
+        number = entry.number("buffer")
         content = self._buffers[number] if number < len(self._buffers) else b""
-        return _text(entry.Name()), bytes(content)
+        return entry.text("name"), bytes(content)
 
-    def _subgraph(self, graph: Any) -> SubGraphRecord:  # noqa: ANN401
-        tensors = tuple(self._tensor(graph.Tensors(i)) for i in range(graph.TensorsLength()))
-        operators = tuple(
-            self._operator(graph.Operators(i), len(tensors)) for i in range(graph.OperatorsLength())
-        )
-        inputs = self._indices(graph.InputsAsNumpy(), len(tensors), 0)
-        outputs = self._indices(graph.OutputsAsNumpy(), len(tensors), 0)
-        record = SubGraphRecord(_text(graph.Name()), tensors, inputs, outputs, operators)
+    def _subgraph(self, graph: Table) -> SubGraphRecord:
+        tensors = tuple(map(self._tensor, graph.tables("tensors")))
+        operators = tuple(self._operator(o, len(tensors)) for o in graph.tables("operators"))
+        inputs = self._indices(_numbers(graph, "inputs"), len(tensors), 0)
+        outputs = self._indices(_numbers(graph, "outputs"), len(tensors), 0)
+        record = SubGraphRecord(graph.text("name"), tensors, inputs, outputs, operators)
         fault = fault_of_tensor_use(record, self._buffers)
         if fault is not None:
             raise self._corrupt(fault)
         return record
 
-    def _indices(self, given: Any, count: int, lowest: int) -> tuple[int, ...]:  # noqa: ANN401
+    def _indices(self, numbers: tuple[int, ...], count: int, lowest: int) -> tuple[int, ...]:
         """Numbers of tensors that are there."""
-        numbers = tuple(map(int, given)) if isinstance(given, np.ndarray) else ()
         if any(not lowest <= number < count for number in numbers):
             what = f"a tensor is named that is not there: there are {count}"
             raise self._corrupt(what)
         return numbers
 
-    def _tensor(self, tensor: Any) -> LiteTensor:  # noqa: ANN401
-        name, kind = _text(tensor.Name()), layout().name("TensorType", tensor.Type())
-        shape = _numbers(tensor.ShapeAsNumpy())
-        signature = _numbers(tensor.ShapeSignatureAsNumpy())
-        if tensor.Buffer() >= len(self._buffers) or any(size < 0 for size in shape):
+    def _tensor(self, tensor: Table) -> LiteTensor:
+        name, kind = tensor.text("name"), layout().name("TensorType", tensor.number("type"))
+        shape, buffer = _numbers(tensor, "shape"), tensor.number("buffer")
+        signature = _numbers(tensor, "shape_signature")
+        if buffer >= len(self._buffers) or any(size < 0 for size in shape):
             what = f"the tensor {name!r} has a buffer that is not there, or a size below 0"
             raise self._corrupt(what)
-        self._check_size(name, kind, shape, self._buffers[tensor.Buffer()])
+        self._check_size(name, kind, shape, self._buffers[buffer])
         return LiteTensor(
             name,
             kind,
             shape,
             signature or None,
-            tensor.Buffer(),
-            _quantization(tensor.Quantization()),
-            bool(tensor.IsVariable()),
+            buffer,
+            _quantization(tensor.table("quantization")),
+            bool(tensor.number("is_variable")),
         )
 
     def _check_size(
@@ -159,34 +152,34 @@ class _Reader:
             )
             raise self._corrupt(what)
 
-    def _operator(self, operator: Any, tensors: int) -> OperatorRecord:  # noqa: ANN401
-        number = operator.OpcodeIndex()
-        if number >= self._model.OperatorCodesLength():
+    def _operator(self, operator: Table, tensors: int) -> OperatorRecord:
+        number = operator.number("opcode_index")
+        if number >= len(self._codes):
             what = f"an operator has the code {number}, which is not there"
             raise self._corrupt(what)
-        inputs = self._indices(operator.InputsAsNumpy(), tensors, -1)
-        outputs = self._indices(operator.OutputsAsNumpy(), tensors, 0)
-        code = _code(self._model.OperatorCodes(number))
-        self._check_options(operator.BuiltinOptionsType(), code.builtin)
+        inputs = self._indices(_numbers(operator, "inputs"), tensors, -1)
+        outputs = self._indices(_numbers(operator, "outputs"), tensors, 0)
+        code = self._codes[number]
+        self._check_options(operator.number("builtin_options_type"), code.builtin)
         return OperatorRecord(code, inputs, outputs, self._options(operator, code.builtin))
 
-    def _options(self, operator: Any, builtin: str) -> Options | None:  # noqa: ANN401
+    def _options(self, operator: Table, builtin: str) -> Options | None:
         """The numbers that an operator's options store; text and lists are not read."""
-        number, options = operator.BuiltinOptionsType(), operator.BuiltinOptions()
-        if options is None or number == 0 or number != _own_options(builtin):
+        number, facts = operator.number("builtin_options_type"), layout()
+        if number == 0 or number != _own_options(builtin):
             return None
-        facts = layout()
         table = facts.name_of_table(number)
+        options = operator.table("builtin_options", table)
+        if options is None:
+            return None
         values: dict[str, OptionValue] = {}
-        for index, field in enumerate(facts.tables[table]):
-            offset = options.Offset(4 + 2 * index)
-            width = None if field is None else facts.width(field[1])
-            if not offset or field is None or width is None or field[1] in ("float", "double"):
+        for field in facts.tables[table]:
+            if field is None or facts.width(field[1]) is None or not options.has(field[0]):
                 continue
-            start = options.Pos + offset
-            value = int.from_bytes(self._data[start : start + width], "little", signed=True)
-            is_name = field[1] in facts.enums
-            values[field[0]] = facts.name(field[1], value) if is_name else value
+            name, kind = field
+            if kind not in ("float", "double"):
+                value = options.number(name)
+                values[name] = facts.name(kind, value) if kind in facts.enums else int(value)
         return Options(table, values)
 
     def _check_options(self, given: int, builtin: str) -> None:
@@ -196,24 +189,20 @@ class _Reader:
             what = f"an operator {builtin} has options of another"
             raise self._corrupt(what)
 
-    def _signature(self, entry: Any, graphs: tuple[SubGraphRecord, ...]) -> SignatureRecord:  # noqa: ANN401
-        number = entry.SubgraphIndex()
+    def _signature(self, entry: Table, graphs: tuple[SubGraphRecord, ...]) -> SignatureRecord:
+        number = entry.number("subgraph_index")
         if number >= len(graphs):
             what = f"a signature is of the subgraph {number}, which is not there"
             raise self._corrupt(what)
         count = len(graphs[number].tensors)
-        sides = (
+        inputs, outputs = (
             tuple(
-                (_text(item(i).Name()), self._known(item(i).TensorIndex(), count))
-                for i in range(length)
+                (item.text("name"), self._known(item.number("tensor_index"), count))
+                for item in entry.tables(side)
             )
-            for item, length in (
-                (entry.Inputs, entry.InputsLength()),
-                (entry.Outputs, entry.OutputsLength()),
-            )
+            for side in ("inputs", "outputs")
         )
-        inputs, outputs = sides
-        return SignatureRecord(_text(entry.SignatureKey()), inputs, outputs, number)
+        return SignatureRecord(entry.text("signature_key"), inputs, outputs, number)
 
     def _known(self, number: int, count: int) -> int:
         if number >= count:
@@ -222,11 +211,11 @@ class _Reader:
         return number
 
 
-def _code(code: Any) -> OperatorCode:  # noqa: ANN401
+def _code(code: Table) -> OperatorCode:
     # Files from before 2020 have the old field alone; where they differ LiteRT takes the greater.
-    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    number = max(code.number("builtin_code"), code.number("deprecated_builtin_code"))
     builtin = layout().name("BuiltinOperator", number)
-    return OperatorCode(builtin, _text(code.CustomCode()), code.Version())
+    return OperatorCode(builtin, code.text("custom_code"), code.number("version"))
 
 
 @lru_cache(maxsize=256)
@@ -237,23 +226,19 @@ def _own_options(builtin: str) -> int | None:
     return next((number for table, number in tables if table.lower() == named), None)
 
 
-def _quantization(details: Any) -> Quantization | None:  # noqa: ANN401
-    if details is None or not details.ScaleLength():
+def _quantization(details: Table | None) -> Quantization | None:
+    scales = np.zeros(0) if details is None else details.array("scale", "<f4")
+    if details is None or not scales.size:
         return None
-    scales = np.array(details.ScaleAsNumpy(), np.float32)
-    points = details.ZeroPointAsNumpy()
-    known = np.array(points, np.int64) if isinstance(points, np.ndarray) else np.zeros(0, np.int64)
-    if known.size != scales.size:
-        known = np.resize(known, scales.size) if known.size else np.zeros(scales.size, np.int64)
-    return Quantization(scales, known, details.QuantizedDimension())
+    points = details.array("zero_point", "<i8")
+    if points.size != scales.size:
+        points = np.resize(points, scales.size) if points.size else np.zeros(scales.size, np.int64)
+    axis = details.number("quantized_dimension")
+    return Quantization(scales.astype(np.float32), points.astype(np.int64), axis)
 
 
-def _numbers(given: Any) -> tuple[int, ...]:  # noqa: ANN401 - an array, or 0 for none
-    return tuple(map(int, given)) if isinstance(given, np.ndarray) else ()
-
-
-def _text(given: bytes | None) -> str:
-    return "" if given is None else given.decode("utf-8", "backslashreplace")
+def _numbers(table: Table, name: str) -> tuple[int, ...]:
+    return tuple(table.array(name, "<i4").tolist())
 
 
 _NONE: Final = -1

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.library import flexbuffer
+from mobileprep.formats.tflite.flexbuffer import number_map
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.ops.math import binary, repeated
@@ -230,7 +230,7 @@ def spectrogram(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         "magnitude_squared": node.attr_bool("magnitude_squared", False),
     }
     outputs = [(scope.output_shape(node), DType.FLOAT)]
-    return scope.emit_custom("AudioSpectrogram", inputs, outputs, flexbuffer(options))[0]
+    return scope.emit_custom("AudioSpectrogram", inputs, outputs, number_map(options))[0]
 
 
 @lowering("Mfcc")
@@ -249,4 +249,4 @@ def mfcc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         "dct_coefficient_count": node.attr_int("dct_coefficient_count", 13),
     }
     outputs = [(scope.output_shape(node), DType.FLOAT)]
-    return scope.emit_custom("Mfcc", inputs, outputs, flexbuffer(options))[0]
+    return scope.emit_custom("Mfcc", inputs, outputs, number_map(options))[0]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.library import flexbuffer
+from mobileprep.formats.tflite.flexbuffer import number_map
 from mobileprep.graph.node import Node
 from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
 from mobileprep.litert.program import Value
@@ -120,7 +120,7 @@ def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
     count = most * per_box
     shapes = [(1, count, 4), (1, count), (1, count), (1,)]
     outputs = [(shape, DType.FLOAT) for shape in shapes]
-    return scope.emit_custom(node.op, inputs, outputs, flexbuffer(options))
+    return scope.emit_custom(node.op, inputs, outputs, number_map(options))
 
 
 @lowering("CombinedNonMaxSuppression")

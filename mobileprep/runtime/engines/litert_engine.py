@@ -162,7 +162,7 @@ class LiteRtModel:
 
     Raises:
         CorruptFileError: the file is missing or damaged.
-        UnsupportedError: ai-edge-litert or flatbuffers is not installed.
+        UnsupportedError: ai-edge-litert is not installed.
     """
 
     name = LiteRtEngine.name

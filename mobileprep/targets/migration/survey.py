@@ -54,7 +54,7 @@ def surveyed(
             the app loads it.
 
     Raises:
-        UnsupportedError: an unknown platform; or flatbuffers is not installed.
+        UnsupportedError: an unknown platform.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input.
         TransformError: an output is not there.
         InvalidGraphError: the graph is malformed.
@@ -103,7 +103,6 @@ def lite_route(graph: Graph, context: Context, whole: int) -> Route:
         whole: the bytes of the graph between them.
 
     Raises:
-        UnsupportedError: flatbuffers is not installed.
         InvalidGraphError: the graph is malformed.
     """
     route = Route("LiteRT", "as it is", inputs=context.inputs)
@@ -213,8 +212,7 @@ def migrate(
         UsageError: a name is not in the graph, or the file is for LiteRT already.
         CorruptFileError: a file is missing or damaged.
         InvalidGraphError: the model is malformed, or holds no nodes.
-        UnsupportedError: there is no such platform, the model cannot be frozen, or flatbuffers
-            is not installed.
+        UnsupportedError: there is no such platform, or the model cannot be frozen.
     """
     model = load_model(path, ModelOptions(tuple(outputs)), tell)
     check_holds_nodes(model.graph, str(path))

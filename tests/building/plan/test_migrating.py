@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.plan import planner
 from mobileprep.building.plan.app_stages import MigrationStage
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.spec import StageSpec, Upstream
@@ -75,11 +74,3 @@ def test_it_tries_the_graph_before_it_is_quantized() -> None:
 def test_a_chain_that_begins_by_quantizing_has_the_source_tried() -> None:
     (spec,) = planned(ASKED + "transforms: [quantize_weights]\ntargets: {a: {}}")
     assert spec.stage.upstream["graph"] == Upstream("r/freeze", "graph.pb")
-
-
-def test_installing_flatbuffers_makes_it_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "library_version", lambda *_: "")
-    (without,) = planned(ASKED + "targets: {a: {}}")
-    monkeypatch.setattr(planner, "library_version", lambda *_: "25.2.10")
-    (with_it,) = planned(ASKED + "targets: {a: {}}")
-    assert without.stage.parameters != with_it.stage.parameters

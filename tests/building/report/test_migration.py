@@ -100,11 +100,11 @@ def test_findings_with_one_fix_are_grouped() -> None:
 
 
 def test_what_was_not_tried_says_why() -> None:
-    record = MigrationRecord("", untried="flatbuffers is not installed")
-    assert list(migration_lines(record)) == ["runtimes not tried: flatbuffers is not installed"]
+    record = MigrationRecord("", untried="the graph cannot be read")
+    assert list(migration_lines(record)) == ["runtimes not tried: the graph cannot be read"]
     assert list(migration_markdown(record)) == [
         "",
-        "Runtimes are not tried: flatbuffers is not installed.",
+        "Runtimes are not tried: the graph cannot be read.",
     ]
 
 

@@ -21,7 +21,7 @@ from tests.targets.migration.graphs import speech
 
 def asked(folder: Path, graph: Graph, ends: dict[str, Any]) -> Job[MigrationStage]:
     inputs = {"graph": graph, "interface": ends, "assets": assets(folder)}
-    stage = MigrationStage(platform="android", flatbuffers="1", before="", **slots(*inputs))
+    stage = MigrationStage(platform="android", before="", **slots(*inputs))
     return job(folder, stage, **inputs)
 
 
@@ -54,9 +54,9 @@ def test_what_cannot_be_tried_ends_no_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
-        message = "flatbuffers is not installed"
+        message = "the graph cannot be read"
         raise UnsupportedError(message)
 
     monkeypatch.setattr(migration, "surveyed", refused)
     record = found_by(asked(tmp_path, classifier(), interface("y")))
-    assert record == MigrationRecord("", None, "flatbuffers is not installed")
+    assert record == MigrationRecord("", None, "the graph cannot be read")

@@ -11,7 +11,6 @@ import pytest
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.formats.tflite.checker import check
 from mobileprep.formats.tflite.layout import layout
-from mobileprep.formats.tflite.library import schema_module
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.records import (
     LiteTensor,
@@ -24,6 +23,7 @@ from mobileprep.formats.tflite.records import (
     SubGraphRecord,
 )
 from mobileprep.formats.tflite.writer import model_bytes
+from tests.fuzz.flatbuffer import places
 
 
 def record() -> ModelRecord:
@@ -177,8 +177,7 @@ def test_what_is_unpacked_has_the_elements_that_it_is_unpacked_from(
 
 def test_of_two_codes_the_greater_counts_as_in_litert() -> None:
     data = bytearray(CONTENT)
-    table = schema_module().Model.GetRootAs(data, 0).OperatorCodes(0)._tab
-    old = table.Offset(4) + table.Pos
+    old = next(place.at for place in places(CONTENT) if place.kind == "byte")
     dense, split = (layout().number("BuiltinOperator", n) for n in ("FULLY_CONNECTED", "SPLIT"))
     assert data[old] == dense
     data[old] = split
