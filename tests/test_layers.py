@@ -1,4 +1,4 @@
-"""The layers: who may import whom, as the table in ``docs/architecture.md`` has it."""
+"""The packages import in the order of the table in ``docs/architecture.md``."""
 
 from __future__ import annotations
 
@@ -14,23 +14,16 @@ import mobileprep
 
 ROOT = Path(mobileprep.__file__).parent
 PAGE = ROOT.parent / "docs" / "architecture.md"
-FREE = {"core", "errors", "frozen", "__init__"}
-# A folder with more modules than this is one that nobody finds his way in.
-MOST_MODULES = 40
+FREE = {"errors", "plugin", "__version__"}
 
 
-def layer_table() -> dict[str, set[str]]:
-    """Each layer of the page's table, and the layers that it may import."""
+def packages() -> list[str]:
+    """The packages of the page's table, in its order."""
     section = PAGE.read_text(encoding="utf-8").split("\n## Layers\n", 1)[1].split("\n## ", 1)[0]
-    table: dict[str, set[str]] = {}
-    for line in section.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 3 and cells[0].startswith("`"):
-            table[cells[0].strip("`")] = set(re.findall(r"`([\w.]+)`", cells[2]))
-    return table
+    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
 
-TABLE = layer_table()
+PACKAGES = packages()
 
 
 @lru_cache(maxsize=1)
@@ -73,25 +66,15 @@ def files() -> list[Path]:
     return [p for p in modules().values() if p.parent != ROOT]
 
 
-def test_the_table_has_every_layer_and_each_only_names_layers_above_it() -> None:
-    folders = {p.name for p in ROOT.iterdir() if (p / "__init__.py").is_file()}
-    assert set(TABLE) == folders
-    seen: set[str] = set()
-    for layer, below in TABLE.items():
-        assert {name.split(".")[0] for name in below} <= seen, layer
-        seen.add(layer)
+def test_the_table_has_every_package() -> None:
+    assert set(PACKAGES) == {p.name for p in ROOT.iterdir() if (p / "__init__.py").is_file()}
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
-    layer = path.relative_to(ROOT).parts[0]
-    allowed = TABLE[layer] | {layer} | FREE | {"__version__"}
-    wrong = {
-        name
-        for name in imported(path)
-        if not any(name == a or name.startswith(f"{a}.") for a in allowed)
-    }
-    assert not wrong
+def test_a_module_imports_only_its_package_and_those_above(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    allowed = {*PACKAGES[: PACKAGES.index(package) + 1], *FREE}
+    assert not {name for name in imported(path) if name.split(".")[0] not in allowed}
 
 
 def test_no_module_needs_itself() -> None:
@@ -138,16 +121,9 @@ def test_private_modules_are_imported_in_their_own_package_only(path: Path) -> N
             assert package[:private] == tuple(parts[:private]), name
 
 
-def test_no_folder_holds_more_modules_than_one_can_look_over() -> None:
-    for folder in {p.parent for p in files()}:
-        if folder.name != "transforms":  # one for each transform
-            held = [p for p in folder.glob("*.py") if p.name != "__init__.py"]
-            assert len(held) <= MOST_MODULES, folder
-
-
-@pytest.mark.parametrize("layer", ["recipe", "plan", "report"])
-def test_layers_that_start_fast_do_not_import_numpy(layer: str) -> None:
-    for path in (ROOT / layer).rglob("*.py"):
+@pytest.mark.parametrize("package", ["recipe", "building/plan", "building/report"])
+def test_packages_that_start_fast_do_not_import_numpy(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
         source = path.read_text()
         assert "import numpy" not in source
         assert "from numpy" not in source

@@ -227,7 +227,7 @@ def _products(op: Op, readers: Readers) -> Iterator[list[Value]]:
             over, under = inner.inputs
             divisor = number_of(under)
             if over is not None and under is not None and divisor:
-                inverse = replace(under, data=np.float32(1 / divisor))
+                inverse = replace(under, data=np.array(1 / divisor, np.float32))
                 yield [*given[:index], *given[index + 1 :], over, inverse]
 
 

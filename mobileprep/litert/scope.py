@@ -104,7 +104,9 @@ class Scope:
         """The whole numbers of an input that must be known; see ``needed``."""
         return tuple(int(x) for x in self.needed(node, index, what).reshape(-1))
 
-    def constant(self, array: Array, name: str = "", dtype: DType | None = None) -> Value:
+    def constant(
+        self, array: Array | np.generic, name: str = "", dtype: DType | None = None
+    ) -> Value:
         """A constant; small ones of equal elements are one value."""
         array = np.asarray(array)
         kind = dtype or dtype_from_numpy(array.dtype)

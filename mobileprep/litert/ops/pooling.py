@@ -191,8 +191,8 @@ def _reduced(scope: Scope, value: Value, axes: Value) -> Value:
 def _factor(scope: Scope, scale: Value, variance: Value, epsilon: float) -> Value:
     """What every channel is multiplied with."""
     if variance.data is not None:
-        inverse = 1 / np.sqrt(variance.data + np.float32(epsilon))
-        return _binary(scope, "MUL", scope.constant(inverse.astype(np.float32)), scale, scale)
+        known = 1 / np.sqrt(variance.data + np.float32(epsilon))
+        return _binary(scope, "MUL", scope.constant(known.astype(np.float32)), scale, scale)
     floor = scope.constant(np.array(epsilon, np.float32))
     total = _binary(scope, "ADD", variance, floor, variance)
     inverse = scope.emit("RSQRT", [total], variance.shape, variance.dtype)

@@ -251,7 +251,9 @@ def _up_to_16(given: _Texts, which: Array, lengths: Array) -> Array:
     return _pair_hash(c, (_right(a, 25) + b) * multiplier, multiplier)
 
 
-def _ends(given: _Texts, which: Array, lengths: Array, factor: Array) -> tuple[Array, Array, Array]:
+def _ends(
+    given: _Texts, which: Array, lengths: Array, factor: np.uint64
+) -> tuple[Array, Array, Array]:
     """What texts of 17 bytes and more begin and end with: two sums, and the first word."""
     a, b = given.words(which, 0) * factor, given.words(which, 8)
     c = given.words(which, lengths - 8) * _multiplier(lengths)
@@ -293,7 +295,9 @@ def _block(given: _Texts, which: Array, offset: Array | int) -> list[Array]:
     return [given.words(which, offset + 8 * i) for i in range(8)]
 
 
-def _taken(state: Array, block: Sequence[Array], factor: Array, times: Array) -> Array:
+def _taken(
+    state: Array, block: Sequence[Array], factor: Array | np.uint64, times: np.uint64
+) -> Array:
     """The state of the hash, x, y, z and two pairs v and w, with a block stirred in."""
     x, y, z, v0, v1, w0, w1 = state
     x = _right(x + y + v0 + block[1], 37) * factor ^ w1 * times

@@ -44,7 +44,7 @@ class _Factors:
         bound = _LARGEST * max(most, 1)
         single = _SINGLE // bound >= min(_SHORTEST, len(matrix))
         length = (_SINGLE if single else _DOUBLE) // bound
-        floats = matrix.astype(np.float32 if single else np.float64)
+        floats: Array = matrix.astype(np.float32 if single else np.float64)
         floats -= floats.dtype.type(zero)
         return cls(tuple(floats[cut] for cut in cuts(len(matrix), -(-len(matrix) // length))))
 

@@ -99,7 +99,7 @@ def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.trunc(x, out=x)
 
 
-def rounded(x: float) -> float:
+def rounded(x: float | np.floating[Any]) -> float:
     """The nearest whole number, halves away from zero, as C's ``round``; NaN is NaN."""
     # In double precision, also where x is one of numpy's floats.
     x = float(x)
@@ -148,7 +148,7 @@ def to_integer(x: float, limits: Limits, kind: Kind) -> int:
     return min(max(level(x, limits, kind), steps.lowest), steps.highest)
 
 
-def to_integers(x: Array, limits: Limits, kind: Kind) -> Array:
+def to_integers(x: Array | np.float32, limits: Limits, kind: Kind) -> Array:
     """``to_integer`` for each of a table's floats."""
     flat = [to_integer(float(v), limits, kind) for v in x.reshape(-1)]
     return np.array(flat, dtype=kind).reshape(x.shape)

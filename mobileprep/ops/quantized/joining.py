@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -197,7 +198,7 @@ def _resized(images: Array, size: tuple[int, int], sampling: Sampling, bits: int
     Numbers carry fractions of some bits in between; half of them is lost before the last product.
     """
     one = 1 << bits
-    kind = np.dtype(np.int16 if bits < 8 else np.int64)
+    kind: np.dtype[Any] = np.dtype(np.int16 if bits < 8 else np.int64)
     (top, bottom, down), (left, right, across) = (
         _taps(extent, count, sampling, one, kind)
         for extent, count in zip(images.shape[1:3], size, strict=True)

@@ -149,7 +149,7 @@ def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> fl
     What follows a layer makes up for the size of its channels, so that each counts alike.
     """
     levels = found.values.astype(np.float32) - np.float32(found.steps.zero)
-    sizes = np.float32(found.steps.size)
+    sizes: Array | np.float32 = np.float32(found.steps.size)
     if found.scales is not None:
         sizes = found.scales.reshape(_channel_shape(weights, axes))
     others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)

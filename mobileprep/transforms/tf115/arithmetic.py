@@ -155,7 +155,7 @@ def approximate_rsqrt(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """1/sqrt(x) of positive normal floats, 1-D, to about 22 bits."""
     guess = _instruction(x)
     half = x * np.float32(-0.5)
-    step: NDArray[np.float32] = guess * (half * (guess * guess) + np.float32(1.5))
+    step: NDArray[Any] = guess * (half * (guess * guess) + np.float32(1.5))
     return step
 
 
