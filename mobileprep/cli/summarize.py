@@ -32,6 +32,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "in_graph", type=file_name, metavar="FILE", help="the model, as a flag")
     structure = "print each node with its inputs, too"
     bool_flag(parser, "print_structure", default=False, help_line=structure)
+    text = "Print the graph as text, a line for each node, and nothing else"
+    bool_flag(parser, "text", default=False, help_line=text)
     checkpoint = "the values of the variables, where they are not beside the model"
     flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
     flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         InvalidGraphError: an input names no node; what could be counted is printed before.
     """
     from mobileprep.freezing.loading import find_source
+    from mobileprep.graph.text import graph_lines
     from mobileprep.inspection.original_lines import structure_lines, summary_lines
     from mobileprep.inspection.summarizing import SummaryOptions, named_device, summary_of
     from mobileprep.targets.headers import release_of
@@ -77,6 +80,9 @@ def run(args: argparse.Namespace) -> int:
         release_of(args.tensorflow),
     )
     opened = find_source(Path(model), checkpoint=checkpoint, tags=tags)
+    if args.text:
+        show(graph_lines(opened.source.graph))
+        return 0
     found = summary_of(opened, model, options, details=args.details or args.json)
     for name in found.graph.undecoded:
         warn(f"{plain(name)!r} has no value")

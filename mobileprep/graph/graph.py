@@ -109,6 +109,12 @@ class Graph:
             self._consumers = consumers
         return self._consumers
 
+    def __str__(self) -> str:
+        """A line for each node; see `mobileprep.graph.text`."""
+        from mobileprep.graph.text import graph_text  # which needs this module
+
+        return graph_text(self)
+
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
 

@@ -20,21 +20,21 @@ _FLAG: Final = re.compile(r"(?<![\w,-])--[a-zA-Z][\w-]*")
 _FOREIGN: Final = re.compile(r"bazel |-Wl,|--config=|--copt|--linkopt|--fat_apk_cpu")
 # Modules outside the command line whose messages are about the flags of certain verbs.
 _OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "api/benchmarking/": ("benchmark",),
-    "api/doctor.py": ("doctor",),
-    "api/feeding/": ("run",),
-    "api/inspecting/differing.py": ("diff",),
-    "api/inspecting/drawing.py": ("dot",),
-    "api/inspecting/summarizing.py": ("summarize",),
-    "api/litert.py": ("tflite",),
-    "api/quantization_debugging.py": ("debug-quantization",),
-    "api/verify.py": ("verify",),
+    "inspection/benchmarking/": ("benchmark",),
+    "inspection/differing.py": ("diff",),
+    "inspection/drawing_files.py": ("dot",),
+    "inspection/summarizing.py": ("summarize",),
+    "building/doctor.py": ("doctor",),
+    "building/litert_files.py": ("tflite",),
+    "building/quantization_debugging.py": ("debug-quantization",),
+    "building/verify.py": ("verify",),
+    "building/pipeline/": ("build",),
+    "building/report/comparison/": ("report",),
+    "building/comparing_reports.py": ("report",),
     "freezing/proposal.py": ("init", "summarize"),
     "ops/": ("run", "benchmark"),
-    "pipeline/": ("build",),
     "recipe/": ("build",),
-    "report/comparison/": ("report",),
-    "runtime/engines/litert_hints.py": ("tflite",),
+    "runtime/engines/litert_engine.py": ("tflite", "run", "benchmark"),
     "runtime/": ("run", "benchmark"),
 }
 

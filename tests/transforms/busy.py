@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, FuncRef
@@ -202,3 +204,9 @@ def _library() -> Library:
         function("idle", inner("n", "Neg", "a"), ret="n:y:0"),
     ]
     return Library({f.name: f for f in functions})
+
+
+def write_files(folder: Path) -> None:
+    """Write the files that the options of some examples name."""
+    (folder / "run.log").write_text(LOG)
+    write_arrays(folder / "samples.npz", samples())

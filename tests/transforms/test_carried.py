@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
@@ -12,7 +11,7 @@ from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.graph.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names
 from mobileprep.transforms.chains.chain import ChainStep, run_step
-from tests.transforms.busy import LOG, VERSIONS, busy_graph, samples
+from tests.transforms.busy import VERSIONS, busy_graph, write_files
 from tests.transforms.examples import example
 
 GRAPH = busy_graph()
@@ -23,8 +22,7 @@ BOTH = pytest.mark.parametrize("tf115", [True, False])
 @pytest.fixture(autouse=True)
 def log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.log").write_text(LOG)
-    write_arrays(tmp_path / "samples.npz", samples())
+    write_files(tmp_path)
 
 
 def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = ()) -> Result:

@@ -11,7 +11,7 @@ import random, shutil, sys
 from pathlib import Path
 from mobileprep.building.builder import run_build
 from mobileprep.errors import MobileprepError
-from mobileprep.building.pipeline import eviction, execute, upkeep
+from mobileprep.building.pipeline import eviction, execute
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.store import Store
@@ -21,7 +21,7 @@ from tests.building.pipeline.small_plans import Wish, mix, small_plan
 top, seed = Path(sys.argv[1]), int(sys.argv[2])
 execute.stage_function = lambda name: mix
 eviction._GRACE_SECONDS = -1
-upkeep._PAUSE_SECONDS = 0
+eviction._PAUSE_SECONDS = 0
 generator = random.Random(seed)
 out = top / f"out{seed}"
 source = top / f"in{seed}"

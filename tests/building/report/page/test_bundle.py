@@ -13,7 +13,7 @@ import pytest
 import mobileprep.building.report.page
 
 BUNDLE = Path(mobileprep.building.report.page.__file__).parent
-SOURCE = BUNDLE.parents[2] / "web" / "report"
+SOURCE = BUNDLE.parents[3] / "web" / "report"
 PARTS = ("page.js", "page.css", "licences.txt")
 
 
