@@ -37,6 +37,7 @@ def _recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "recipes" / "mnist", tmp_path / "recipes" / "mnist")
 
 
+@pytest.mark.slow
 def test_its_command_says_what_stands_there(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```console\n\$ mobileprep (.*?)\n(.*?)```", SECTION, re.DOTALL)
     command, answer = block
@@ -45,6 +46,7 @@ def test_its_command_says_what_stands_there(capsys: pytest.CaptureFixture[str]) 
     assert is_answer(answer, told.err + told.out), told.err + told.out
 
 
+@pytest.mark.slow
 def test_its_rule_gives_the_model_of_the_search() -> None:
     (rule,) = re.findall(r"as a rule: (\{.*\})$", SECTION, re.MULTILINE)
     recipe = Path("recipes/page.yaml")
@@ -64,6 +66,7 @@ def test_its_rule_gives_the_model_of_the_search() -> None:
     assert ruled == searched
 
 
+@pytest.mark.slow
 def test_its_long_form_keeps_the_rules_and_repairs() -> None:
     recipe = Path("recipes/page.yaml")
     recipe.write_text(HEAD + TARGET.replace("    quantize: auto\n", LONG))

@@ -89,6 +89,7 @@ def follows_edits(app: Path, build: Callable[[], str], *, forgets: bool = True) 
     assert ran in build(), "what is read since the last edit is in the depfile"
 
 
+@pytest.mark.slow
 @needs("make")
 def test_the_makefile(app: Path, shell: Shell) -> None:
     shutil.copy(EXAMPLES / "make" / "Makefile", app)
@@ -97,6 +98,7 @@ def test_the_makefile(app: Path, shell: Shell) -> None:
     assert (app / "assets" / "digits.pb").read_bytes() == model.read_bytes()
 
 
+@pytest.mark.slow
 @needs("ninja")
 def test_the_ninja_file(app: Path, shell: Shell) -> None:
     shutil.copy(EXAMPLES / "ninja" / "build.ninja", app)
@@ -109,6 +111,7 @@ def test_the_ninja_file(app: Path, shell: Shell) -> None:
     assert (app / "assets" / "digits.pb").stat().st_mtime_ns == copied, "the model is as it was"
 
 
+@pytest.mark.slow
 @needs("cmake")
 @pytest.mark.parametrize(("generator", "tool"), [("Ninja", "ninja"), ("Unix Makefiles", "make")])
 def test_the_cmake_lists(app: Path, shell: Shell, generator: str, tool: str) -> None:
@@ -306,6 +309,7 @@ def committed(shell: Shell) -> str:
     return shell("git", "rev-parse", "HEAD").strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "job"), [("github.yml", "build"), ("gitlab-ci.yml", "models")])
 def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, shell: Shell) -> None:
     commands = scripts(name, job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import mobileprep
@@ -12,6 +13,7 @@ from mobileprep.graph import op_sets
 ROOT = Path(mobileprep.__file__).parent
 
 
+@cache
 def sources() -> dict[str, ast.Module]:
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))

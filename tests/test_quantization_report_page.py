@@ -29,6 +29,7 @@ def without_digits(text: str) -> str:
     return re.sub(r"\d[\d,]*(\.\d+)?(e-\d+)?", "#", text)
 
 
+@pytest.mark.slow
 def test_the_section_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)

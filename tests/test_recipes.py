@@ -13,6 +13,7 @@ RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 EIGHT_BITS = ("digits-eight-bits", "mnist")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(p.parent.name for p in RECIPES.glob("*/recipe.yaml")))
 def test_a_recipe_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
@@ -32,6 +33,7 @@ def test_every_target_has_to_be_within_half_a_point_on_the_whole_test_split(name
         assert target.validation.samples is None
 
 
+@pytest.mark.slow
 def test_mnist_builds_for_three_kinds_of_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def tool(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["start", "chapters", "migrating"])
 def test_the_commands_of_a_guide_answer_as_it_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -48,6 +49,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert not missing, "give it a line in mkdocs.yml"
 
 
+@pytest.mark.slow
 def test_verbs_and_errors_have_pages_of_all() -> None:
     pages = tool("reference_pages").PAGES
     verbs, errors = pages["verbs.md"](), pages["errors.md"]()

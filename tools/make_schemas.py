@@ -2,7 +2,7 @@
 
 python tools/make_schemas.py
 
-The dataclasses of the transforms, of ``recipe/settings.py`` and of ``options/freeze.py`` say which
+The dataclasses of the transforms, of ``recipe/settings.py`` and of `freezing/settings.py` say which
 options there are. ``recipe_format.json`` beside this file has what of a recipe is no option: where
 it has a text instead of a schema, as ``"Target.engine"``, that option's is put there.
 """

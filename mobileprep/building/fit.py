@@ -324,7 +324,7 @@ def check_target(
         path: the model.
         release: TensorFlow release. None takes that of the header next to the model, or else
             ``DEFAULT_RELEASE``.
-        platform: a name of ``packaging.targets.PLATFORMS``. None takes that of the manifest next
+        platform: a name of `targets.targets.PLATFORMS`. None takes that of the manifest next
             to the model, or else ``DEFAULT_PLATFORM``.
         selective: whether the app builds with a registration header and its build files. None
             uses the header next to the model, if there is one; False ignores it.

@@ -2,7 +2,7 @@
 
 An index is a line that tells what it is of, the number of parts, for each its sha256 and its
 length, and then a body. Of a file made of pieces the body holds the bytes between parts; of a
-graph it is the reader's, see ``ir/stored.py``.
+graph it is the reader's, see `graph/files.py`.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Graph:
     """Nodes in their stored order, with look-ups made when first asked for.
 
     Args:
-        nodes: the nodes; names should be unique, which ``ir.verify`` checks.
+        nodes: the nodes; names should be unique, which `graph.verify` checks.
         library: the functions that nodes may call.
         versions: the graph's versions.
     """
@@ -75,7 +75,7 @@ class Graph:
         self.library = library or Library()
         self.versions = versions or Versions()
         self.pieces: tuple[bytes | Tensor, ...] | None = None
-        """What ``ir.serde`` made of it, once it has."""
+        """What `graph.serde` made of it, once it has."""
         self._by_name: dict[str, Node] | None = None
         self._consumers: dict[str, list[Node]] | None = None
 

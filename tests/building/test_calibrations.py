@@ -81,6 +81,7 @@ def ends(ranges: RangeFile, tensor: str = "x") -> tuple[float, float]:
     return found.low, found.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     ["d.npz", "d.npy", "d.csv", "{tfrecord: d.tfrecord, features: {x: x}}", "{python: d.py}"],

@@ -254,6 +254,7 @@ def test_every_key_is_edited_or_said_not_to_be() -> None:
     assert named <= found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", EDITS)
 def test_a_build_after_an_edit_gives_what_a_cold_one_gives(
     built: Bench, tmp_path: Path, key: str

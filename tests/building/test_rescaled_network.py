@@ -93,6 +93,7 @@ def one_by_one(graph: Graph, fed: dict[str, np.ndarray]) -> dict[str, np.ndarray
     return run(graph, fed, names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["weights", "tensor", "chosen"])
 def test_without_repair_eight_bits_ruin_it(top1, name: str) -> None:
     assert top1["float"] == top1[""] > 0.98

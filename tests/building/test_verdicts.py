@@ -151,6 +151,7 @@ def fingerprints(state: State) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inline", [stores.INLINE, 0])
 @pytest.mark.parametrize("explained", [False, True])
 @settings(

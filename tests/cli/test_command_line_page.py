@@ -11,6 +11,7 @@ from tests.cli.pages import DOCS, check_examples
 PAGE = DOCS / "command-line.md"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("digits")
 def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
     check_examples(PAGE, tmp_path / "bin")

@@ -63,6 +63,7 @@ def test_doit_lists_builds_and_then_has_nothing_to_do(built_once: Path, folder: 
     assert all(line.startswith("-- ") for line in again)
 
 
+@pytest.mark.slow
 def test_the_page_of_each_recipe_is_written(app: Path) -> None:
     page = app / "built" / "digits" / "report.html"
     first = doit(app)
@@ -95,6 +96,7 @@ def test_one_target_can_be_built_alone(built_once: Path, folder: Path) -> None:
     assert not (folder / "out" / "digits" / "download").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["thread", "process"])
 def test_doit_s_own_parallel_runs_work(built_once: Path, folder: Path, kind: str) -> None:
     done = doit(folder, "-n", "3", "-P", kind)
@@ -257,6 +259,7 @@ def task_made():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("-n", "3"), ("-n", "3", "-P", "thread")])
 @pytest.mark.parametrize("made", ["data/test.npz", "model/graph.pbtxt"])
 def test_files_are_judged_once_the_tasks_that_make_them_have_run(

@@ -226,6 +226,7 @@ def test_a_loop_without_end_is_told(tmp_path: Path, run: Run) -> None:
     assert DEFAULT_ITERATIONS > 1000
 
 
+@pytest.mark.slow
 def test_a_loop_without_end_is_run_into_once(tmp_path: Path, run: Run) -> None:
     """Whatever may be drawn for its input, of which no shape is known."""
     graph = loop_graph()

@@ -141,6 +141,7 @@ TRAINED = """
 MOST = 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "calibration", "more"),
     [

@@ -44,6 +44,7 @@ def records(store: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("six", [False, True])
 def test_how_many_run_at_once_changes_no_byte_and_no_record(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch, six: bool

@@ -143,6 +143,7 @@ def test_an_intact_model_whose_types_were_removed_is_told(run: Run, built: Path)
     assert told.code in (0, *REFUSED), told.err
 
 
+@pytest.mark.slow
 def test_wide_control_inputs_take_linear_time(run: Run) -> None:
     def seconds(count: int) -> float:
         heads = [node(f"h{i}", "NoOp", "", T=None) for i in range(200)]
@@ -177,6 +178,7 @@ def test_more_stages_at_once_than_there_are_start_no_thread_each(
     assert most[0] < 100
 
 
+@pytest.mark.slow
 def test_an_array_that_is_zipped_small_is_refused_before_it_is_unpacked(run: Run) -> None:
     write_graph(Path("model.pb"), small_graph())
     head = io.BytesIO()

@@ -55,6 +55,7 @@ def check(verb: str, data: bytes) -> None:
         assert "y" in read_graph(Path("got.pb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["-", "/dev/stdout"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_standard_output_gets_the_bytes_alone(verb: str, out: str) -> None:

@@ -74,6 +74,7 @@ def make_talkative(digits: Path, seconds: float = 0.0) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "4"])
 @pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1"}, {"TERM": "tmux-256color"}])
 def test_a_build_on_a_terminal_writes_little(
@@ -112,6 +113,7 @@ def test_a_build_with_nothing_to_do_shows_no_bar(built: Path) -> None:
     assert "up to date" in "\n".join(shown.screen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_escape_codes_where_none_are_wanted(digits: Path, environ: dict[str, str]) -> None:
     assert b"\x1b" not in on_terminal("build", digits, *OUT, environ=environ).data
@@ -124,6 +126,7 @@ def test_a_dumb_terminal_gets_a_line_a_stage(digits: Path) -> None:
     assert len(told) == stages(digits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 200])
 def test_the_bar_fits_terminals_of_every_width(digits: Path, columns: int) -> None:
     shown = on_terminal("build", digits, *OUT, "-j", "2", columns=columns)
@@ -135,6 +138,7 @@ def test_the_bar_fits_terminals_of_every_width(digits: Path, columns: int) -> No
         assert f"100% {total}/{total}" in bars[-1]
 
 
+@pytest.mark.slow
 def test_the_bar_follows_a_terminal_that_is_made_smaller(digits: Path) -> None:
     def shrink(terminal: int, data: bytes) -> None:
         if b"printed" in data:
@@ -148,6 +152,7 @@ def test_the_bar_follows_a_terminal_that_is_made_smaller(digits: Path) -> None:
     assert all(len(piece) < 30 for piece in last[-10:] if b"%" in piece)
 
 
+@pytest.mark.slow
 def test_a_stage_that_takes_long_shows_for_how_long(digits: Path) -> None:
     make_talkative(digits, seconds=2.5)
     shown = on_terminal("build", digits, *OUT)

@@ -13,6 +13,7 @@ PAGE = DOCS / "report.md"
 PROGRAM = DOCS.parent / "web" / "report" / "src" / "main.js"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("digits")
 def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
     check_examples(PAGE, tmp_path / "bin", least=2)

@@ -14,6 +14,7 @@ from tests.cli.pages import DOCS, check_examples
 PAGE = DOCS / "reproducible.md"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("digits")
 def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
     check_examples(PAGE, tmp_path / "bin")

@@ -225,6 +225,7 @@ def test_infinities_of_both_signs_have_no_mean(run: Run, plain: Path, tmp_path: 
     assert told.out == "out: float32[1, 2] [['-inf', 'inf']]\n"
 
 
+@pytest.mark.slow
 def test_the_engine_is_told_where_it_was_chosen(run: Run, graph: Path, photo: Path) -> None:
     told = run("run", "--graph", graph, "--image", photo, "--engine=auto")
     assert "mobileprep: the engine is " in told.err

@@ -72,6 +72,7 @@ targets:
     write_graph(Path("scaled.pb"), Graph([*scaled, node("out", "MatMul", "x scaled")]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_files")
 def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
     check_examples(PAGE, tmp_path / "bin")

@@ -204,6 +204,7 @@ with waiting(Activities()):
 """
 
 
+@pytest.mark.slow
 def test_long_work_has_a_line_on_a_terminal_and_none_elsewhere() -> None:
     pytest.importorskip("pty", reason="this system has no pseudo-terminals")
     from tests.cli.terminals import on_terminal

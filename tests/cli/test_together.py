@@ -115,6 +115,7 @@ def read_until(stream: IO[str], text: str) -> str:
     return told
 
 
+@pytest.mark.slow
 def test_a_build_waits_for_the_one_that_has_its_folder_and_says_whose_it_is(
     built_once: Path, folder: Path
 ) -> None:

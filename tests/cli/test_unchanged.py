@@ -131,6 +131,7 @@ def test_after_an_edit_all_is_looked_at(
     assert (left.code == 0) == (again.code == 0), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--checksum",)])
 def test_an_edit_at_any_place_is_never_passed_over(
     flags: tuple[str, ...], noted: Path, run: Run, read: list[object]

@@ -84,6 +84,7 @@ def save(path: Path, text: str) -> None:
     new.replace(path)
 
 
+@pytest.mark.slow
 def test_edits_are_built_errors_told_and_ctrl_c_ends(built: Path, watching: Watching) -> None:
     assert "0 of " in watching.told()
     folder = built.parent

@@ -126,6 +126,7 @@ def written(nodes: list[Node]) -> str:
     return "g.pb"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COSTLY)
 def test_what_would_take_hours_is_refused(name: str, run: Run) -> None:
     path = written(COSTLY[name])
@@ -169,6 +170,7 @@ def test_what_the_turns_of_a_loop_take_adds_up(run: Run) -> None:
     assert (told.code, "FLOP are left of what a run may" in told.err) == (5, True), told.err
 
 
+@pytest.mark.slow
 def test_texts_that_grow_and_grow_are_refused(run: Run) -> None:
     """Each replacement makes four characters of one."""
     nodes = [c("s0", np.array([b"aa"], object))]

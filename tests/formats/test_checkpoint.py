@@ -188,6 +188,7 @@ def scrambled(entries, rng):
     return [(key, bytes(value)) for key, value in entries]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", SETS)
 def test_faults_under_a_good_checksum_end_in_a_value_or_an_error(prefix, tmp_path):
     path = next(p for p in copied(prefix, tmp_path) if ".data-" not in p.name)

@@ -34,6 +34,7 @@ if not sys.platform.startswith("linux"):
 import_formats()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking with threads
 @pytest.mark.parametrize("name", sorted(formats))
 def test_mutants_are_refused_in_words(name: str) -> None:

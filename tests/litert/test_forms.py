@@ -63,6 +63,7 @@ def test_the_page_lists_all_operators_and_their_first_release() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("module", ["ai_edge_litert", "tensorflow.lite.python"])
 def test_runtimes_run_every_form_of_the_page(tmp_path: Path, module: str, *, plain: bool) -> None:

@@ -162,6 +162,7 @@ def made_once() -> None:
     examples()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking with threads
 @pytest.mark.parametrize("op", OPS)
 def test_an_op_takes_no_more_memory_than_it_may(op: str) -> None:

@@ -68,6 +68,7 @@ EIGHTBIT = ("Quantize", "Dequantize", "Requantize", "Requantization")
 # range, and with it a whole step, which the original's chain amplifies from turn to turn.
 SENSITIVE = {
     "android-wakeword-streaming-rnn/graph.pb",
+    "basic-pitch-savedmodel/saved_model.pb",
     f"{TF2ONNX}/gru/frozen.pb",
     f"{TF2ONNX}/lstm/frozen.pb",
 }

@@ -213,6 +213,7 @@ def test_constants_are_decoded_once_and_not_copied() -> None:
     assert np.shares_memory(held, graph["w"].attr_tensor("value").array())
 
 
+@pytest.mark.slow
 def test_tensors_are_freed_after_their_last_use() -> None:
     alive: list[int] = []
     made: list[weakref.ref[np.ndarray]] = []

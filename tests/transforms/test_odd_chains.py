@@ -39,6 +39,7 @@ def options(draw: random.Random, name: str, graph: Graph) -> dict[str, Any]:
     return example(name).options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_they_end_in_a_graph_or_in_an_error_of_the_user_s(seed: int) -> None:
     draw = random.Random(seed)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class StoreExchange:
-    """One run of a stage, see ``stages.base.Exchange``.
+    """One run of a stage, see `building.stages.base.Exchange`.
 
     Args:
         task: the task's name.

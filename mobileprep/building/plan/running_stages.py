@@ -1,4 +1,4 @@
-"""The kinds of stages that run a graph, or compare what runs gave; see ``plan/stages.py``."""
+"""The kinds of stages that run a graph or compare outputs; see `building/plan/stages.py`."""
 
 from __future__ import annotations
 

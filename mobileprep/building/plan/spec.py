@@ -100,7 +100,7 @@ class Upstream:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What one stage is asked to do; each kind of stage is a subclass in ``plan/stages.py``.
+    """What one stage is asked to do; each kind of stage is a subclass in `building/plan/stages.py`.
 
     A field that is ``Files``, an ``Upstream`` or a mapping of ``Files`` is an input, and its name
     is the slot's; of a tuple of ``Upstream`` each is one, and its number follows the name. Every

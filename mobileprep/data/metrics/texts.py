@@ -119,7 +119,7 @@ class ErrorRate(Metric):
         self._tokens = 0
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; see ``metrics.texts`` for the forms of outputs and labels."""
+        """See ``Metric.update``; see `data.metrics.texts` for the forms of outputs and labels."""
         found, wanted = (
             [self._split(text) for text in texts(batch, self._characters)]
             for texts in (found_texts, wanted_texts)

@@ -29,7 +29,7 @@ class LiteRtEngine:
     """Runs a .tflite file, of which any tensor may be fetched and the inputs be fed.
 
     Args:
-        graph: the file as ``ir.tflite`` reads it, which has looked at every offset in it.
+        graph: the file as `graph.tflite` reads it, which has looked at every offset in it.
         path: the file.
         threads: how many to use, 0 or less for what LiteRT takes by itself.
         content: the bytes to run in place of those of the file, which is then only named.

@@ -153,7 +153,7 @@ def mobile_route(
     Args:
         graph: as the app would load it.
         context: its inputs and outputs.
-        platform: a name of ``packaging.targets.PLATFORMS``.
+        platform: a name of `targets.targets.PLATFORMS`.
         selective: whether the app builds with the registration header and its build files.
         release: the TensorFlow release.
 

@@ -48,7 +48,7 @@ def surveyed(
     Args:
         graph: a frozen graph.
         context: its inputs and outputs.
-        platform: a name of ``packaging.targets.PLATFORMS``.
+        platform: a name of `targets.targets.PLATFORMS`.
         release: the TensorFlow release of the app.
         is_part: whether only the part between inputs and outputs is meant, rather than the graph as
             the app loads it.
@@ -201,7 +201,7 @@ def migrate(
 
     Args:
         path: a GraphDef, a SavedModel or a MetaGraph.
-        platform: a name of ``packaging.targets.PLATFORMS``.
+        platform: a name of `targets.targets.PLATFORMS`.
         inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
             that something reads.
         outputs: what is fetched; empty for the signature's, or the graph's ends.

@@ -213,6 +213,7 @@ EDITS = [
 unix = pytest.mark.skipif(sys.platform == "win32", reason="cp, touch, tar, links")
 
 
+@pytest.mark.slow
 @unix
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
 def test_an_edit_that_keeps_size_and_mtime_is_seen(bench: Bench, edit) -> None:
@@ -637,6 +638,7 @@ def hostile(entry: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_damaged_index_or_one_of_another_format_is_empty(bench: Bench) -> None:
     bench.settle()
     for text in texts(bench):
@@ -699,6 +701,7 @@ def test_threads_share_an_index(bench: Bench, tmp_path: Path) -> None:
 # -- anything at all
 
 
+@pytest.mark.slow
 @unix
 @pytest.mark.parametrize("seed", range(20))
 def test_a_digest_is_always_that_of_the_bytes(bench: Bench, seed: int) -> None:

@@ -85,6 +85,7 @@ ALL_SPOILS = {**SPOILS, "a pipe": put_pipe, "a link to another": put_link_to_ano
 KINDS = ("cas", "ac", "latest", "seen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ALL_SPOILS)
 def test_whatever_befalls_the_files_of_a_store_outputs_are_right(
@@ -141,6 +142,7 @@ def test_a_file_in_place_of_the_store_is_named_and_left_alone(
     bench.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what", ["store", "store/v2", "store/v2/cas", "store/v2/tmp", "store/v2/ac"]
 )
@@ -231,6 +233,7 @@ NONSENSE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NONSENSE)
 @pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited"])
 def test_records_that_fit_their_digests_and_tell_nonsense_are_made_again(
@@ -358,6 +361,7 @@ def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         subprocess.run(["umount", str(point)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [16, 128, 256])
 @pytest.mark.parametrize("place", ["store", "out"])
 def test_a_full_disk_ends_with_one_error(

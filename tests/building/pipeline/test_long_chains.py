@@ -32,6 +32,7 @@ def test_the_last_of_many_steps_is_judged_before_any_other(store: Store) -> None
     assert verdict.reasons == (f"{LONG[-2].task} runs first",)
 
 
+@pytest.mark.slow
 def test_many_steps_are_built_found_fresh_and_lost(store: Store) -> None:
     build(executor_of(state_of(LONG, store)))
     state = state_of(LONG, store)

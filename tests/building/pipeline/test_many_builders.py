@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import random, shutil, sys
 from pathlib import Path
@@ -52,6 +54,7 @@ for number in range(30):
 """
 
 
+@pytest.mark.slow
 def test_six_builders_and_two_that_clear(tmp_path: Path) -> None:
     environment = {"MOBILEPREP_CACHE": str(tmp_path / "store"), "MOBILEPREP_CACHE_MAX": "8KB"}
     root = Path(__file__).resolve().parents[3]

@@ -55,6 +55,7 @@ def peak(method: str, count: int) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["min_max", "moving_average", "percentile"])
 def test_ten_thousand_samples_take_no_more_than_a_hundred(method: str) -> None:
     peak(method, 16)  # what is imported and kept once

@@ -22,6 +22,7 @@ def ranges(method: str, data=None, **where):
     return ranges_of(observed(wanted, data or samples(), **where), wanted.method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_give_what_one_does(method) -> None:
     alone, count = ranges(method)
@@ -92,6 +93,7 @@ def cluster():
 
 @pytest.mark.filterwarnings("ignore")  # of distributed's own, which differ by release
 class TestDask:
+    @pytest.mark.slow
     def test_a_cluster_gives_what_one_process_does(self, cluster) -> None:
         for method in METHODS:
             assert ranges(method, dask=cluster.scheduler_address) == ranges(method)

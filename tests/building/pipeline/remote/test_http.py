@@ -269,6 +269,7 @@ def test_what_passes_is_sent_again(server: Server, remote: Remote, source: Path,
     assert remote.warnings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["GET", "PUT"])
 def test_the_pause_that_a_server_asks_for_is_kept(
     server: Server, remote: Remote, source: Path, target: Path, way: str
@@ -379,6 +380,7 @@ LASTING: dict[str, tuple[Answer, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LASTING)
 def test_what_lasts_harms_nothing_and_is_told_once(
     server: Server, remote: Remote, target: Path, name: str

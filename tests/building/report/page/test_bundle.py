@@ -17,6 +17,7 @@ SOURCE = BUNDLE.parents[3] / "web" / "report"
 PARTS = ("page.js", "page.css", "licences.txt")
 
 
+@pytest.mark.slow
 def test_the_bundle_is_what_its_source_makes(tmp_path: Path) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
