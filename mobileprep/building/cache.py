@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from mobileprep.building.pipeline.cache_files import FORMAT, default_folder
 from mobileprep.building.pipeline.eviction import (
     forget_notes,
     remove_unfinished,
@@ -19,7 +20,7 @@ from mobileprep.building.pipeline.eviction import (
 )
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.output import sweep
-from mobileprep.building.pipeline.store import FORMAT, Store, default_folder
+from mobileprep.building.pipeline.store import Store
 from mobileprep.building.pipeline.store_lock import alone, remove_folder
 from mobileprep.core.files import unreadable
 from mobileprep.core.frozen import dataclass

@@ -14,10 +14,10 @@ from typing import Final
 
 from mobileprep import __version__
 from mobileprep.building.cache import folder_bytes, shown_remote
+from mobileprep.building.pipeline.cache_files import FORMAT, default_folder
 from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.remote.guarded import open_remote
 from mobileprep.building.pipeline.remote.settings import remote_settings
-from mobileprep.building.pipeline.store import FORMAT, default_folder
 from mobileprep.building.plan.engines import (
     LITERT,
     LITERT_INSTALL,

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from mobileprep.building.pipeline.cache_files import FORMAT, default_folder, index_file
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.publish import held
-from mobileprep.building.pipeline.store import FORMAT, default_folder, index_file
 from mobileprep.building.plan.sources import checkpoint_files, graph_files
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.loading import target_folders

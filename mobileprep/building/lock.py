@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
@@ -10,26 +9,24 @@ from typing import Final
 
 from mobileprep import __version__
 from mobileprep.building.pages import page_files
-from mobileprep.building.pipeline.eviction import mark_used
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.publish import MANIFEST, published_names
 from mobileprep.building.pipeline.state import State, files_named, files_read, folders_looked_into
-from mobileprep.building.pipeline.store import FORMAT, default_folder, index_file
 from mobileprep.building.pipeline.unchanged import (
     Unchanged,
     code_stamp,
     digest_of,
-    load_note,
     names_in,
     save_note,
 )
-from mobileprep.building.plan.fingerprints import canonical, computing_libraries, fingerprint
+from mobileprep.building.plan.fingerprints import computing_libraries, fingerprint
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.portable import is_absolute
 from mobileprep.building.plan.running_stages import EngineChoice
 from mobileprep.building.targets import plan_state
+from mobileprep.building.unchanged import Request, store_folder
 from mobileprep.core.arguments import FilePath
-from mobileprep.core.files import file_inside, inside, sha256_bytes, write_text
+from mobileprep.core.files import file_inside, inside, write_text
 from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, MobileprepError, RecipeError
 from mobileprep.recipe.loading import load_recipes
@@ -339,69 +336,3 @@ def _code() -> list[str]:
 
 
 # What shells set anew for each command, and what of Python's own decides nothing here.
-_PASSING: Final = frozenset(
-    ("_", "SHLVL", "OLDPWD", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT_TEST")
-)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a build is asked for, as far as it decides what is built.
-
-    Args:
-        out: the output folder.
-        targets: the names of targets; none for all.
-        key: a digest of all that decides a build beside files.
-    """
-
-    out: str
-    targets: tuple[str, ...]
-    key: str
-
-
-def request_of(
-    recipes: Sequence[str], out: str, targets: Sequence[str], settings: Mapping[str, str]
-) -> Request:
-    """What a build is asked for here and now.
-
-    Recipes may name any variable of the environment, so all count. What is installed shows in the
-    folders that hold it.
-
-    Args:
-        recipes: the files and folders that are named.
-        out: the output folder.
-        targets: the names of targets; none for all.
-        settings: what variables of recipes mean.
-    """
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    environ = {name: text for name, text in os.environ.items() if name not in _PASSING}
-    parts = [
-        *(__version__, sys.version, sys.executable, user, os.getcwd()),  # noqa: PTH109 - text
-        *(list(recipes), out, list(targets), dict(settings)),
-        *(environ, [_installed(path) for path in sys.path]),
-    ]
-    return Request(out, tuple(targets), sha256_bytes(canonical(parts).encode()))
-
-
-def noted(request: Request) -> Unchanged | None:
-    """The note of a build that was asked for the same and had nothing to do."""
-    return load_note(store_folder(), request.key)
-
-
-def use(note: Unchanged, request: Request) -> None:
-    """Note that a build used what the store has, though it ran nothing."""
-    note.mark_used()
-    mark_used(index_file(store_folder(), Path(request.out)))
-
-
-def store_folder() -> Path:
-    """Where notes are kept."""
-    return default_folder().absolute() / FORMAT
-
-
-def _installed(path: str) -> list[object]:
-    try:
-        found = os.stat(path or ".")  # noqa: PTH116 - of each folder that modules come from
-    except OSError:
-        return [path]
-    return [path, found.st_ino, found.st_mtime_ns]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.building.known_files import files_of_builds
+from mobileprep.building.pipeline.cache_files import default_folder
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.publish import (
@@ -23,7 +24,7 @@ from mobileprep.building.pipeline.publish import (
 from mobileprep.building.pipeline.remote.settings import URL
 from mobileprep.building.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.building.pipeline.state import State
-from mobileprep.building.pipeline.store import Store, default_folder
+from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import PUBLISHED, TargetPlan

@@ -21,14 +21,13 @@ from mobileprep.building.pipeline.publish import (
     read_manifest,
 )
 from mobileprep.building.pipeline.state import State
-from mobileprep.building.plan.fingerprints import canonical
 from mobileprep.building.plan.spec import TargetPlan
 from mobileprep.building.provenance import stated_folder
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.building.targets import REPORT
 from mobileprep.core.arguments import FilePath, as_warning
 from mobileprep.core.arguments import Warn as CallerWarn
-from mobileprep.core.files import sha256_file, unreadable
+from mobileprep.core.files import canonical, sha256_file, unreadable
 from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.loading import load_recipes

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.building.lock import Request, noted, request_of, use
 from mobileprep.building.pipeline.unchanged import Unchanged
+from mobileprep.building.unchanged import Request, noted, request_of, use
 from mobileprep.cli._shared.arguments import (
     add_limit_flags,
     exit_code_argument,

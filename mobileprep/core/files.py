@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import mmap
 import os
 import re
@@ -43,6 +44,11 @@ NONSENSE: Final = (
     *(OverflowError, RecursionError),
 )
 """What reading JSON of another form than is meant raises."""
+
+
+def canonical(data: object) -> str:
+    """JSON with sorted keys and no spaces: equal data, equal text."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:

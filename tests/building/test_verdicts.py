@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from mobileprep.building.builder import BuildRun, run_build
 from mobileprep.building.pipeline import execute as execution
 from mobileprep.building.pipeline import store as stores
+from mobileprep.building.pipeline.cache_files import FORMAT
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.state import State
-from mobileprep.building.pipeline.store import FORMAT, Store
+from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.fingerprints import fingerprint
 from mobileprep.building.plan.spec import Plan
 from mobileprep.building.verdicts import PUBLISH, Verdict, verdicts

@@ -202,7 +202,7 @@ def test_a_failing_recipe_fails_as_before(noted: Path, run: Run) -> None:
 def test_another_version_of_the_package_looks_at_all(
     noted: Path, run: Run, read: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mobileprep.building.lock.__version__", "another")
+    monkeypatch.setattr("mobileprep.building.unchanged.__version__", "another")
     run(*BUILD)
     assert read
 

@@ -29,8 +29,6 @@ from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.recipe.units import parse_bytes
 
 _GRACE_SECONDS = 3600
-# Less than the grace: what a build of the last half hour has used is never evicted.
-_MARK_SECONDS = _GRACE_SECONDS / 2
 # Clocks of machines that share a store may differ by less. What lies further ahead was noted by a
 # clock that was wrong: when that was nobody knows, only that nobody has used it since.
 _SKEW_SECONDS = 3600
@@ -76,16 +74,6 @@ class _File:
     """The later of mtime and ctime: a file that was moved here is new here."""
     used: float
     """The mtime."""
-
-
-def mark_used(record: Path) -> None:
-    """Note that a record, or an index of files, is used now.
-
-    It costs a ``stat`` where that was noted within half an hour.
-    """
-    with contextlib.suppress(OSError):  # gone, or in a store that is read only
-        if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
-            os.utime(record)
 
 
 def survey(folder: Path) -> StoreFacts:

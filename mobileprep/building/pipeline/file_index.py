@@ -14,8 +14,7 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.building.pipeline.checked import seal, unseal
-from mobileprep.building.pipeline.eviction import mark_used
+from mobileprep.building.pipeline.cache_files import mark_used, seal, unseal
 from mobileprep.core.files import HASHING, read_file, sha256_stream, unreadable, write_bytes
 from mobileprep.core.frozen import dataclass
 from mobileprep.core.parallel import at_once, begun

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.building.pipeline.checked import seal, unseal
-from mobileprep.building.pipeline.eviction import Evicted, Upkeep, evict, mark_used
+from mobileprep.building.pipeline.cache_files import FORMAT, mark_used, seal, unseal
+from mobileprep.building.pipeline.eviction import Evicted, Upkeep, evict
 from mobileprep.building.pipeline.file_index import FileIndex, FileSystems
 from mobileprep.building.pipeline.obstacles import clear_way
 from mobileprep.building.pipeline.output import (
@@ -41,7 +41,7 @@ from mobileprep.core.files import (
     write_bytes,
     write_new,
 )
-from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
+from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.formats.wire import Buffer
 
@@ -384,31 +384,6 @@ def _parts_there(index: Part, sharing: Sharing) -> tuple[Part, ...] | None:
             return read_index(data, str(file))[0] if len(data) == index.size else None
         except CorruptFileError:
             return None
-
-
-FORMAT: Final = "v2"
-"""The folder of what this version reads and writes."""
-
-
-def default_folder() -> Path:
-    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``.
-
-    Raises:
-        UsageError: neither is known, as for a user of a container whom the system has no name for.
-    """
-    named = os.environ.get("MOBILEPREP_CACHE")
-    if named:
-        return Path(named)
-    try:
-        return Path.home() / ".cache" / "mobileprep"
-    except RuntimeError as error:
-        message = "the user has no home folder, which the store would be in"
-        raise UsageError(message, "set MOBILEPREP_CACHE to a folder for the store") from error
-
-
-def index_file(store: Path, out: Path) -> Path:
-    """Where a store's folder has the index of files of builds into an output folder."""
-    return store / "seen" / f"{sha256_bytes(os.fsencode(os.path.realpath(out)))}.json"
 
 
 HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"

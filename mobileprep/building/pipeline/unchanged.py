@@ -14,8 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from mobileprep.building.pipeline.checked import seal, unseal
-from mobileprep.building.pipeline.eviction import mark_used
+from mobileprep.building.pipeline.cache_files import mark_used, seal, unseal
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.core.files import read_file, sha256_bytes, write_bytes
 from mobileprep.core.frozen import dataclass

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
-from mobileprep.building.plan.fingerprints import Components, canonical, digest_text
+from mobileprep.building.plan.fingerprints import Components, digest_text
 from mobileprep.building.plan.spec import Section, StageSpec
+from mobileprep.core.files import canonical
 from mobileprep.core.frozen import dataclass
 
 What: TypeAlias = Literal["package", "stage", "parameter", "input"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from mobileprep import __version__
 from mobileprep.building.plan.spec import Stage
+from mobileprep.core.files import canonical
 
 Components = dict[str, Any]
 
@@ -41,11 +41,6 @@ def fingerprint(parts: Components) -> str:
 def digest_text(digest: str) -> str:
     """The beginning of a digest, for people to tell files apart by; manifests have the whole."""
     return digest[:12]
-
-
-def canonical(data: object) -> str:
-    """JSON with sorted keys and no spaces: equal data, equal text."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 LEVEL: Final = 1

@@ -27,7 +27,7 @@ from mobileprep.building.plan.checks import (
     samples_spec,
 )
 from mobileprep.building.plan.engines import engine_choice, litert_choice
-from mobileprep.building.plan.fingerprints import LEVEL, canonical, compressor
+from mobileprep.building.plan.fingerprints import LEVEL, compressor
 from mobileprep.building.plan.portable import distinct_sources, outside_files, portable_recipe
 from mobileprep.building.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.building.plan.running_stages import (
@@ -73,6 +73,7 @@ from mobileprep.building.plan.validation import (
     evaluate_spec,
     validate_spec,
 )
+from mobileprep.core.files import canonical
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
 from mobileprep.recipe.settings import Budget, Data
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from mobileprep.building.pipeline.checked import unseal
+from mobileprep.building.pipeline.cache_files import unseal
 from mobileprep.building.report.page.render import PAGE
 
 DIGITS = Path(__file__).resolve().parents[3] / "recipes" / "digits"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.building.pipeline.checked import seal, unseal
+from mobileprep.building.pipeline.cache_files import seal, unseal
 from mobileprep.core.files import sha256_bytes
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.pipeline import eviction
+from mobileprep.building.pipeline.cache_files import mark_used
 from mobileprep.building.pipeline.eviction import (
     Evicted,
     StoreFacts,
     evict,
     forget_notes,
-    mark_used,
     remove_unfinished,
     survey,
 )

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.pipeline import file_index
-from mobileprep.building.pipeline.checked import seal, unseal
+from mobileprep.building.pipeline.cache_files import seal, unseal
 from mobileprep.building.pipeline.file_index import FileIndex, FileStamp, FileSystems, IndexEntry
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError

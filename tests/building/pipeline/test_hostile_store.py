@@ -15,7 +15,7 @@ import pytest
 
 from mobileprep.building.builder import build
 from mobileprep.building.pipeline import execute as execution
-from mobileprep.building.pipeline.checked import seal, unseal
+from mobileprep.building.pipeline.cache_files import seal, unseal
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.building.stages.base import Job
 from mobileprep.core.files import sha256_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.pipeline.checked import seal
+from mobileprep.building.pipeline.cache_files import seal
 from mobileprep.building.pipeline.file_index import (
     MARGIN_NS,
     FileStamp,

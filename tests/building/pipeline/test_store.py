@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.building.pipeline.cache_files import default_folder
 from mobileprep.building.pipeline.output import LastRun, Output, Record
-from mobileprep.building.pipeline.store import Store, default_folder
-from mobileprep.building.plan.fingerprints import canonical
-from mobileprep.core.files import sha256_bytes
+from mobileprep.building.pipeline.store import Store
+from mobileprep.core.files import canonical, sha256_bytes
 from mobileprep.errors import ArtifactError, UsageError
 
 OBJECT = {"sha256": "0" * 64, "size": 3}

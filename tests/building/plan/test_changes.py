@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from mobileprep.building.plan.changes import Change, changes_of
-from mobileprep.building.plan.fingerprints import canonical, components
+from mobileprep.building.plan.fingerprints import components
 from mobileprep.building.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.building.plan.spec import StageSpec, Upstream
 from mobileprep.building.plan.stages import TransformStage
+from mobileprep.core.files import canonical
 
 ASKED = TransformStage(
     transform="round_weights",

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from mobileprep.building.plan import fingerprints
-from mobileprep.building.plan.fingerprints import canonical, components, fingerprint
+from mobileprep.building.plan.fingerprints import components, fingerprint
 from mobileprep.building.plan.spec import Files, Stage, StageFile, Upstream
 from mobileprep.building.plan.stages import TransformStage
+from mobileprep.core.files import canonical
 
 OWN = Files("own.py", Path("/here/own.py"), (StageFile("own.py", Path("/here/own.py")),))
 ASKED = TransformStage(
