@@ -158,20 +158,9 @@ def run_build(
     """Run what is stale of a plan, and bring the folder of each target up to date.
 
     Args:
-        state: the plan against a store.
-        out: the output folder.
-        jobs: how many stages may run at once.
-        listen: told of every stage's start and end.
         warn: told what stages warn of, and where the build fails, of the remote store without the
             name of a stage.
-        advance: told how far stages are that run samples.
-        keep_going: after a failure go on with what does not depend on it.
-        memory: what each recipe says that runs may take.
         partial: the names of recipes with targets that cannot be planned; their pages stay.
-
-    Raises:
-        UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
-        MobileprepError: the first failure, unless the build was to go on.
     """
     bound = store_bound(os.environ)
     executor = Executor(state, listen, warn, advance)
@@ -213,11 +202,7 @@ def run_build(
 
 
 def _check_writable(state: State, out: Path) -> None:
-    """Make sure that what stages make can be published, before the first of them runs.
-
-    Raises:
-        ArtifactError: a file cannot be written.
-    """
+    """Make sure that what stages make can be published, before the first of them runs."""
     stale = {spec.task for spec, _ in stale_stages(state)}
     waiting = [target for target in state.plan.targets if not stale.isdisjoint(target.tasks)]
     for recipe in dict.fromkeys(target.recipe for target in waiting):
@@ -258,17 +243,7 @@ def prepared(
     """The plan of some recipes against the store, its pins and folders checked.
 
     Args:
-        recipes: what to plan.
-        out: the output folder.
-        targets: names of targets, or of their folders; all without any.
-        force: judge every stage stale.
-        checksum: hash every file, whatever its times say.
-        cache: the store's folder; by default the user's.
         files: what is known of files, where they are being hashed already, see ``being_hashed``.
-
-    Raises:
-        UsageError, CorruptFileError: see ``plan_state``.
-        ArtifactError: an output folder holds what the build reads.
     """
     targets = list(targets)
     if files is None and (checksum or cache is None):
@@ -282,11 +257,7 @@ def prepared(
 
 
 def workers_of(jobs: int | None) -> int:
-    """How many stages run at once.
-
-    Raises:
-        UsageError: the number is below 1.
-    """
+    """How many stages run at once."""
     if jobs is not None and jobs < 1:
         message = f"jobs is {jobs}"
         raise UsageError(message, "give a number from 1 on")
@@ -308,16 +279,6 @@ def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Pa
     A folder that stays as it is, as where stages run again and leave the same, need not be
     writable. It does not stay so for certain where its manifest is of other inputs or settings, or
     a file is missing.
-
-    Args:
-        target: the target's plan.
-        names: the files that its folder is sure to get.
-        state: the plan against a store.
-        out: the output folder.
-
-    Raises:
-        ArtifactError: a file cannot be written.
-        CorruptFileError: an input file is missing or unreadable.
     """
     folder = inside(out, target.folder)
     for name in names:
@@ -353,10 +314,6 @@ def with_worst_layers(error: MobileprepError, executor: Executor) -> MobileprepE
     """An error with a hint that names the layers which lose most, where eight bits may be why.
 
     Each layer is quantized alone, on few samples and for a minute at most.
-
-    Args:
-        error: what a build has failed with.
-        executor: of that build.
     """
     if not isinstance(error, MissedLimitError):
         return error

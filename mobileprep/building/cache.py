@@ -146,12 +146,7 @@ class CacheCleared:
 
 
 def cache_info() -> CacheInfo:
-    """What the user's store holds; nothing is written.
-
-    Raises:
-        CorruptFileError: it cannot be read.
-        UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
-    """
+    """What the user's store holds; nothing is written."""
     store = _store()
     facts = survey(store.folder)
     return CacheInfo(
@@ -173,12 +168,7 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
 
     Args:
         limit: how many bytes objects and records may take, None for any number.
-        wait: wait while builds use the store; without, that is an error.
         tell: called with a sentence before a longer wait, and of a link that was removed.
-
-    Raises:
-        CorruptFileError: the store cannot be read.
-        ArtifactError: builds use it, and ``wait`` is off.
     """
     store = _store()
     old = [one for one in _formats(store.root) if _number(one.name) < _number(FORMAT)]
@@ -208,11 +198,7 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
 
 
 def cache_verify() -> CacheVerified:
-    """Hash every object, check every record, and remove what is damaged.
-
-    Raises:
-        CorruptFileError: the store cannot be read.
-    """
+    """Hash every object, check every record, and remove what is damaged."""
     store = _store()
     found = inspect(store)
     damaged, stuck = (
@@ -300,11 +286,7 @@ def _number(name: str) -> int:
 
 
 def _removed(folder: Path, tell: Tell) -> int:
-    """Remove a format's folder, or the link to one; the bytes that went.
-
-    Raises:
-        ArtifactError: it cannot be removed.
-    """
+    """Remove a format's folder, or the link to one; the bytes that went."""
     is_link = folder.is_symlink()
     size = 0 if is_link else folder_bytes(folder)
     try:
@@ -345,11 +327,7 @@ class Inspected:
 
 
 def inspect(store: Store) -> Inspected:
-    """Hash every object, read every record, and remove what is damaged.
-
-    Raises:
-        CorruptFileError: the store cannot be read.
-    """
+    """Hash every object, read every record, and remove what is damaged."""
     objects = list(_entries(store.folder / "cas"))
     whole = _whole(objects)
     # Meanwhile a build may have mended one, and another command may have removed one.

@@ -56,13 +56,8 @@ def range_groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[Rang
     """The targets that take observed ranges, by the file that keeps them.
 
     Args:
-        recipes: with their targets.
         wanted: the names or folders of targets, or none for all; those that share a range file
             with one of them are taken too.
-
-    Raises:
-        UsageError: there is none.
-        RecipeError: a calibration names no samples.
     """
     named: dict[str, list[tuple[Recipe, Target]]] = {}
     for recipe in recipes:
@@ -100,11 +95,7 @@ def _group(members: Sequence[tuple[Recipe, Target]]) -> RangeGroup:
 
 
 def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFile:
-    """The ranges of several targets as one file has them.
-
-    Raises:
-        RecipeError: they differ.
-    """
+    """The ranges of several targets as one file has them."""
     joined = found[group.folders[0]]
     for folder, (_, target) in zip(group.folders[1:], group.members[1:], strict=True):
         more = found[folder]
@@ -254,16 +245,7 @@ def run_calibrations(
     warn: TaskWarn,
     advance: Advance = lambda _task, _done, _total: None,
 ) -> tuple[Calibrated, ...]:
-    """Measure what is planned, and write the range files.
-
-    Args:
-        plan: what to measure.
-        check: write nothing.
-        listen, warn, advance: see ``Executor``.
-
-    Raises:
-        MobileprepError: see ``calibrate``.
-    """
+    """Measure what is planned, and write the range files."""
     found = _measured(plan, Executor(plan.state, listen, warn, advance))
     return tuple(_kept(group, found, check=check) for group in plan.groups)
 

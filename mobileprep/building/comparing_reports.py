@@ -33,17 +33,7 @@ _Model: TypeAlias = Callable[[], Path | None]
 
 
 def compare_built(recipes: Sequence[Recipe], state: State, earlier: Path) -> list[Comparison]:
-    """What the targets of recipes that are built differ in from an earlier build.
-
-    Args:
-        recipes: the recipes.
-        state: their plan, all of whose stages are fresh.
-        earlier: the earlier build's report or folder, see ``stored_reports``.
-
-    Raises:
-        CorruptFileError: there is no report, or a stage has not run.
-        UsageError: the earlier build has none of these targets.
-    """
+    """What the targets of recipes that are built differ in from an earlier build."""
     built = collect(state)
     targets = {(r.name, t.folder): t for r in recipes for t in r.targets}
     with tempfile.TemporaryDirectory() as folder:
@@ -59,12 +49,7 @@ def compare_built(recipes: Sequence[Recipe], state: State, earlier: Path) -> lis
 
 
 def compare_stored(later: Sequence[StoredReport], earlier: Path) -> list[Comparison]:
-    """What builds that have left reports differ in from an earlier one.
-
-    Raises:
-        CorruptFileError: there is no earlier report.
-        UsageError: the earlier build has none of these targets.
-    """
+    """What builds that have left reports differ in from an earlier one."""
     models: dict[tuple[str, str], _Model] = {
         _key(s.report): (lambda s=s: model_file(s))  # type: ignore[misc]
         for s in later
@@ -133,14 +118,7 @@ NO_SETTINGS: Final = "the earlier report does not hold what it was made from"
 def compare_reports(
     old: Report, new: Report, place: Place, nodes: NodeChanges | None = None
 ) -> Comparison:
-    """What a target's build differs in from an earlier one.
-
-    Args:
-        old: the earlier report.
-        new: the report now.
-        place: tells where keys stand in the recipe.
-        nodes: what the two models differ in, where they were compared.
-    """
+    """What a target's build differs in from an earlier one."""
     known = bool(old.settings and new.settings)
     found = list(causes_of(old, new, place)) if known else []
     keys: dict[int, list[str]] = {}
@@ -179,12 +157,6 @@ def compare_builds(
     """Each target beside its earlier build, in the new one's order; those that are gone last.
 
     One report on each side is one target, whatever its name was.
-
-    Args:
-        old: the earlier reports.
-        new: the reports now.
-        place: tells where a target's keys stand in the recipe.
-        nodes: compares the models of an earlier and a new report.
     """
     before = {(r.recipe, r.target): r for r in old}
     if len(old) == len(new) == 1:
@@ -282,8 +254,6 @@ def step_changes(
     """The transforms that do something else than before.
 
     Args:
-        old: the earlier report.
-        new: the report now.
         keys: the recipe's keys that are another, by the position of their step in the new chain.
     """
     before, after = _effects(old), _effects(new)
@@ -346,13 +316,7 @@ _CHAIN: Final = "transforms"
 
 
 def causes_of(old: Report, new: Report, place: Place) -> Iterator[tuple[Cause, int | None]]:
-    """What is another, and for a step of the chain its position in the new one.
-
-    Args:
-        old: the earlier report.
-        new: the report now.
-        place: tells where keys stand.
-    """
+    """What is another, and for a step of the chain its position in the new one."""
     if old.tool != new.tool:
         yield Cause("tool", "mobileprep", old.tool or None, new.tool or None), None
     for cause in _settings(old.settings, new.settings, place):
@@ -431,12 +395,7 @@ def _is_named(item: object) -> bool:
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
-    """Pairs of positions, in order; None where a step is only in the other chain.
-
-    Args:
-        old: the transforms' names.
-        new: the same, now.
-    """
+    """Pairs of positions, in order; None where a step is only in the other chain."""
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for tag, a, a_end, b, b_end in matcher.get_opcodes():
         if tag == "equal":

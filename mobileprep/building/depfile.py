@@ -44,19 +44,7 @@ class Depfile:
     def of(
         cls, path: Path, recipes: Sequence[Recipe], state: State, out: Path, *, locked: bool
     ) -> Depfile:
-        """The depfile of a build that is still to come.
-
-        Args:
-            path: the file.
-            recipes: what is built.
-            state: the plan against the store.
-            out: the output folder.
-            locked: whether the build goes by the locks beside the recipes.
-
-        Raises:
-            UsageError: a name that no depfile can hold.
-            ArtifactError: the file would lie over what is read, or among a target's outputs.
-        """
+        """The depfile of a build that is still to come."""
         read = files_read(recipes, state.plan, locked=locked) | folders_read(state.plan)
         if not is_stdout(path):
             check_beside(path, read, [inside(out, t.folder) for t in state.plan.targets])
@@ -75,12 +63,6 @@ class Depfile:
         older than what was edited since, again and again. What was edited while the build ran has
         to be newer than the manifests: the build may have read it before. Ninja goes by the time
         of the depfile, too.
-
-        Args:
-            begun: nanoseconds since the epoch.
-
-        Raises:
-            ArtifactError: the file cannot be written, or a time not be set.
         """
         for manifest in self.manifests:
             _set_time(manifest, begun)
@@ -102,13 +84,6 @@ def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:
     """A rule without commands, and, as GCC's ``-MP`` does, an empty one for each dependency.
 
     The empty ones let Make go on where a file is gone that the recipe names no longer.
-
-    Args:
-        targets: the files that depend.
-        dependencies: on these.
-
-    Raises:
-        UsageError: a name that no depfile can hold.
     """
     names = [_escaped(name) for name in dependencies]
     heads = " ".join(_escaped(_checked(name, _NO_TARGET)) for name in targets)

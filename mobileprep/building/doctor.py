@@ -262,17 +262,7 @@ class LibraryFacts:
 def library_facts(
     library: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None
 ) -> LibraryFacts:
-    """Look at a library, and whether it can have the ops of a graph.
-
-    Args:
-        library: an ELF file, such as ``libtensorflow_inference.so``.
-        graph: a GraphDef file; None where it is the library alone that counts.
-
-    Raises:
-        CorruptFileError: a file cannot be read, or is damaged.
-        InvalidGraphError: the graph breaks a rule.
-        UnsupportedError: the package pyelftools is not installed.
-    """
+    """Look at a library, and whether it can have the ops of a graph."""
     path = Path(library)
     found = read_library(path)
     ops: frozenset[str] = frozenset()

@@ -67,13 +67,7 @@ def first_recipe(
     is none, loops and conditionals are lowered if that helps.
 
     Args:
-        found: the model.
-        path: where the recipe will lie.
-        wishes: what the user says of it.
         run: runs the stages of a plan; None to build nothing, and so to leave out checks.
-
-    Raises:
-        MobileprepError: the model cannot be built.
     """
     try:
         return _final(_draft(found, path, wishes), path, run)
@@ -104,7 +98,6 @@ def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
     """An input of unknown shape with the one that the check feeds, in its comment.
 
     Args:
-        given: the input.
         fed: what the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a check.
     """
     shape = re.search(r"\[[0-9, ]*\]", fed)
@@ -188,10 +181,6 @@ def recipe_name(model: Path, recipe: Path) -> str:
     """A name that tells the model, and that no recipe here or near the new one has.
 
     Outputs go by the names of recipes: two of one name would overwrite each other's.
-
-    Args:
-        model: the model's file or folder.
-        recipe: where the recipe will be.
     """
     path = Path(os.path.abspath(model))  # noqa: PTH100 - links keep the name that the user sees
     stem = _clean(_SUFFIXES.sub("", path.name))
@@ -273,14 +262,6 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
     in 16; comments of the recipe name what was rejected, and why.
 
     What a build runs stays in the store, so that the user's first build has little left to do.
-
-    Args:
-        draft: without check and quantization.
-        path: where the recipe will lie.
-        run: called with the plan of each draft that is tried.
-
-    Raises:
-        MobileprepError: the model cannot be built even so.
     """
     draft, plain_report = _registered(draft, lambda plain: _built(plain, path, run))
     why: list[str] = []
@@ -310,12 +291,7 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
 
 
 def untried(draft: Draft, path: Path) -> Draft:
-    """Return a draft that its release loads, as far as that is known without building it.
-
-    Args:
-        draft: without check and quantization.
-        path: where the recipe will lie.
-    """
+    """Return a draft that its release loads, as far as that is known without building it."""
     plain = replace(draft, release=draft.release or DEFAULT_RELEASE)
     with contextlib.suppress(MobileprepError):
         return _registered(draft, lambda tried: check_models([_recipe(tried, path)]))[0]
@@ -326,7 +302,6 @@ def _registered(draft: Draft, attempt: Callable[[Draft], _T]) -> tuple[Draft, _T
     """Return the first draft that its release loads: as it is, downgraded, with a newer release.
 
     Args:
-        draft: its release is fixed, unless it is empty.
         attempt: raises UnsupportedError if the release does not load the model of a draft.
     """
     wanted = draft.release

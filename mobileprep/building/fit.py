@@ -69,13 +69,6 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
 
     Returns:
         What the user should know of models that fit, each sentence once, with its place.
-
-    Raises:
-        InvalidRecipeError: a model is not what a recipe says; all problems of all recipes.
-        UnsupportedError: the model fits, but the TensorFlow of a target cannot load or run it, or
-            a step cannot run an op of the app.
-        AccuracyError: only the data does not fit; all problems likewise.
-        MobileprepError: a model or its data cannot be read, or the model cannot be frozen.
     """
     of_models: list[Problem] = []
     of_targets: list[Problem] = []
@@ -321,21 +314,12 @@ def check_target(
     """Check a GraphDef as it is, memory-mapped ones too, or another model after freezing it.
 
     Args:
-        path: the model.
-        release: TensorFlow release. None takes that of the header next to the model, or else
-            ``DEFAULT_RELEASE``.
         platform: a name of `targets.targets.PLATFORMS`. None takes that of the manifest next
             to the model, or else ``DEFAULT_PLATFORM``.
         selective: whether the app builds with a registration header and its build files. None
             uses the header next to the model, if there is one; False ignores it.
         tell: called with a sentence for each thing that freezing changed, and for a header that
             is not used.
-
-    Raises:
-        UsageError: the model is for LiteRT.
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the model is malformed, or has no nodes.
-        UnsupportedError: unknown platform, or the model cannot be frozen.
     """
     frozen = path.is_dir() or kind_of(map_file(path)) != "GraphDef"
     graph = load_model(path, ModelOptions(), tell).graph if frozen else read_shipped_graph(path)

@@ -16,29 +16,14 @@ from mobileprep.recipe.model import Recipe
 
 
 def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
-    """What earlier builds into an output folder have hashed.
-
-    Args:
-        out: the output folder.
-        checksum: hash every file all the same.
-    """
+    """What earlier builds into an output folder have hashed."""
     return FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
 
 
 def being_hashed(
     recipes: Sequence[Recipe], out: Path, targets: Collection[str] = (), *, checksum: bool
 ) -> FileIndex:
-    """What earlier builds have hashed; to hash the models, where that is due, has begun.
-
-    Args:
-        recipes: what is to be built.
-        out: the output folder.
-        targets: the names of targets; all without any.
-        checksum: trust nothing of before, and hash what is published too.
-
-    Raises:
-        ArtifactError: a name leads out of the output folder.
-    """
+    """What earlier builds have hashed; to hash the models, where that is due, has begun."""
     files = files_of_builds(out, checksum=checksum)
     folders = target_folders(recipes, out, targets) if checksum else ()
     published = [path for folder in folders for path in held(folder)]

@@ -79,31 +79,10 @@ def convert_to_tflite(
     """Write a model as a .tflite file, atomically.
 
     Args:
-        source: a frozen graph, a SavedModel's folder, or a MetaGraph.
-        target: the file to write.
-        inputs: the tensors that are fed; empty for the placeholders that something reads.
-        outputs: the tensors that are fetched; empty for those of the signature, or the ends.
         shapes: shapes of inputs by name, -1 for sizes that stay open; others are the graph's.
-        mode: how weights are stored, and whether it computes in integers.
         calibration: for those modes a range file, or samples; see ``litert_ranges``.
-        input_type: for those modes, what inputs in float become.
-        output_type: what outputs in float become.
-        flex: whether ops that LiteRT cannot express are left to the Flex delegate.
-        detection_postprocess: ``auto`` replaces the post-processor of an SSD model by one operator.
         min_runtime: the oldest release of TensorFlow Lite that has to run the file, such as
             ``2.14``; empty for any.
-        warn: told in a sentence what the user should know.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
-            cannot run.
-        UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
-            calibration or a type is given for a mode that takes none.
-        CorruptFileError: the model is missing or damaged, or the calibration is.
-        AccuracyError: the samples do not fit the model.
-        TransformError: the post-processor to replace was not recognized.
-        InvalidGraphError: the graph is malformed.
-        ArtifactError: the file cannot be written, or would pass 2 GiB.
     """
     model = load_model(source, ModelOptions(tuple(outputs)), warn)
     graph = with_found_assets(model.graph, folders_near(model.path))
@@ -146,11 +125,7 @@ def convert_to_tflite(
 
 
 def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:
-    """A graph with TFLite_Detection_PostProcess for its post-processor.
-
-    Raises:
-        TransformError: a part of the post-processor was not recognized.
-    """
+    """A graph with TFLite_Detection_PostProcess for its post-processor."""
     sizes = {parse_ref(name).node: attr.shape(shape) for name, shape in shapes.items()}
     shaped = [
         n.with_attrs(shape=sizes[n.name]) if n.name in sizes and "shape" in n.attrs else n
@@ -172,13 +147,7 @@ def litert_ranges(
         calibration: a range file as ``mobileprep calibrate`` writes it; or samples, as an ``.npz``
             file with an array for each input, on which the ranges are measured as a recipe's
             calibration does by default.
-        model: returns the graph to run on samples.
         warn: receives a sentence on skipped samples, or on a range file without digests.
-
-    Raises:
-        CorruptFileError: the file does not exist or cannot be read.
-        AccuracyError: the range file was measured on another graph; or the samples do not fit the
-            model, or make a tensor NaN or infinite.
     """
     if calibration.suffix.lower() not in _RANGE_FILES:
         return _measured(calibration, model(), warn)

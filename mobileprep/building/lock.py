@@ -69,12 +69,6 @@ def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
     """Pin what recipes are built with, each in the lock of its folder.
 
     Other recipes of the folder keep their sections while their files are there.
-
-    Raises:
-        CorruptFileError: a file that a recipe names is missing, or not what the recipe pins.
-        UnsupportedError: an engine that a recipe names is not installed.
-        RecipeError: a lock that is there cannot be read.
-        ArtifactError: a lock cannot be written.
     """
     found = _found(recipes, plan_state(recipes))
     paths = {lock_path(Path(recipe.file)): None for recipe in recipes}
@@ -100,14 +94,8 @@ def check_locks(recipes: Sequence[Recipe], state: State, *, whole: bool) -> None
     """Make sure that recipes are built with what their locks pin.
 
     Args:
-        recipes: those of the plan.
-        state: the plan with the digests of its files.
         whole: whether all targets of the recipes are planned, so that what is pinned and not
             read is a difference too.
-
-    Raises:
-        CorruptFileError: naming every difference, or the locks that are missing.
-        RecipeError: a lock cannot be read.
     """
     told = [line for recipe in recipes for line in _differences(recipe, state, whole=whole)]
     if told:
@@ -118,9 +106,6 @@ def lock_warnings(recipes: Sequence[Recipe], state: State, *, whole: bool) -> It
     """For each recipe that a lock names and no longer fits, a sentence.
 
     A recipe without a lock, or next to the lock of other recipes, is not pinned: no warning.
-
-    Raises:
-        RecipeError: a lock cannot be read.
     """
     for recipe in recipes:
         file = Path(recipe.file)
@@ -233,12 +218,6 @@ def note_unchanged(
 
     What recipes and plans were made of is noted first, and then they are made again: had anything
     changed in between, they would differ, and what changes after that differs from the note.
-
-    Args:
-        request: what the build was asked for.
-        recipes: its recipes.
-        state: its plan against the store, where all stages are fresh.
-        read_again: reads the recipes.
     """
     if state.store.sharing is not None:
         return  # which of its stores a build uses may change without a trace here
@@ -309,11 +288,7 @@ def _is_large(path: Path) -> bool:
 
 
 def _records(state: State) -> dict[str, str]:
-    """The digests of the files of the stages' records, which say what was judged by.
-
-    Raises:
-        CorruptFileError: one does not.
-    """
+    """The digests of the files of the stages' records, which say what was judged by."""
     found = {}
     for spec in state.plan.stages:
         record = state.record(spec.task)

@@ -112,9 +112,6 @@ class Pages:
 
         Returns:
             Sentences about pages that were not written.
-
-        Raises:
-            ArtifactError: a page cannot be written.
         """
         warnings: list[str] = []
         plan = self._executor.state.plan
@@ -144,17 +141,8 @@ def write_page(
 ) -> tuple[str, ...]:
     """Write the page of one recipe, where it is there, too: times may be others.
 
-    Args:
-        executor: has run the plan.
-        recipe: the recipe's name.
-        reports: of its targets, by their folders.
-        out: the output folder.
-
     Returns:
         Sentences about why it was not written.
-
-    Raises:
-        ArtifactError: it cannot be written.
     """
     return _written(executor, _page(executor, recipe, reports, out, again=True))
 
@@ -213,17 +201,7 @@ def _ran(executor: Executor, recipe: str) -> frozenset[str]:
 
 
 def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
-    """Why a build would write the page of a recipe; nothing where it is as it should be.
-
-    Args:
-        state: the plan against the store.
-        recipe: the recipe's name.
-        out: the output folder.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-        ArtifactError: the name leads out of the output folder.
-    """
+    """Why a build would write the page of a recipe; nothing where it is as it should be."""
     targets = _targets(state.plan, recipe)
     for task in (task for target in targets for task in target.tasks):
         if isinstance(state.verdict(task), Stale):
@@ -249,11 +227,7 @@ def _fault(path: Path, found: str | None) -> str:
 
 
 def built_pages(state: State) -> list[dict[str, Any]]:
-    """What the page of each recipe of a plan tells whose stages are all fresh.
-
-    Raises:
-        CorruptFileError: a stage has not run.
-    """
+    """What the page of each recipe of a plan tells whose stages are all fresh."""
     reports = {built.target.folder: build_report(built) for built in collect(state)}
     executor = Executor(state, lambda _task, _moment: None, lambda _task, _text: None)
     recipes = dict.fromkeys(t.recipe for t in state.plan.targets)
@@ -272,15 +246,7 @@ def page_of_recipe(recipe: str, out: Path) -> Path:
 
 
 def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
-    """Remove the page of a recipe's folder, and halves of one; whether a whole one was there.
-
-    Args:
-        folder: the recipe's folder.
-        tell: called with a sentence before it waits for a build that writes the page.
-
-    Raises:
-        ArtifactError: it cannot be removed.
-    """
+    """Remove the page of a recipe's folder, and halves of one; whether a whole one was there."""
     _remove_unfinished(folder, tell)
     path = folder / PAGE
     if not is_page(path):
@@ -290,11 +256,7 @@ def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
 
 
 def check_page(recipe: str, out: Path) -> None:
-    """Make sure that the page of a recipe whose stages are to run can be written.
-
-    Raises:
-        ArtifactError: it cannot.
-    """
+    """Make sure that the page of a recipe whose stages are to run can be written."""
     path = page_of_recipe(recipe, out)
     if _found(path) is not None:  # else it is left as it is
         check_writable(path)

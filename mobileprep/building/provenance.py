@@ -36,17 +36,7 @@ def stated_folder(path: Path) -> Path | None:
 
 
 def write_provenance(folder: Path, builder: str = BUILDER) -> Path:
-    """Write the statement on a folder that was just built; its path.
-
-    Args:
-        folder: a target's folder.
-        builder: the URI of what ran the build, which whoever checks the statement trusts or not.
-
-    Raises:
-        UsageError: ``builder`` is no URI.
-        CorruptFileError: the folder has no manifest.
-        ArtifactError: the statement cannot be written.
-    """
+    """Write the statement on a folder that was just built; its path."""
     check_builder(builder)
     path = provenance_path(folder)
     data = statement(read_manifest(folder), builder)
@@ -63,11 +53,7 @@ def remove_provenance(folder: Path) -> bool:
 
 
 def check_builder(builder: str) -> None:
-    """Make sure that a builder is named by a URI.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Make sure that a builder is named by a URI."""
     if not _URI.match(builder) or len(builder) > _LONGEST_URI:
         message = f"the builder {builder[:80]!r} is no URI"
         raise UsageError(message, "name it as in https://ci.example.com/mobile-models")

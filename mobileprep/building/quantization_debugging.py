@@ -93,18 +93,9 @@ def debug_quantization(
     The stages before are built, unless they have been.
 
     Args:
-        recipe: the recipe.
-        target: the name of the target, or its folder; may be empty where one alone is quantized.
         samples: how many to run, of the validation's data, or else of the calibration's; 16 without
             it, or all where there are fewer.
-        seed: which, where there are more.
-        warn: called with what the user should know.
         tell: called after each layer with how many are done, and how many there are.
-
-    Raises:
-        UsageError: there is no such target, it is not quantized so, or it has no data.
-        AccuracyError: the data does not fit, or has fewer samples than are named.
-        MobileprepError: what the stages before raise.
     """
     alone = _one_target(recipe, target)
     state = plan_state([alone])
@@ -143,16 +134,6 @@ def worst_layers(
 
     The stages up to the one that quantizes have run. Of ``quantize: auto``, the layers that it has
     left in float count no more.
-
-    Args:
-        target: the target, whose chain has ``quantize_nodes``.
-        executor: of the build.
-        samples: how many to run at most.
-        seconds: after how long no further layer is measured.
-
-    Raises:
-        UsageError: the target has no data.
-        MobileprepError: a graph cannot be run, or the data not be read.
     """
     stages = tuple(spec for spec in executor.state.plan.stages if spec.task in target.tasks)
     until = time.monotonic() + seconds
@@ -257,14 +238,8 @@ def quantized_target(
     """What one target's plan has before and around its quantization.
 
     Args:
-        plan: the target's stages.
-        executor: of the build; the stages up to the one that quantizes have run, or are run.
         chosen: of ``quantize: auto``, take the rules that it has chosen; else all layers that may
             be are quantized.
-
-    Raises:
-        UsageError: the target has no data.
-        MobileprepError: what the stages before raise.
     """
     spec, asked = _quantizing(plan, chosen=chosen)
     source, files = _data(plan)
@@ -323,12 +298,7 @@ def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
 def feeds_of(
     subject: QuantizedTarget, choice: SampleChoice, warn: Callable[[str], None]
 ) -> tuple[list[Mapping[str, Array]], int]:
-    """Arrays as the graph takes them, run by run, and how many samples they hold.
-
-    Raises:
-        AccuracyError: the data does not fit, or has fewer samples.
-        CorruptFileError: it cannot be read.
-    """
+    """Arrays as the graph takes them, run by run, and how many samples they hold."""
     asked = subject.asked
     declared = {fed.name: fed.shape for fed in asked.inputs}
     inputs = data_inputs(subject.graph, subject.interface.inputs, declared)

@@ -47,14 +47,7 @@ class StoredReport:
 
 
 def stored_reports(path: Path) -> list[StoredReport]:
-    """The reports of a file, or of a folder of outputs and all below it.
-
-    Args:
-        path: a ``report.json``, what ``build --json`` has printed, or a folder.
-
-    Raises:
-        CorruptFileError: there is none, or it is no report.
-    """
+    """The reports of a file, or of a folder of outputs and all below it."""
     if not path.is_dir():
         return list(_of_file(path))
     return [s for folder in manifest_folders(path) for s in _of_file(folder / REPORT)]
@@ -77,11 +70,7 @@ def _of_file(path: Path) -> Iterator[StoredReport]:
 
 
 def model_file(stored: StoredReport) -> Path | None:
-    """The model beside a report, which a report of unknown origin names; None without one.
-
-    Raises:
-        ArtifactError: the name leads out of the folder.
-    """
+    """The model beside a report, which a report of unknown origin names; None without one."""
     if stored.folder is None:
         return None
     path = file_inside(stored.folder, stored.report.model.file)
@@ -89,12 +78,7 @@ def model_file(stored: StoredReport) -> Path | None:
 
 
 def node_changes(old: Path | None, new: Path | None) -> NodeChanges:
-    """What two models differ in, node by node, whatever their nodes are called.
-
-    Args:
-        old: the earlier model; None where it is not at hand.
-        new: the model now.
-    """
+    """What two models differ in, node by node, whatever their nodes are called."""
     missing = [side for side, path in (("earlier", old), ("new", new)) if path is None]
     if old is None or new is None:
         return NodeChanges(untold=f"the {' and the '.join(missing)} model is not at hand")
@@ -134,9 +118,6 @@ def report_from(data: object) -> Report:
     """The report that ``report_data`` has made JSON of.
 
     Keys that are not known are passed over, as a later version may have added them.
-
-    Raises:
-        ValueError: it is none; the message says which part, and why.
     """
     if isinstance(data, Mapping):
         return _record(Report, data, "the report")
@@ -214,18 +195,7 @@ def diff_page(
     outputs: Sequence[str],
     warn: Warn,
 ) -> ModelDifference:
-    """Compare two models as ``diff`` does, and write the page of what they differ in.
-
-    Args:
-        a: the path of a model.
-        b: that of the other.
-        page: where the page goes.
-        tolerance: see ``diff``, as the others.
-
-    Raises:
-        ArtifactError: the page cannot be written.
-        MobileprepError: what ``diff`` raises.
-    """
+    """Compare two models as ``diff`` does, and write the page of what they differ in."""
     first, second = (opened(model, (), warn) for model in (a, b))
     wanted = [first.tensor(name) for name in outputs or first.outputs]
     compared = diff(
@@ -267,11 +237,6 @@ def find_page(path: Path, recipe: str = "") -> Path:
     Args:
         path: a page, the folder of a target or its ``report.json``, the folder of a recipe's
             outputs, or the one above it.
-        recipe: the recipe's name, which says which page of an output folder is meant.
-
-    Raises:
-        CorruptFileError: there is none.
-        UsageError: there are several, and nothing says which is meant.
     """
     if path.is_dir():
         return _in_folder(path, recipe)
@@ -284,11 +249,7 @@ def find_page(path: Path, recipe: str = "") -> Path:
 
 
 def read_page(path: Path) -> dict[str, Any]:
-    """What a page tells.
-
-    Raises:
-        CorruptFileError: it is no page of a build, or of another version of mobileprep.
-    """
+    """What a page tells."""
     try:
         return data_of_page(read_bytes(path, limit=LARGEST_PAGE))
     except (ValueError, RecursionError) as error:
@@ -302,18 +263,7 @@ def write_page(
     targets: Sequence[str] = (),
     earlier: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a page of what another page tells.
-
-    Args:
-        path: where to.
-        data: what it tells.
-        targets: the names of targets to tell of; all without any.
-        earlier: what the page of another build tells, to compare it with.
-
-    Raises:
-        UsageError: there is no such target, or the earlier build has none of these.
-        ArtifactError: it cannot be written.
-    """
+    """Write a page of what another page tells."""
     chosen = _only(data, targets)
     if earlier is not None and len(earlier["targets"]) > 1 and not _names(chosen) & _names(earlier):
         message = "the earlier build has none of these targets"

@@ -47,18 +47,7 @@ def plan_state(
     store: Store | None = None,
     force: bool = False,
 ) -> State:
-    """The plan of some recipes against the store, pinned digests checked.
-
-    Args:
-        recipes: what to plan.
-        targets: names of targets, or of their folders; all without any.
-        store: the store; by default the user's, without what it knows of files.
-        force: judge every stage stale.
-
-    Raises:
-        UsageError: a target that no recipe has.
-        CorruptFileError: a file is missing, or is not what its pin says.
-    """
+    """The plan of some recipes against the store, pinned digests checked."""
     wanted = frozenset(targets)
     known = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
     for name in sorted(wanted - known):
@@ -76,8 +65,6 @@ def shared_store(recipes: Sequence[Recipe], out: Path, files: FileIndex | None =
     """The user's store for builds of some recipes into a folder.
 
     Args:
-        recipes: what to build.
-        out: the output folder.
         files: tells which files there, and outside, have not changed; by default what earlier
             builds into that folder have left of it.
     """
@@ -85,12 +72,7 @@ def shared_store(recipes: Sequence[Recipe], out: Path, files: FileIndex | None =
 
 
 def _remote(recipes: Sequence[Recipe]) -> Remote | None:
-    """The remote store that recipes or the environment name.
-
-    Raises:
-        UsageError: the recipes name different ones, or what they name is none.
-        UnsupportedError: what reaches such a store is not installed.
-    """
+    """The remote store that recipes or the environment name."""
     sections = {recipe.cache: recipe for recipe in recipes}
     if len(sections) > 1 and not os.environ.get(URL):
         named = " and ".join(sorted(recipe.file for recipe in sections.values())[:2])

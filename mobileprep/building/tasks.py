@@ -71,11 +71,7 @@ def recipe_tasks(
 
 
 def _files(place: Path) -> tuple[Path, ...]:
-    """The recipes at a path.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The recipes at a path."""
     if place.is_file():
         return (place,)
     files = tuple(recipe_files(place))
@@ -88,11 +84,7 @@ def _files(place: Path) -> tuple[Path, ...]:
 
 
 def _check_tasks(plan: Plan) -> None:
-    """Refuse names that doit would have for two tasks.
-
-    Raises:
-        UsageError: a target's folder and a stage are named alike.
-    """
+    """Refuse names that doit would have for two tasks."""
     stages = {task_name(spec.task) for spec in plan.stages}
     for target in plan.targets:
         if task_name(target.folder) in stages:

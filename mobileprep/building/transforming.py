@@ -101,11 +101,7 @@ def transform(
 
 
 def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
-    """The transforms that there are, those in files of the user's among them.
-
-    Raises:
-        UsageError: a file has the name of another transform, and would not run.
-    """
+    """The transforms that there are, those in files of the user's among them."""
     named = [named_plugin(InputFile(str(p), Path(p), str(p))) for p in plugins]
     for plugin, message, hint in name_faults(named):
         raise UsageError(message, hint, plugin.file.place)
@@ -113,11 +109,7 @@ def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
 
 
 def read_chain(chain: Chain, schemas: TransformSchemas) -> tuple[recipe.Step, ...]:
-    """The steps of a chain of either form, checked against the schemas of their transforms.
-
-    Raises:
-        UsageError: it cannot be read, with all problems and their places.
-    """
+    """The steps of a chain of either form, checked against the schemas of their transforms."""
     read = read_steps(_chain_node(chain), schemas)
     if read.problems:
         raise UsageError(render(in_order(read.problems)))
@@ -148,20 +140,7 @@ def run_steps(
     watch: Watch,
     warn: Warn,
 ) -> tuple[Graph, list[StepRecord]]:
-    """Run steps, and tell what the user should know after each.
-
-    Args:
-        graph: the graph to start from.
-        steps: what to do.
-        context: inputs, outputs and mode for every step.
-        compare: see ``comparison``; None to run nothing.
-        watch: see there.
-        warn: told what the user should know.
-
-    Raises:
-        TransformError, InvalidGraphError, UsageError: see ``run_chain``.
-        AccuracyError: see ``comparison``.
-    """
+    """Run steps, and tell what the user should know after each."""
     before = graph
 
     def tell(record: StepRecord, after: Graph) -> None:
@@ -177,17 +156,7 @@ def run_steps(
 def comparison(
     source: Graph, path: Path | None, context: Context, warn: Warn
 ) -> Callable[[Graph, str], Difference | None]:
-    """Tells how far a graph's outputs after a step are from the source's on drawn samples.
-
-    Args:
-        source: the graph before the first step.
-        path: where it was read from; what it reads itself lies near.
-        context: its inputs and outputs.
-        warn: told what makes the comparison worth less than it seems.
-
-    Raises:
-        AccuracyError: they are NaN or infinite where the source's are not, or the reverse.
-    """
+    """Tells how far a graph's outputs after a step are from the source's on drawn samples."""
     # Engines take a tenth of a second to import, and most chains run without a comparison.
     from mobileprep.runtime.engines.choose import open_engine
     from mobileprep.runtime.sampling.draw import draw_samples

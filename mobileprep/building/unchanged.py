@@ -42,12 +42,6 @@ def request_of(
 
     Recipes may name any variable of the environment, so all count. What is installed shows in the
     folders that hold it.
-
-    Args:
-        recipes: the files and folders that are named.
-        out: the output folder.
-        targets: the names of targets; none for all.
-        settings: what variables of recipes mean.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     environ = {name: text for name, text in os.environ.items() if name not in _PASSING}

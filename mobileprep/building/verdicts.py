@@ -107,12 +107,7 @@ class Verdict:
 
 
 def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
-    """A line for each verdict, the trials of ``quantize: auto`` folded into one line a step.
-
-    Args:
-        judged: the verdicts, in the order of the plan.
-        verbose: whether each trial has lines of its own.
-    """
+    """A line for each verdict, the trials of ``quantize: auto`` folded into one line a step."""
     for step, group in groupby(judged, key=lambda verdict: "" if verbose else verdict.trial_of):
         stages = list(group)
         if not step:
@@ -130,13 +125,7 @@ def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Ver
     Nothing is run or written, and a build of the same state does what it would have done.
 
     Args:
-        state: the plan against a store.
-        out: the output folder.
         partial: the names of recipes with targets that cannot be planned; their pages stay.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-        ArtifactError: a name leads out of the output folder.
     """
     plan = state.plan
     lacking = {target.folder: _lacking(target, state, out) for target in plan.targets}
@@ -227,16 +216,7 @@ class _Sizes:
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
-    """The verdict on one stage.
-
-    Args:
-        spec: the stage.
-        state: its plan against a store.
-        forecast: which stages run, this one among those that it tells of.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-    """
+    """The verdict on one stage."""
     found = state.verdict(spec.task)
     runs = forecast.runs(spec.task)
     made = found.record.outputs if isinstance(found, Fresh) and not runs else {}
@@ -265,12 +245,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
 
 
 def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Forecast) -> Verdict:
-    """The verdict on one target's folder below ``out``; arguments as for ``stage_verdict``.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-        ArtifactError: a name leads out of the output folder.
-    """
+    """The verdict on one target's folder below ``out``; arguments as for ``stage_verdict``."""
     task = f"{target.folder}/{PUBLISH}"
     waits = [name for name in target.tasks if forecast.runs(name)]
     folder = out / target.folder

@@ -121,11 +121,7 @@ def verify(
 
 
 def manifests(out: Path) -> dict[Path, Manifest]:
-    """The manifest of a folder, or those of all folders below it.
-
-    Raises:
-        CorruptFileError: there is none, or one is none of ours.
-    """
+    """The manifest of a folder, or those of all folders below it."""
     return {folder: read_manifest(folder) for folder in manifest_folders(out)}
 
 
@@ -137,19 +133,7 @@ def verify_folders(
     jobs: int,
     warn: Warn,
 ) -> list[CheckedFolder]:
-    """Compare folders with rebuilds, or with their manifests, sorted by their paths.
-
-    Args:
-        out: the folder of a target, or one that holds such folders.
-        found: the folders in it that have manifests.
-        recipes: those that may have built them, no two of one name; None to build nothing.
-        jobs: how many stages may run at once.
-        warn: told what stages warn of.
-
-    Raises:
-        CorruptFileError: a file of a folder cannot be read.
-        MobileprepError: what a stage raises.
-    """
+    """Compare folders with rebuilds, or with their manifests, sorted by their paths."""
     if recipes is None:
         checked = verify_files(found)
     else:
@@ -170,11 +154,7 @@ def _bare(
 
 
 def verify_files(found: Mapping[Path, Manifest]) -> list[CheckedFolder]:
-    """Compare folders with their manifests alone.
-
-    Raises:
-        CorruptFileError: a file cannot be read.
-    """
+    """Compare folders with their manifests alone."""
     return [_by_manifest(folder, manifest, ()) for folder, manifest in found.items()]
 
 
@@ -190,17 +170,6 @@ def verify_builds(
 
     Where the program, a source or the recipe is not what the manifest says, nothing is built: the
     folder is compared with its manifest, and the reasons are told.
-
-    Args:
-        found: the folders with their manifests.
-        recipes: those that the folders were built by, no two of one name.
-        jobs: how many stages may run at once.
-        listen: told of every stage's start and end.
-        warn: told what stages warn of.
-
-    Raises:
-        CorruptFileError: a file of a folder cannot be read.
-        MobileprepError: what a stage raises.
     """
     known = {recipe.name: recipe for recipe in recipes}
     checked: list[CheckedFolder] = []
@@ -399,13 +368,7 @@ class BareFolder:
 def bare_folders(
     out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
 ) -> list[BareFolder]:
-    """The folders of targets without manifests that a folder holds, or should hold, sorted.
-
-    Args:
-        out: the folder.
-        found: the folders in it that have manifests.
-        recipes: those that are known to have been built into it.
-    """
+    """The folders of targets without manifests that a folder holds, or should hold, sorted."""
     targets = {recipe.name: {t.folder for t in recipe.targets} for recipe in recipes}
     bare = [
         BareFolder(top / target, recipe, target)
@@ -417,12 +380,7 @@ def bare_folders(
 
 
 def recipe_folders(out: Path, found: Mapping[Path, Manifest]) -> dict[Path, str]:
-    """The folders of recipes at or below a folder, with the recipes' names.
-
-    Args:
-        out: the folder.
-        found: the folders in it that have manifests.
-    """
+    """The folders of recipes at or below a folder, with the recipes' names."""
     above = {folder: _recipe_folder(folder, manifest) for folder, manifest in found.items()}
     tops = {
         top: found[folder].recipe

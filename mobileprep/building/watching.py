@@ -80,16 +80,7 @@ class SameReads:
 def watch_inputs(
     recipes: Iterable[Recipe], targets: Iterable[str] = (), *, locked: bool = False
 ) -> Watched:
-    """All that a build reads, as it is now.
-
-    Args:
-        recipes: what is built.
-        targets: the names of those to build; all without any.
-        locked: whether the build goes by the locks beside the recipes.
-
-    Raises:
-        MobileprepError: a recipe names what is not there.
-    """
+    """All that a build reads, as it is now."""
     recipes = list(recipes)
     plan = plan_recipes(recipes, frozenset(targets))
     read = files_read(recipes, plan, locked=locked)
@@ -104,11 +95,6 @@ def watch_folders(
 
     That is all below their folders, what was watched before, and outside the recipes that they
     extend and what these name, as far as they can be read.
-
-    Args:
-        files: the recipes.
-        before: what was watched before.
-        settings: values of ``${NAME}`` references, looked at before the environment.
     """
     files = list(files)
     tops = frozenset(path.absolute().parent for path in files)
@@ -119,11 +105,7 @@ def watch_folders(
 
 
 def watcher() -> ModuleType:
-    """The package that tells of changes.
-
-    Raises:
-        UnsupportedError: it is not installed.
-    """
+    """The package that tells of changes."""
     try:
         import watchfiles
     except ImportError as error:
@@ -133,15 +115,7 @@ def watcher() -> ModuleType:
 
 
 def wait_for_change(watched: Watched, is_same: Callable[[], bool] = lambda: True) -> None:
-    """Return once anything differs from what it was when ``watched`` was made.
-
-    Args:
-        watched: what to wait for.
-        is_same: asked at each look whether what else matters is as it was.
-
-    Raises:
-        UnsupportedError: the package that tells of changes is not installed.
-    """
+    """Return once anything differs from what it was when ``watched`` was made."""
     watcher()
     if _differs(watched, is_same):
         return

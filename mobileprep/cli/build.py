@@ -163,14 +163,7 @@ def _prepared(
     *,
     whole: bool = True,
 ) -> State:
-    """The plan of recipes, held to their locks where that is asked for; else misfits are told.
-
-    Args:
-        args: the flags.
-        recipes: the recipes.
-        files: what is known of files, where they are being hashed already.
-        whole: whether the recipes have all of their targets.
-    """
+    """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
     state = _held(args, recipes, files, whole=whole)
     if not args.locked:
         from mobileprep.building.lock import lock_warnings

@@ -263,11 +263,7 @@ def _help(names: list[str]) -> int:
 
 
 def find_verb(name: str) -> Verb:
-    """A verb by its name or that of an original tool, its module imported.
-
-    Raises:
-        UsageError: there is no such verb.
-    """
+    """A verb by its name or that of an original tool, its module imported."""
     names = verb_names()
     name = verb_of(name)
     if name not in names:

@@ -79,12 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stored(args: argparse.Namespace) -> list[StoredReport] | None:
-    """The reports that the arguments name themselves; None where they name recipes.
-
-    Raises:
-        UsageError: some are recipes, and others reports.
-        CorruptFileError: one is no report.
-    """
+    """The reports that the arguments name themselves; None where they name recipes."""
     are_reports = {_is_report(Path(name)) for name in args.recipes}
     if True not in are_reports or args.recursive:
         return None
@@ -162,16 +157,7 @@ def _print_comparisons(args: argparse.Namespace, comparisons: list[Comparison]) 
 
 
 def report_page(args: argparse.Namespace, planned: Callable[[], State]) -> int:
-    """Write the page of what is built where ``--html`` says, and open it where ``--open`` does.
-
-    Args:
-        args: the arguments of the verb ``report``.
-        planned: gives the plan of the recipes that they name, nothing of which has to run.
-
-    Raises:
-        UsageError: they do not go together.
-        CorruptFileError: there is no page.
-    """
+    """Write the page of what is built where ``--html`` says, and open it where ``--open`` does."""
     _check(args)
     page = _there(args) if args.html is None else _written(args, planned)
     if args.open:

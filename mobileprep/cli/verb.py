@@ -117,13 +117,7 @@ def bool_flag(
 def option_flags(
     parser: argparse.ArgumentParser, owner: type, aliases: Mapping[str, str] | None = None
 ) -> None:
-    """Add a flag for each option of a dataclass.
-
-    Args:
-        parser: where to.
-        owner: the dataclass.
-        aliases: further names of options, by name.
-    """
+    """Add a flag for each option of a dataclass."""
     for option in declared(owner):
         if option.kind is bool:
             bool_flag(parser, option.name, default=option.default, help_line=_help(option))

@@ -110,14 +110,7 @@ _TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 def parameters_schema(
     transform: type, name: str, summary: str, *, of_graph_transform_tool: bool
 ) -> Schema:
-    """The schema of a transform's parameters.
-
-    Args:
-        transform: its dataclass.
-        name: its name.
-        summary: what it does, in a sentence.
-        of_graph_transform_tool: whether the original tool has it too.
-    """
+    """The schema of a transform's parameters."""
     options = list(declared(transform))
     required = [option.name for option in options if option.required]
     return {

@@ -57,11 +57,7 @@ def sha256_bytes(data: bytes | memoryview) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """The hex digest of a file's bytes, read in blocks of 4 MiB.
-
-    Raises:
-        CorruptFileError: the file is missing or cannot be read.
-    """
+    """The hex digest of a file's bytes, read in blocks of 4 MiB."""
     try:
         with opened_file(path) as stream:
             return sha256_stream(stream)
@@ -95,11 +91,7 @@ def unreadable(path: Path, error: OSError) -> CorruptFileError:
 
 
 def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        CorruptFileError: missing, unreadable, or longer than ``limit`` bytes.
-    """
+    """A file's bytes."""
     try:
         with opened(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -135,9 +127,6 @@ def read_blocks(path: Path) -> Iterator[memoryview]:
 
     To write these takes two thirds of the time of writing a map of the file: Linux clears the
     pages that it is about to write to where it finds that those to read are not mapped yet.
-
-    Raises:
-        CorruptFileError: the file is missing or cannot be read.
     """
     try:
         with path.open("rb", buffering=0) as stream:
@@ -148,11 +137,7 @@ def read_blocks(path: Path) -> Iterator[memoryview]:
 
 
 def read_file(path: Path, *, limit: int) -> bytes:
-    """The bytes of what is a regular file: a pipe or a device in its place is not waited for.
-
-    Raises:
-        CorruptFileError: missing, unreadable, no file, or longer than ``limit`` bytes.
-    """
+    """The bytes of what is a regular file: a pipe or a device in its place is not waited for."""
     try:
         with opened_file(path) as stream:
             if os.fstat(stream.fileno()).st_size <= limit:
@@ -170,13 +155,8 @@ def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     What is no regular file gets the bytes then, all at once.
 
     Args:
-        path: where to write; ``destinations.STDOUT`` for the standard output.
         follow: write to what a link leads to, and to FIFOs and character devices. Without, a link
             is replaced by a file.
-
-    Raises:
-        ArtifactError: the folder or the file cannot be written, or is not to be replaced.
-        BrokenPipeError: whoever read the standard output has gone.
     """
     try:
         if follow and is_stdout(path):
@@ -226,11 +206,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_name(path: Path) -> None:
-    """Make sure that what has the name ``path`` may be replaced by a file, if anything has it.
-
-    Raises:
-        ArtifactError: what ``write_bytes`` would raise.
-    """
+    """Make sure that what has the name ``path`` may be replaced by a file, if anything has it."""
     try:
         check_replaceable(path, path, follow=False)
     except OSError as error:
@@ -238,11 +214,7 @@ def check_name(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Make sure that a file can take the name ``path``, a link there replaced, and leave no trace.
-
-    Raises:
-        ArtifactError: what ``write_bytes`` would raise.
-    """
+    """Check that a file at ``path`` can be written or replaced, without leaving a trace."""
     check_name(path)
     temporary = path.with_name(_temporary_name(path.name))
     try:
@@ -286,11 +258,7 @@ def _copy(spool: BinaryIO, out: IO[bytes]) -> None:
 def write_bytes(
     path: Path, data: bytes | Iterable[bytes | memoryview], *, follow: bool = True
 ) -> None:
-    """Write bytes, or the pieces of an iterable in turn, as ``atomic_writer`` does.
-
-    Raises:
-        ArtifactError: the file cannot be written.
-    """
+    """Write bytes, or the pieces of an iterable in turn, as ``atomic_writer`` does."""
     with atomic_writer(path, follow=follow) as stream:
         if isinstance(data, bytes):
             stream.write(data)
@@ -303,9 +271,6 @@ def write_new(path: str, pieces: Iterable[bytes | memoryview]) -> None:
 
     For the hundreds of files of a store, which nobody else names: no link is followed, and nothing
     is looked for in the way.
-
-    Raises:
-        OSError: whatever the system says; nothing is left then.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, _temporary_name(name))  # noqa: PTH118 - a tenth of the time
@@ -346,11 +311,7 @@ def unfinished(folder: Path, names: Collection[str]) -> list[str]:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, or a link, where it is there.
-
-    Raises:
-        ArtifactError: it is there, and cannot be removed.
-    """
+    """Remove a file, or a link, where it is there."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -374,10 +335,6 @@ def place(source: Path, target: Path) -> None:
 
     A hard link would let whoever edits the target spoil the source. Where the file system can
     share blocks until one of two files is changed, no bytes are copied.
-
-    Raises:
-        ArtifactError: the target cannot be written.
-        CorruptFileError: the source cannot be read.
     """
     with atomic_writer(target, follow=False) as stream:
         if not _share_blocks(source, stream.fileno()):
@@ -399,20 +356,12 @@ def _share_blocks(source: Path, target: int) -> bool:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """``folder / name``, for a name that must not lead out of the folder.
-
-    Raises:
-        ArtifactError: an absolute name, or one that climbs out.
-    """
+    """``folder / name``, for a name that must not lead out of the folder."""
     return _below(_resolved(folder), name, folder)
 
 
 def _resolved(path: Path) -> Path:
-    """A path without links.
-
-    Raises:
-        ArtifactError: a name too long, or links that lead in a circle.
-    """
+    """A path without links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -436,9 +385,6 @@ def file_inside(folder: Path, name: str) -> Path:
     """The path of a file below a folder, on which no part of ``name`` is followed as a link.
 
     The file itself may be a link, to be replaced or removed as such.
-
-    Raises:
-        ArtifactError: an absolute name, one that climbs out, or one that leads through a link.
     """
     parent, last = Path(name).parent, Path(name).name
     root = _resolved(folder)
@@ -459,9 +405,6 @@ def view_file(path: Path) -> memoryview:
 
     Whoever cuts a file short in place while it is mapped may end this process; of one that was
     read there is a copy.
-
-    Raises:
-        CorruptFileError: missing or unreadable.
     """
     try:
         with opened(path) as stream:
@@ -477,9 +420,6 @@ def map_file(path: Path) -> memoryview:
     """A file's bytes, read-only, read when touched; empty files give an empty view.
 
     The map lives as long as a view on it.
-
-    Raises:
-        CorruptFileError: missing or unreadable.
     """
     try:
         with opened(path) as stream:
@@ -491,10 +431,6 @@ def map_file(path: Path) -> memoryview:
 
 
 def release_pages(mapped: mmap.mmap) -> None:
-    """Let a map's pages no longer count as this process's; the system's cache may keep them.
-
-    Args:
-        mapped: of a file, and read-only: of others changes would be lost.
-    """
+    """Let a map's pages no longer count as this process's; the system's cache may keep them."""
     if hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)

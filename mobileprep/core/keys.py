@@ -49,17 +49,7 @@ class Key:
 
 
 def key_from_environment(variable: str, where: str = "", key_id: str = "") -> Key:
-    """Read a key from an environment variable.
-
-    Args:
-        variable: the name of the variable.
-        where: the location in the recipe that names it, for messages.
-        key_id: the expected ``id`` as hexadecimal digits; empty to accept any key.
-
-    Raises:
-        RecipeError: the variable is not set, its value is not a key, or the id does not match. The
-            message does not contain the value.
-    """
+    """Read a key from an environment variable."""
     value = os.environ.get(variable, "").strip()
     if not value:
         message = f"the variable {variable}, which has the key, is not set"

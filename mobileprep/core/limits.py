@@ -56,7 +56,6 @@ def shared_memory(shares: int, recipes: Iterable[int | None] = ()) -> Iterator[N
     run beside it, and nobody waits for memory while holding some.
 
     Args:
-        shares: how many may run at once.
         recipes: what recipes say that runs may take, in bytes; the least counts, unless the command
             line or the environment says another.
     """
@@ -89,8 +88,6 @@ def set_limits(
 
     Args:
         memory: bytes for the tensors of a run; None for half of the machine's memory.
-        iterations: of all loops of a run together.
-        flops: operations of a run.
     """
     _Limits.memory, _Limits.iterations, _Limits.flops = memory, iterations, flops
 
@@ -148,15 +145,7 @@ def working(limit: int) -> Iterator[None]:
 
 
 def spend(operations: float, what: str = "it") -> None:
-    """Count operations that are about to be done.
-
-    Args:
-        operations: how many.
-        what: for the message, such as "the window".
-
-    Raises:
-        OverWorkError: the run would have done more than it may.
-    """
+    """Count operations that are about to be done."""
     work = _current.get()
     if work is None:
         return

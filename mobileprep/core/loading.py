@@ -39,11 +39,7 @@ class Registry(Generic[T]):
         self._entries: dict[str, T] = {}
 
     def register(self, *names: str) -> Callable[[T], T]:
-        """A decorator that files its subject under every one of ``names``.
-
-        Raises:
-            InternalError: a name is taken already.
-        """
+        """A decorator that files its subject under every one of ``names``."""
 
         def file_under(entry: T) -> T:
             for name in names:
@@ -101,17 +97,7 @@ class Author:
 
 
 def load_file(path: Path, name: str, author: Author) -> ModuleType:
-    """A Python file as a module, run anew.
-
-    Args:
-        name: the module's.
-        author: whose it is.
-
-    Raises:
-        MobileprepError: of the author's class: the file cannot be run, or tries to end the
-            program; the message names its line.
-        UsageError: it is not there.
-    """
+    """A Python file as a module, run anew."""
     loader = _SourceAlone(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or path.suffix not in SOURCE_SUFFIXES or not path.is_file():

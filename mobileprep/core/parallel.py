@@ -36,8 +36,6 @@ def at_once(
     An interrupt does not wait for what has begun.
 
     Args:
-        do: may be called in any thread.
-        items: those that take longest come first, best.
         threads: how many to work on at once, by default as many as there are processors.
     """
     most = min(len(items), threads or cores(), MOST_THREADS)
@@ -60,10 +58,6 @@ def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Fu
     """Begin with some work in the background, on all processors; what will come of each item.
 
     A process that ends does not wait for it.
-
-    Args:
-        do: called in other threads, for the items in their order.
-        items: no two alike.
     """
     from concurrent.futures import Future  # costs start-up time
 
@@ -107,10 +101,7 @@ def tell(what: str, done: float, total: float, unit: str) -> None:
     """Tell how far some work is; costs next to nothing where nobody listens.
 
     Args:
-        what: the work, in words that stay the same while it goes on.
-        done: how much of it is done.
         total: how much there is; 0 where that is not known.
-        unit: of both.
     """
     for listener in _listeners:
         listener(what, done, total, unit)

@@ -26,11 +26,7 @@ _DESCRIPTOR: Final = re.compile(r"/(?:proc/[^/]+|dev)/fd/[0-9]+\Z")
 
 
 def output_path(text: str) -> Path:
-    """The path that a flag names for an output; ``-`` is the standard output, ``./-`` a file.
-
-    Raises:
-        ArtifactError: it is empty, or the name of a folder.
-    """
+    """The path that a flag names for an output; ``-`` is the standard output, ``./-`` a file."""
     if text == "-":
         return STDOUT
     if text.endswith(("/", os.sep)) or Path(text).name in ("", ".."):
@@ -41,11 +37,7 @@ def output_path(text: str) -> Path:
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether an output of that path goes to the standard output: ``-``, ``/dev/stdout``.
-
-    Raises:
-        ArtifactError: links that lead in a circle.
-    """
+    """Whether an output of that path goes to the standard output: ``-``, ``/dev/stdout``."""
     own = ("/dev/fd/1", f"/proc/{os.getpid()}/fd/1")
     return path == STDOUT or str(links(path)[-1]) in own
 
@@ -55,9 +47,6 @@ def links(path: Path) -> list[Path]:
 
     The folders on the way have their links resolved. What leads to an open file of a process ends
     there.
-
-    Raises:
-        ArtifactError: links that lead in a circle.
     """
     hops = [_with_folder_resolved(path)]
     # os.path answers, where Path raises, for names too long.
@@ -74,14 +63,7 @@ def _with_folder_resolved(path: Path) -> Path:
 
 
 def takes_a_stream(target: Path, path: Path) -> bool:
-    """Whether bytes are written to a thing rather than put in its place.
-
-    Args:
-        target: the last of a path's links.
-
-    Raises:
-        ArtifactError: a link that leads nowhere.
-    """
+    """Whether bytes are written to a thing rather than put in its place."""
     if _DESCRIPTOR.match(str(target)):
         return True
     try:
@@ -106,16 +88,7 @@ def no_folder_above(path: Path) -> Path | None:
 
 
 def check_replaceable(target: Path, path: Path, *, follow: bool) -> None:
-    """Make sure that a file may take a name.
-
-    Args:
-        target: the name.
-        path: what led there, for messages.
-        follow: what a link leads to counts; without, a link may be replaced.
-
-    Raises:
-        ArtifactError: a folder, a device or a socket is there.
-    """
+    """Make sure that a file may take a name."""
     if target.name in ("", ".."):
         message = "cannot be written: it is a folder"
         raise ArtifactError(message, "name a file", str(path))
@@ -143,12 +116,7 @@ class LfsPointerError(OSError):
 
 
 def opened(path: Path) -> BufferedReader:
-    """A file to read, opened without waiting: a pipe that lies in a folder is refused.
-
-    Raises:
-        LfsPointerError: it is a pointer of Git LFS.
-        OSError: it cannot be opened, or is a pipe or a socket.
-    """
+    """A file to read, opened without waiting: a pipe that lies in a folder is refused."""
     descriptor = os.open(path, READ_NOW)
     status = os.fstat(descriptor)
     mode = status.st_mode
@@ -168,11 +136,7 @@ def opened(path: Path) -> BufferedReader:
 
 
 def opened_file(path: Path) -> BufferedReader:
-    """A regular file to read, opened without waiting: a device may never end.
-
-    Raises:
-        OSError: it cannot be opened, or is no regular file.
-    """
+    """A regular file to read, opened without waiting: a device may never end."""
     stream = opened(path)
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
@@ -242,11 +206,7 @@ def foreign_format(data: bytes | memoryview) -> Foreign | None:
 
 
 def refuse_foreign(data: bytes | memoryview, file: str) -> None:
-    """Reject the content of a file that holds no model.
-
-    Raises:
-        UnsupportedError: naming its format.
-    """
+    """Reject the content of a file that holds no model."""
     found = foreign_format(data)
     if found is not None:
         message = f"is {found.what}"
@@ -254,13 +214,7 @@ def refuse_foreign(data: bytes | memoryview, file: str) -> None:
 
 
 def directory_error(path: Path, where: str = "", shown: str = "") -> CorruptFileError:
-    """The error for a directory in the place of a file.
-
-    Args:
-        path: the directory.
-        where: the line of a recipe that names it.
-        shown: the path as the recipe names it.
-    """
+    """The error for a directory in the place of a file."""
     # os.path answers, where Path raises, for names too long.
     if any(os.path.isfile(path / name) for name in _SAVED_MODEL_NAMES):  # noqa: PTH113
         message = "is the directory of a SavedModel, not a file"

@@ -10,12 +10,7 @@ _UNSHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def plain(text: str, keep: str = "") -> str:
-    """A text that does nothing to a terminal: what could is told in escapes of Python.
-
-    Args:
-        text: any.
-        keep: controls to leave as they are.
-    """
+    """A text that does nothing to a terminal: what could is told in escapes of Python."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or _is_shown(c) else repr(c)[1:-1] for c in text)

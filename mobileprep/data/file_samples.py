@@ -90,11 +90,7 @@ class Classes:
         self._where = where
 
     def label(self, written: str, sample: str) -> Label:
-        """What a label as it is written means: a class, a number or a text.
-
-        Raises:
-            AccuracyError: it is none of the classes.
-        """
+        """What a label as it is written means: a class, a number or a text."""
         if self._numbers is None:
             return number_or_text(written)
         found = self._numbers.get(written)
@@ -105,22 +101,12 @@ class Classes:
 
 
 def read_classes(path: Path) -> Classes:
-    """The classes that a file lists, one a line.
-
-    Raises:
-        AccuracyError: it lists none, or one twice.
-        CorruptFileError: it cannot be read.
-    """
+    """The classes that a file lists, one a line."""
     return Classes(class_names(path), path.name)
 
 
 def class_names(path: Path) -> list[str]:
-    """The names in a file of classes, one a line, in the order of the model's outputs.
-
-    Raises:
-        AccuracyError: it lists none, or one twice.
-        CorruptFileError: it cannot be read.
-    """
+    """The names in a file of classes, one a line, in the order of the model's outputs."""
     names = [line.strip() for line in _text(path).splitlines()]
     while names and not names[-1]:
         names.pop()
@@ -135,16 +121,7 @@ def class_names(path: Path) -> list[str]:
 
 
 def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> list[Label]:
-    """The label of each file by the first folder in its name.
-
-    Args:
-        names: of the files, with ``/``.
-        classes: what the folders stand for; None numbers them in the order of their names.
-        data: what messages call the folder above.
-
-    Raises:
-        AccuracyError: a file lies in no folder, or the folder is no class.
-    """
+    """The label of each file by the first folder in its name."""
     folders = [name.partition("/")[0] if "/" in name else "" for name in names]
     if "" in folders:
         first = names[folders.index("")]
@@ -161,10 +138,6 @@ def listed_labels(
     """The label of each file by a CSV file with a row for each: the file's name and the label.
 
     A first row that names no file is taken for a heading.
-
-    Raises:
-        AccuracyError: a file has no row, a row names no file, or a label is no class.
-        CorruptFileError: the CSV file cannot be read.
     """
     rows = _rows(path)
     known = set(names)
@@ -258,12 +231,7 @@ class Decoder(ABC):
     data: str
 
     def sample(self, data: bytes, name: str) -> Array:
-        """A file's bytes as a sample, without an axis for samples.
-
-        Raises:
-            AccuracyError: it does not fit the input.
-            CorruptFileError, UnsupportedError: it cannot be decoded.
-        """
+        """A file's bytes as a sample, without an axis for samples."""
         is_text = self.fed.dtype is DType.STRING
         return fitted(np.array(data, object) if is_text else self._decoded(data), self.fed, name)
 

@@ -113,11 +113,7 @@ class Generated:
         return start, values
 
     def _yielded(self) -> Iterator[Any]:
-        """What the function yields.
-
-        Raises:
-            AccuracyError: it raises something, yields nothing, too little, or without end.
-        """
+        """What the function yields."""
         most = MOST if self._choice.samples is None else self._choice.samples
         with blaming(self._files.root, _AUTHOR):
             values = iter(self._function())

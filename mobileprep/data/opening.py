@@ -50,18 +50,6 @@ def open_dataset(
     """The samples that files hold for a model.
 
     They can be pickled, and are opened anew where they are taken to; there nobody is warned.
-
-    Args:
-        files: the files, and how they are read.
-        inputs: what is fed of them: an array, or a column, feature or key of that name.
-        choice: which samples.
-        labels: the name of the labels where ``files`` does not say.
-        labelled: whether they are needed.
-        warn: told of samples that are left out, in a sentence.
-
-    Raises:
-        AccuracyError: the data does not fit the model, is too little, or has no labels.
-        CorruptFileError: a file cannot be read.
     """
     kind = files.kind or data_kind(files)
     if kind == "python":
@@ -105,11 +93,7 @@ class _Opened:
 
 
 def data_kind(files: DataFiles) -> DataKind:
-    """What a file or folder holds, by its name or what lies in it.
-
-    Raises:
-        CorruptFileError: it is not there, or is nothing that is known.
-    """
+    """What a file or folder holds, by its name or what lies in it."""
     if files.root.is_dir():
         return _kind_of_folder(files)
     named = _SUFFIXES.get(files.root.suffix.lower())

@@ -44,12 +44,7 @@ class OneByOne(Protocol):
         """What a sample is called."""
 
     def sample(self, index: int) -> Sample:
-        """One sample.
-
-        Raises:
-            AccuracyError: it does not fit the model.
-            CorruptFileError, UnsupportedError: it cannot be read.
-        """
+        """One sample."""
 
 
 class Singles:
@@ -81,11 +76,7 @@ class Singles:
 
 
 def batch_of(samples: Sequence[Sample]) -> Batch:
-    """Samples put together.
-
-    Raises:
-        AccuracyError: they are not of one shape, or have other inputs or labels than the first.
-    """
+    """Samples put together."""
     first = samples[0]
     for other in samples[1:]:
         _check_alike(first, other)
@@ -199,16 +190,7 @@ class Chosen:
 
 
 def left_out(data: str, unread: Sequence[Unread], count: int) -> str:
-    """A warning of samples that cannot be read.
-
-    Args:
-        data: what messages call the data.
-        unread: the samples.
-        count: how many there are with those that can be read.
-
-    Raises:
-        AccuracyError: none can be.
-    """
+    """A warning of samples that cannot be read."""
     told = [f"{u.name} ({u.error})" for u in unread[:_NAMED]]
     more = f", and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
     listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(told)}{more}"

@@ -64,11 +64,7 @@ class SampleChoice:
     exactly: bool = True
 
     def indices(self, count: int, name: str) -> Sequence[int]:
-        """The samples out of ``count``, in order.
-
-        Raises:
-            AccuracyError: there are none, or too few.
-        """
+        """The samples out of ``count``, in order."""
         if not count:
             raise no_samples(name)
         wanted = count if self.samples is None else self.samples
@@ -94,11 +90,7 @@ class SampleSource(Protocol):
         """How many samples the files hold."""
 
     def read(self, indices: Sequence[int]) -> tuple[Batch | None, Sequence[Unread]]:
-        """Samples by number, and those that cannot be read; None where that is all of them.
-
-        Raises:
-            AccuracyError: samples or labels do not fit the model, or each other.
-        """
+        """Samples by number, and those that cannot be read; None where that is all of them."""
 
 
 _HOW_TO_LABEL: Final = (
@@ -133,11 +125,7 @@ def at_sample(error: MobileprepError, name: str) -> MobileprepError:
 
 
 def only_keys(given: Mapping[str, object], known: Sequence[str], what: str) -> None:
-    """Refuse names of inputs that the model does not have.
-
-    Raises:
-        AccuracyError: one of them is not known.
-    """
+    """Refuse names of inputs that the model does not have."""
     for name in given:
         if name not in known:
             message = f"{what} names the input {name!r}; the model has {', '.join(known)}"
@@ -190,11 +178,6 @@ class Dataset(Protocol):
 
         Samples that cannot be read are left out, and added to ``unread``; without such a list,
         there is one warning at the end.
-
-        Raises:
-            AccuracyError: samples do not fit together; or none can be read, and ``unread`` is
-                not given.
-            CorruptFileError, UnsupportedError: a sample cannot be read, and ``strict`` is set.
         """
 
 
@@ -210,9 +193,6 @@ def data_inputs(
 ) -> list[FedTensor]:
     """The tensors of these names. Of those without a known shape, one that a file is decoded from
     takes one file at a time, and one that decides on a branch is a scalar.
-
-    Raises:
-        InvalidGraphError, UsageError: see ``fed_tensors``.
     """
     return [_sharpened(graph, fed) for fed in fed_tensors(graph, names, declared)]
 
@@ -238,16 +218,7 @@ def _sharpened(graph: Graph, fed: FedTensor) -> FedTensor:
 
 
 def only_input(inputs: Sequence[FedTensor], named: str | None, data: str) -> FedTensor:
-    """The one input that data of a single kind is for.
-
-    Args:
-        inputs: those of the model.
-        named: its name, as the recipe has it, or None.
-        data: what messages call the data.
-
-    Raises:
-        AccuracyError: it is not known which, or others would be fed nothing.
-    """
+    """The one input that data of a single kind is for."""
     names = [fed.name for fed in inputs]
     if not inputs:
         message = "no inputs are named, so no data can be fed"
@@ -269,14 +240,6 @@ def fitted(array: Array, fed: FedTensor, name: str) -> Array:
 
     A last axis of one, as sounds of one channel have it, goes where the input has none; a row of
     numbers takes the input's shape.
-
-    Args:
-        array: the sample.
-        fed: the input.
-        name: what the sample is called.
-
-    Raises:
-        AccuracyError: the sample does not fit.
     """
     fits = _typed(array, fed)
     if fits is None:
@@ -320,13 +283,6 @@ def files_below(root: Path, suffixes: Collection[str] = ()) -> list[str]:
 
     Hidden files and folders, whose names start with a dot, are passed over, and folders that a
     link leads to.
-
-    Args:
-        root: the folder.
-        suffixes: the ends of names that count, in lower case; empty for any.
-
-    Raises:
-        CorruptFileError: the folder is not there, or cannot be read.
     """
     found: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_refuse):

@@ -57,11 +57,7 @@ class DataSurvey:
     likeness: list[float] = field(default_factory=list)
 
     def look(self, batch: Batch) -> None:
-        """Take note of samples.
-
-        Raises:
-            AccuracyError: one holds no number.
-        """
+        """Take note of samples."""
         self.digests += [_digest(batch, at) for at in range(len(batch.names))]
         self.rotated += batch.rotated
         for name, array in batch.feeds.items():
@@ -95,21 +91,13 @@ class DataSurvey:
             self._widen(name, low, high)
 
     def check(self, count: int, warn: Callable[[str], None]) -> None:
-        """Tell what is to be told of all ``count`` samples together.
-
-        Raises:
-            AccuracyError: none could be read, or every input got one value alone.
-        """
+        """Tell what is to be told of all ``count`` samples together."""
         if self.unread:
             warn(left_out(self.data, self.unread, count))
         self.check_spread()
 
     def check_spread(self) -> None:
-        """Make sure that some input has two values.
-
-        Raises:
-            AccuracyError: every input got one value alone.
-        """
+        """Make sure that some input has two values."""
         if self.elements < 2 or any(low != high for low, high in self.ends.values()):
             return
         told = ", ".join(f"{name!r} is {low:g}" for name, (low, _) in self.ends.items())
@@ -273,18 +261,9 @@ def runs(
     batches, is fed once.
 
     Args:
-        dataset: the samples.
-        inputs: the graph's inputs.
         size: how many samples are fed at once, where the graph does not say.
-        start: the first sample.
-        stop: the one after the last; None for all.
         survey: takes note of the samples, where these are not all of them: the caller checks it
             once it has them together.
-
-    Raises:
-        AccuracyError: samples cannot be read or do not fit, or have no number at all; or all
-            samples hold one value throughout, and ``survey`` is not given.
-        CorruptFileError, UnsupportedError: see ``Dataset.batches``.
     """
     own = DataSurvey(dataset.name) if survey is None else survey
     unread = None if survey is None else survey.unread
@@ -341,11 +320,7 @@ def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int
 
 
 def _check_filled(arrays: Iterable[Array], fed: int) -> None:
-    """Refuse batches that inputs insist on and no machine holds, however few the samples.
-
-    Raises:
-        MemoryLimitError: they take more than a run may.
-    """
+    """Refuse batches that inputs insist on and no machine holds, however few the samples."""
     wanted = fed * (np.dtype(np.intp).itemsize + sum(array[:1].nbytes for array in arrays))
     try:
         check_total(wanted, f"a batch of {fed:,} samples, on which the inputs insist,")

@@ -53,11 +53,7 @@ class Header(NamedTuple):
 
 
 def read_headers(path: Path) -> dict[str, Header]:
-    """What the arrays of a file are, by name, no element read; see ``read_arrays``.
-
-    Raises:
-        CorruptFileError: missing, or damaged.
-    """
+    """What the arrays of a file are, by name, no element read; see ``read_arrays``."""
     return _read(path, lambda stream, _size, where: Header(*read_header(stream, where)[::2]))
 
 
@@ -67,12 +63,7 @@ def read_arrays(
     """The arrays of an ``.npz`` file by name; of an ``.npy`` file under the empty name.
 
     Args:
-        path: the file, told apart by its content.
         limit: the most bytes that all arrays together may take.
-        names: the only arrays to read; None for all.
-
-    Raises:
-        CorruptFileError: missing, damaged, holding Python objects, or larger than ``limit``.
     """
     left = limit
 
@@ -90,9 +81,6 @@ def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArr
 
     Args:
         limit: the most bytes that an array may take.
-
-    Raises:
-        CorruptFileError: see ``read_arrays``.
     """
     try:
         with opened_file(path) as stream:
@@ -183,11 +171,7 @@ def view_of(
     fortran: bool,
     where: str,
 ) -> NDArray[Any]:
-    """The array that bytes hold, nothing copied; more bytes than it needs may follow.
-
-    Raises:
-        CorruptFileError: it holds Python objects, or the bytes are too few.
-    """
+    """The array that bytes hold, nothing copied; more bytes than it needs may follow."""
     _refuse_objects(dtype, where)
     wanted = math.prod(shape) * dtype.itemsize
     if len(data) < wanted:
@@ -204,9 +188,6 @@ def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, n
     """Shape, whether the first axis varies fastest, and element type; all of them possible.
 
     The stream stands at the elements then.
-
-    Raises:
-        CorruptFileError: the header is damaged, or of an unknown version.
     """
     try:
         version = npy.read_magic(stream)
@@ -244,13 +225,6 @@ def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDA
 
     Large ones are mapped: those that are stored as they are where they lie, compressed ones from
     a temporary file that has no name. They are not to be written to.
-
-    Args:
-        path: the file, told apart by its content.
-        names: the only arrays to read; None for all.
-
-    Raises:
-        CorruptFileError: missing, damaged, or holding Python objects.
     """
     try:
         with opened_file(path) as stream:

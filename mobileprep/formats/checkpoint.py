@@ -44,10 +44,6 @@ def open_checkpoint(path: Path) -> Checkpoint:
     Args:
         path: its prefix, any file of the set, a ``checkpoint`` state file (the newest that it
             names is taken, beside the file where it moved), or a folder.
-
-    Raises:
-        CorruptFileError: nothing of that name is there, or its tables are damaged.
-        UnsupportedError: it is big-endian, compressed in an unknown way, or of a newer format.
     """
     found = find_checkpoint(path)
     return CheckpointV1(found.prefix, found.tables) if found.is_v1 else TensorBundle(found.prefix)
@@ -262,12 +258,7 @@ def _damaged(name: str, where: str) -> CorruptFileError:
 
 
 def _read_header(table: SortedTable, file: str) -> int:
-    """The number of data files.
-
-    Raises:
-        CorruptFileError: there is no header, or it names no data file.
-        UnsupportedError: it is big-endian, or of a newer format.
-    """
+    """The number of data files."""
     value = table.get(_HEADER_KEY)
     if value is None:
         message = "has no header: it is no index of a checkpoint"

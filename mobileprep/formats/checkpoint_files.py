@@ -48,11 +48,7 @@ def index_path(prefix: Path) -> Path:
 
 
 def shard_paths(prefix: Path, count: int) -> tuple[Path, ...]:
-    """The data files of a V2 checkpoint, each of which is there.
-
-    Raises:
-        CorruptFileError: one is missing.
-    """
+    """The data files of a V2 checkpoint, each of which is there."""
     return _all_parts(prefix.with_name(f"{prefix.name}.data"), count)
 
 
@@ -62,9 +58,6 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
     Args:
         path: a prefix, any file of the set, a ``checkpoint`` state file, or a folder with one
             such file or a single checkpoint.
-
-    Raises:
-        CorruptFileError: nothing of that name is there, or part of it is missing.
     """
     if _is_folder(path):
         return _in_folder(path)
@@ -233,11 +226,7 @@ _LARGEST: Final = 1 << 20
 
 
 def is_state_file(path: Path) -> bool:
-    """Whether a file is a state file, under its usual name or, by its content, another.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
-    """
+    """Whether a file is a state file, under its usual name or, by its content, another."""
     try:
         with opened(path) as stream:
             head = stream.read(_PROBE)
@@ -249,11 +238,7 @@ def is_state_file(path: Path) -> bool:
 
 
 def newest_path(path: Path) -> str:
-    """The path of the newest checkpoint as a state file gives it: absolute, or from its folder.
-
-    Raises:
-        CorruptFileError: the file is unreadable, too large, no state file, or names none.
-    """
+    """The path of the newest checkpoint as a state file gives it: absolute, or from its folder."""
     text = read_bytes(path, limit=_LARGEST)
     state = parse(pb.CheckpointState, text_to_wire(text, pb.CheckpointState, str(path)), str(path))
     if not state.model_checkpoint_path:

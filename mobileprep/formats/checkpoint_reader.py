@@ -74,11 +74,7 @@ class Checkpoint(ABC):
         return list(self._tensors)
 
     def entry(self, name: str) -> TensorEntry:
-        """A tensor's type and shape.
-
-        Raises:
-            CorruptFileError: there is no tensor of that name.
-        """
+        """A tensor's type and shape."""
         return self._find(name).entry
 
     def read(self, name: str, spec: str = "") -> Array:
@@ -88,17 +84,11 @@ class Checkpoint(ABC):
         be unaligned.
 
         Args:
-            name: the tensor's name.
             spec: a part of it as restore ops name it (``10 4 0,5:-``); all of it where empty.
 
         Returns:
             an array of the tensor's or the part's shape; quantized types as plain integers,
             strings as objects of type bytes.
-
-        Raises:
-            CorruptFileError: there is none of that name, or it is damaged.
-            UnsupportedError: its type has no elements that can be read.
-            InvalidGraphError: ``spec`` is no part of it.
         """
         if self._closed:
             message = f"{self.prefix} is read after it was closed"
@@ -157,7 +147,6 @@ def slice_key(name: str, extents: Iterable[tuple[int, int]]) -> bytes:
     """The key under which a checkpoint holds one slice of a tensor.
 
     Args:
-        name: the whole tensor's name.
         extents: start and length for each dimension, as stored; a length of -1 takes all of it.
     """
     numbers = list(extents)
@@ -270,8 +259,6 @@ def gather(parts: Sequence[tuple[Box, Array]], region: Box, kind: np.dtype[Any])
 
     Args:
         parts: boxes and their elements; together they hold the whole region.
-        region: what is wanted.
-        kind: the element type.
     """
     for box, array in parts:
         if overlap(box, region) == region:
@@ -305,10 +292,6 @@ def region_of(spec: str, shape: Sequence[int]) -> Box:
 
     Args:
         spec: the whole tensor's dimensions and the slice, as in ``10 4 0,5:-``.
-        shape: the dimensions that the checkpoint has.
-
-    Raises:
-        InvalidGraphError: it cannot be read, or does not fit the shape.
     """
     *sizes, cut = spec.split(" ")
     try:
@@ -371,11 +354,7 @@ def element_type(dtype: DType) -> np.dtype[Any] | None:
 
 
 def parse(message: type[M], data: bytes | memoryview, where: str) -> M:
-    """A message from its bytes.
-
-    Raises:
-        CorruptFileError: the bytes are no such message.
-    """
+    """A message from its bytes."""
     try:
         return message.FromString(bytes(data))
     except DecodeError as error:
@@ -384,11 +363,7 @@ def parse(message: type[M], data: bytes | memoryview, where: str) -> M:
 
 
 def entry_of(dtype: int, shape: graph.TensorShapeProto, where: str) -> TensorEntry:
-    """A tensor's description from a recorded type and shape.
-
-    Raises:
-        CorruptFileError: the shape is unknown, negative or impossibly large.
-    """
+    """A tensor's description from a recorded type and shape."""
     dims = tuple(d.size for d in shape.dim)
     if shape.unknown_rank or any(d < 0 for d in dims) or len(dims) > _MOST_DIMS:
         message = f"the shape of a tensor is recorded as {_short(dims)}"
@@ -401,11 +376,7 @@ def entry_of(dtype: int, shape: graph.TensorShapeProto, where: str) -> TensorEnt
 
 
 def check_versions(versions: graph.VersionDef, where: str) -> None:
-    """Refuse a checkpoint that says that readers as old as we cannot read it.
-
-    Raises:
-        UnsupportedError: so it says.
-    """
+    """Refuse a checkpoint that says that readers as old as we cannot read it."""
     if versions.min_consumer > _CONSUMER or _CONSUMER in versions.bad_consumers:
         message = f"is a checkpoint of version {versions.producer}, which asks for a newer reader"
         raise UnsupportedError(message, "save it with an older TensorFlow", where)

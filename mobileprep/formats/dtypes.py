@@ -285,11 +285,7 @@ def listed_values(proto: pb.TensorProto, dtype: DType) -> NDArray[Any] | None:
 
 
 def packed_values(payload: Payload, where: str) -> NDArray[Any]:
-    """The elements of a packed ``float_val`` or ``double_val`` field, as a view on its bytes.
-
-    Raises:
-        CorruptFileError: the bytes are no whole number of elements.
-    """
+    """The elements of a packed ``float_val`` or ``double_val`` field, as a view on its bytes."""
     kind = np.dtype("<f4") if payload.field == FLOAT_FIELD else np.dtype("<f8")
     if len(payload.view) % kind.itemsize:
         message = f"{len(payload.view)} bytes of packed values are no whole number of elements"

@@ -81,12 +81,7 @@ def kind_of(data: Buffer) -> Kind | None:
 
 
 def expect_kind(data: Buffer, expected: Kind, file: str) -> None:
-    """Reject a foreign format, and bytes that start as another kind of message.
-
-    Raises:
-        UnsupportedError: it is not a TensorFlow model; the message names the format.
-        CorruptFileError: naming the kind of message.
-    """
+    """Reject a foreign format, and bytes that start as another kind of message."""
     refuse_foreign(data[:PROBE], file)
     found = kind_of(data)
     if found not in (None, expected):
@@ -133,14 +128,7 @@ _DATA: Final = re.compile(r".+\.data-\d{5}-of-\d{5}\Z", re.DOTALL)
 
 
 def file_kind(path: Path) -> FileKind | Foreign | None:
-    """Identify a file; None for unknown content.
-
-    Args:
-        path: a file, whatever its name ends in.
-
-    Raises:
-        CorruptFileError: it is missing, unreadable, no regular file, or empty.
-    """
+    """Identify a file; None for unknown content."""
     head, tail = _ends(path)
     if tail.endswith(MAGIC):
         return "checkpoint index" if path.name.endswith(".index") else "checkpoint table"

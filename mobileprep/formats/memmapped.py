@@ -62,9 +62,7 @@ class Directory:
         """Name the next region; the zeros that stand before it.
 
         Args:
-            name: the region's, prefix included.
             length: its bytes.
-            aligned: whether it begins at a multiple of ``ALIGNMENT``.
         """
         filler = -self._end % ALIGNMENT if aligned else 0
         self._end += filler
@@ -81,14 +79,6 @@ def read_package(data: Buffer, file: str) -> Mapping[str, PackageRegion]:
     """The regions of a package by name, in order.
 
     What TensorFlow's loader refuses is refused, and so is a length that runs into the next region.
-
-    Args:
-        data: the whole file.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: the bytes are no package, or its directory points where no region can
-            be.
 
     Source: ``MemmappedFileSystem::InitializeFromFile`` of TensorFlow 1.15.
     """
@@ -208,12 +198,7 @@ def is_encrypted(data: Buffer) -> bool:
 
 
 def read_header(data: Buffer, file: str) -> EncryptedHeader:
-    """The header of an encrypted model.
-
-    Raises:
-        CorruptFileError: it is no encrypted model, or is shorter or longer than its header says.
-        UnsupportedError: another version of the format.
-    """
+    """The header of an encrypted model."""
     if not is_encrypted(data):
         message = "is no encrypted model"
         raise CorruptFileError(message, "give a file that a build encrypted", file)

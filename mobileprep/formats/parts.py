@@ -44,16 +44,7 @@ def index_kind(data: Buffer) -> bytes | None:
 def read_index(
     data: Buffer, file: str, kind: bytes | None = None
 ) -> tuple[tuple[Part, ...], memoryview]:
-    """The parts that an index names, and its body.
-
-    Args:
-        data: the index.
-        file: its name, for messages.
-        kind: what it must be of; by default either.
-
-    Raises:
-        CorruptFileError: the bytes are no such index, or end within the list of parts.
-    """
+    """The parts that an index names, and its body."""
     view = memoryview(data)
     head = len(GRAPH) + _COUNT.size
     found = index_kind(view)
@@ -91,11 +82,7 @@ def between_bytes(pieces: Iterable[Buffer | Part]) -> bytes:
 
 
 def read_between(data: Buffer, file: str) -> Iterator[memoryview | Part]:
-    """The pieces of a file, in order, from the index that ``between_bytes`` made.
-
-    Raises:
-        CorruptFileError: the index is damaged.
-    """
+    """The pieces of a file, in order, from the index that ``between_bytes`` made."""
     parts, body = read_index(data, file, FILE)
     cursor = Cursor(body, file=file)
     for part in (*parts, None):

@@ -98,11 +98,7 @@ def number(value: float) -> str:
 
 
 def read_range_file(path: Path) -> RangeFile:
-    """Read a range file.
-
-    Raises:
-        CorruptFileError: it is not there, or no range file; with the line.
-    """
+    """Read a range file."""
     try:
         with opened(path) as stream:
             data = stream.read(_LARGEST_FILE + 1)
@@ -115,14 +111,7 @@ def read_range_file(path: Path) -> RangeFile:
 
 
 def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
-    """The ranges of a file that was read.
-
-    Args:
-        where: its name, for messages.
-
-    Raises:
-        CorruptFileError: it is no range file; with the line.
-    """
+    """The ranges of a file that was read."""
     try:
         return _Reader(data.decode(), where).read()
     except UnicodeDecodeError as error:

@@ -47,26 +47,13 @@ class MetaGraph:
 
 
 def read_meta_graph(path: Path) -> MetaGraph:
-    """Read a MetaGraphDef file, binary or text.
-
-    Raises:
-        CorruptFileError: missing, damaged, or of another kind.
-    """
+    """Read a MetaGraphDef file, binary or text."""
     proto, payloads = _read(path, pb.MetaGraphDef, META_GRAPH_LAYOUT, "MetaGraphDef")
     return MetaGraph(proto, payloads, str(path))
 
 
 def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
-    """Read the MetaGraph of a SavedModel that has exactly the given tags.
-
-    Args:
-        folder: the SavedModel's folder, or its ``saved_model.pb`` or ``.pbtxt``.
-        tags: without any, ``serve``, or else the only MetaGraph whatever its tags.
-
-    Raises:
-        CorruptFileError: no SavedModel, or a damaged one.
-        UsageError: no MetaGraph has those tags.
-    """
+    """Read the MetaGraph of a SavedModel that has exactly the given tags."""
     path = saved_model_file(folder)
     proto, payloads = _read(path, pb.SavedModel, SAVED_MODEL_LAYOUT, "SavedModel")
     sets = [frozenset(m.meta_info_def.tags) for m in proto.meta_graphs]
@@ -86,21 +73,12 @@ def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
 
 
 def read_saver(path: Path) -> pb.SaverDef:
-    """Read a SaverDef file, binary or text.
-
-    Raises:
-        CorruptFileError: missing, or none.
-    """
+    """Read a SaverDef file, binary or text."""
     return _read(path, pb.SaverDef, Layout(), None)[0]
 
 
 def saved_model_file(folder: Path) -> Path:
-    """The file that describes a SavedModel.
-
-    Raises:
-        CorruptFileError: the folder has none, or is a file.
-        UnsupportedError: a file of a foreign format.
-    """
+    """The file that describes a SavedModel."""
     if folder.name in SAVED_MODEL_NAMES and folder.is_file():
         return folder
     for name in SAVED_MODEL_NAMES:

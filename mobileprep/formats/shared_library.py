@@ -43,12 +43,7 @@ class SharedLibrary:
 
 
 def read_library(path: Path) -> SharedLibrary:
-    """The headers of a library.
-
-    Raises:
-        CorruptFileError: it cannot be read, is no ELF file, or is damaged.
-        UnsupportedError: the package pyelftools is not installed.
-    """
+    """The headers of a library."""
     try:
         from elftools.common.exceptions import ELFError
         from elftools.construct import ConstructError
@@ -79,9 +74,6 @@ def texts_in(path: Path, library: SharedLibrary, texts: Iterable[str]) -> frozen
     """Those of some texts that a library loads with a zero byte after each.
 
     Linkers let a text be the end of a longer one, so what is found may be that.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
     """
     data: Buffer = map_file(path)
     parts = [bytes(data[start:end]) for start, end in _apart(library.loaded)]

@@ -62,22 +62,12 @@ class SortedTable:
         self._read_index(self._read_footer())
 
     def __iter__(self) -> Iterator[tuple[bytes, memoryview]]:
-        """Every key and value, in the order of the keys.
-
-        Raises:
-            CorruptFileError: a block is damaged, or keys do not increase.
-            UnsupportedError: a block is compressed in an unknown way.
-        """
+        """Every key and value, in the order of the keys."""
         for index in range(len(self._handles)):
             yield from self._block_entries(index).items()
 
     def get(self, key: bytes) -> memoryview | None:
-        """The value of a key, or None; a view on the file unless the block is compressed.
-
-        Raises:
-            CorruptFileError: the block that would hold it is damaged.
-            UnsupportedError: that block is compressed in an unknown way.
-        """
+        """The value of a key, or None; a view on the file unless the block is compressed."""
         index = bisect_left(self._separators, key)
         if index == len(self._handles):
             return None
@@ -197,10 +187,6 @@ def decompress(block: memoryview, where: str) -> bytearray:
 
     Args:
         block: the compressed bytes, which begin with the decompressed length.
-        where: the block's file and position, for messages.
-
-    Raises:
-        CorruptFileError: the length is beyond what the format can reach, or the block is damaged.
     """
     cursor = Cursor(block, file=where)
     length = cursor.varint()

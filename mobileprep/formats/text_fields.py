@@ -82,11 +82,7 @@ class Field:
         return self._message
 
     def text(self, value: bytes) -> bytes:
-        """Encode an unescaped string, tag included.
-
-        Raises:
-            ValueError: the field holds text and the bytes are no UTF-8.
-        """
+        """Encode an unescaped string, tag included."""
         if self._utf8 and not value.isascii():
             try:
                 value.decode("utf-8")
@@ -254,11 +250,7 @@ def literal_end(data: Buffer, start: int) -> int | None:
 
 
 def unescape(data: Buffer, start: int, end: int) -> bytes:
-    """The bytes that the characters ``data[start:end]`` of a literal stand for.
-
-    Raises:
-        ValueError: an escape sequence that protobuf does not know.
-    """
+    """The bytes that the characters ``data[start:end]`` of a literal stand for."""
     if end - start <= _PIECE:
         return _unescape_piece(bytes(data[start:end]))
     out = bytearray()

@@ -53,11 +53,6 @@ def text_to_wire(data: Buffer, message: type[Message], file: str) -> memoryview:
 
     Args:
         data: the text, as UTF-8.
-        message: the kind of message that it holds.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: at ``file:line:column``, what is not as the grammar or the message has it.
     """
     return _Parser(data, fields_of(message.DESCRIPTOR), file).parse()
 
@@ -317,10 +312,6 @@ def wire_of_text(data: Buffer, file: str) -> memoryview:
 
     Args:
         data: the text, as UTF-8.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: what is not as the grammar or a GraphDef has it.
     """
     try:
         return text_to_wire(data, text.GraphDef, file)

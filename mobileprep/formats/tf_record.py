@@ -58,11 +58,7 @@ class TFRecordFile:
         return len(self._starts)
 
     def record(self, index: int) -> bytes:
-        """A record's bytes.
-
-        Raises:
-            CorruptFileError: its checksum is another.
-        """
+        """A record's bytes."""
         start = self._starts[index]
         begin = start + _HEAD.size
         end = begin + self._length(start)
@@ -105,11 +101,7 @@ def is_tf_record(data: bytes | memoryview) -> bool:
 
 
 def _unpacked(packed: memoryview, path: Path) -> memoryview:
-    """The bytes of a compressed file, in a temporary one that is mapped.
-
-    Raises:
-        CorruptFileError: it is not compressed, is damaged, or unpacks to too much.
-    """
+    """The bytes of a compressed file, in a temporary one that is mapped."""
     size = 0
     with tempfile.TemporaryFile() as spool:
         try:
@@ -201,11 +193,7 @@ class Feature:
 
 
 def read_example(data: bytes) -> Mapping[bytes, memoryview]:
-    """The features of an example by name, each still serialized; of two of a name the last counts.
-
-    Raises:
-        CorruptFileError: the bytes are no such message.
-    """
+    """An example's serialized features by name; the last of two equal names counts."""
     found: dict[bytes, memoryview] = {}
     example = Cursor(data, file=_FILE)
     while example:
@@ -219,11 +207,7 @@ def read_example(data: bytes) -> Mapping[bytes, memoryview]:
 
 
 def read_feature(data: memoryview) -> Feature | None:
-    """The values of a feature, or None where it says nothing, not even its type.
-
-    Raises:
-        CorruptFileError: the bytes are no such message.
-    """
+    """The values of a feature, or None where it says nothing, not even its type."""
     cursor = Cursor(data, file=_FILE)
     if not cursor:
         return None

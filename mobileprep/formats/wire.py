@@ -66,11 +66,7 @@ _TAKEN: Final = Payload(0, memoryview(b""))
 
 
 def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list[Payload]]:
-    """A serialized message without its large tensor payloads, and those payloads.
-
-    Raises:
-        CorruptFileError: a length runs past its message, or a tag is none.
-    """
+    """A serialized message without its large tensor payloads, and those payloads."""
     payloads: list[Payload] = []
     return without_payloads(Cursor(data, file=file), layout, payloads), payloads
 
@@ -98,13 +94,7 @@ def split_runs(data: Buffer, number: int, size: int, file: str) -> Iterator[Run]
     than the whole.
 
     Args:
-        data: the message.
-        number: the field's number, below 16.
         size: a run ends when it has so many bytes.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: a length runs past the message, or a tag is none.
     """
     record = number << 3 | BYTES
     start = position = 0
@@ -158,9 +148,6 @@ def without_payloads(cursor: Cursor, layout: Layout, payloads: list[Payload]) ->
 
     In the returned bytes each payload is replaced by its index plus one in the field
     ``payload`` of its TensorProto.
-
-    Raises:
-        CorruptFileError: a length runs past its message, or a tag is none.
     """
     view = memoryview(cursor.data)
     pieces: list[bytes | memoryview] = []
@@ -216,11 +203,7 @@ def _movable_field(cursor: Cursor) -> int:
 
 
 def skip_field(cursor: Cursor, tag: int) -> None:
-    """Pass over the body of a field whose tag was read.
-
-    Raises:
-        CorruptFileError: the body runs past the message, or the tag is none.
-    """
+    """Pass over the body of a field whose tag was read."""
     kind = tag & 7
     if tag >> 3 == 0:
         msg = "a field has the number 0"
@@ -265,9 +248,6 @@ def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
 
     A file that has the field itself, in a tensor too small to be looked into, names a payload
     of another tensor, and one of the two comes too late.
-
-    Raises:
-        CorruptFileError: there is none of that number, or it is taken.
     """
     found = payloads[number - 1] if 1 <= number <= len(payloads) else _TAKEN
     if found is _TAKEN:
@@ -319,11 +299,7 @@ class Cursor:
         return CorruptFileError(what, "the file is damaged or of another kind", where)
 
     def varint(self) -> int:
-        """An unsigned base-128 integer of at most 64 bits.
-
-        Raises:
-            CorruptFileError: the bytes end, or run on past ten.
-        """
+        """An unsigned base-128 integer of at most 64 bits."""
         result = shift = 0
         data, position, end = self.data, self.position, self.end
         limit = min(end, position + _VARINT_BYTES)
@@ -339,21 +315,13 @@ class Cursor:
         raise self.corrupt(msg)
 
     def take(self, count: int) -> memoryview:
-        """The next ``count`` bytes, as a view.
-
-        Raises:
-            CorruptFileError: fewer than ``count`` bytes are left.
-        """
+        """The next ``count`` bytes, as a view."""
         start = self.position
         self.skip(count)
         return memoryview(self.data)[start : self.position]
 
     def skip(self, count: int) -> None:
-        """Pass over the next ``count`` bytes.
-
-        Raises:
-            CorruptFileError: fewer than ``count`` bytes are left.
-        """
+        """Pass over the next ``count`` bytes."""
         left = self.end - self.position
         if not 0 <= count <= left:
             msg = f"{count} bytes are declared where {left} are left"
@@ -361,9 +329,5 @@ class Cursor:
         self.position += count
 
     def fixed(self, width: int) -> int:
-        """A little-endian unsigned integer of ``width`` bytes.
-
-        Raises:
-            CorruptFileError: fewer bytes are left.
-        """
+        """A little-endian unsigned integer of ``width`` bytes."""
         return int.from_bytes(self.take(width), "little")

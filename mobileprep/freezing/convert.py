@@ -34,14 +34,6 @@ def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str)
 
     A function that a loop or a conditional hands a variable to is replaced by a copy that takes
     its value; the copy's name ends in "_frozen".
-
-    Args:
-        graph: without the ops that ``uses`` calls blocked.
-        values: the value of each variable node.
-        uses: what ``trace`` found for those variables.
-
-    Raises:
-        UnsupportedError: a function changes a variable.
     """
     if not values:
         return graph
@@ -166,13 +158,7 @@ def _argument(name: str, index: int) -> Node:
 
 
 def _with_types(function: Function, args: Mapping[int, DType], *, gives_back: bool) -> Function:
-    """The function with other argument types, and what it noted about those arguments gone.
-
-    Args:
-        args: the new type of each argument by number.
-        gives_back: whether it gives the arguments back under the same numbers, as the body of a
-            loop does.
-    """
+    """The function with other argument types, and what it noted about those arguments gone."""
     signature = function.signature
     inputs = list(signature.inputs)
     outputs = list(signature.outputs)
@@ -194,11 +180,6 @@ def converted_user(graph: Graph, node: Node, dtype: DType) -> list[Node]:
 
     The last of them has the node's name. They are what the original tool makes, except that a
     ResourceGather may have batch dimensions, which it refuses.
-
-    Args:
-        graph: the graph that the node is in.
-        node: reads a variable, or hands it on.
-        dtype: the variable's element type.
     """
     conversion = _CONVERSIONS.get(node.op)
     if conversion is not None:

@@ -61,8 +61,6 @@ def results_among(
     """Those of some ends that look like results; where none would be left, all.
 
     Args:
-        ends: nodes that nothing else takes.
-        fed: the tensors that an app feeds.
         is_uncut: whether the graph was saved whole, so that some ends may be leftovers.
     """
     given = {ref.node for ref in fed}
@@ -216,11 +214,7 @@ class DecodedImage:
 
 
 def decoded_images(graph: Graph, flows: Flows, entries: Collection[Ref]) -> list[DecodedImage]:
-    """The images that a graph decodes from a constant, or from a content that the app feeds.
-
-    Args:
-        entries: the tensors that an app may feed.
-    """
+    """The images that a graph decodes from a constant, or from a content that the app feeds."""
     fed = {ref.node for ref in entries}
     images = []
     for node in graph:

@@ -53,13 +53,6 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
     Args:
         path: a graph, a MetaGraph, a SavedModel's file or folder, a checkpoint's prefix or any
             file of it, or a folder that holds such.
-        checkpoint: the checkpoint of a graph, where the user names it.
-
-    Raises:
-        CorruptFileError: nothing is there, or it is damaged.
-        UnsupportedError: a file of another kind; the message tells which.
-        InvalidGraphError: a graph whose variables no checkpoint beside it holds.
-        UsageError: a folder with several models, or a checkpoint without a graph.
     """
     if os.path.isdir(path):  # noqa: PTH112 - answers, where Path raises, for names too long
         return _in_folder(path, checkpoint)
@@ -85,15 +78,7 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
 
 
 def load_found(found: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
-    """Load a model that was found.
-
-    Args:
-        found: the model.
-        tags: those of the MetaGraph of a SavedModel.
-
-    Raises:
-        MobileprepError: as ``load_source``.
-    """
+    """Load a model that was found."""
     if found.kind == "saved_model":
         return load_source(saved_model=found.path, tags=tags)
     if found.kind == "meta_graph":
@@ -102,11 +87,7 @@ def load_found(found: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
 
 
 def inference_graph(found: FoundModel) -> FoundModel | None:
-    """The graph for inference beside a training MetaGraph, which takes the same checkpoint.
-
-    Args:
-        found: a MetaGraph that cannot be frozen.
-    """
+    """The graph for inference beside a training MetaGraph, which takes the same checkpoint."""
     if found.kind != "meta_graph":
         return None
     prefix = found.checkpoint or examined(found.path, "MetaGraphDef").own_checkpoint
@@ -331,11 +312,7 @@ def entries_of(folder: Path) -> Entries:
 
 
 def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
-    """The prefixes of the checkpoints in a folder, sorted.
-
-    Args:
-        prefix: the only one that is asked for; empty for all.
-    """
+    """The prefixes of the checkpoints in a folder, sorted."""
     found: dict[Path, None] = {}
     for path in entries_of(folder).files:
         if not path.name.startswith(prefix):

@@ -81,15 +81,6 @@ def fit(source: LoadedSource, options: FreezeOptions, inputs: Sequence[DeclaredI
     """Look for everything in a model that a recipe says of it.
 
     Weights stay where they are: large ones of a checkpoint are views on its file.
-
-    Args:
-        options: how it is frozen, with the outputs that the recipe names.
-        inputs: the inputs that the recipe names.
-
-    Raises:
-        InvalidGraphError: the graph is broken, or a variable has no value.
-        CorruptFileError: the checkpoint cannot be read.
-        UnsupportedError: the model cannot be frozen.
     """
     check_names(source.graph, source.where)
     check_inputs(source.graph, source.where)
@@ -184,16 +175,7 @@ def _nearest(name: str, graph: Graph) -> str:
 def check_inputs_suffice(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str], where: str
 ) -> None:
-    """Check that an app has to feed nothing but the declared inputs.
-
-    Args:
-        graph: the graph that ships.
-        inputs: the declared inputs; without any, nothing is checked.
-        where: the inputs' place in the recipe.
-
-    Raises:
-        InvalidGraphError: an output needs another placeholder.
-    """
+    """Check that an app has to feed nothing but the declared inputs."""
     declared = _nodes(inputs)
     others = [n for n in graph if n.op in PLACEHOLDERS and n.name not in declared]
     if not inputs or not others:
@@ -214,16 +196,7 @@ def check_inputs_suffice(
 def check_inputs_count(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str], where: str
 ) -> None:
-    """Check that no declared input replaces another one.
-
-    Args:
-        graph: the frozen graph, in which the outputs need every input.
-        inputs: the declared inputs.
-        where: the inputs' place in the recipe.
-
-    Raises:
-        InvalidGraphError: an input has no effect, because a later one is fed.
-    """
+    """Check that no declared input replaces another one."""
     needed = _needed(graph, inputs, outputs)
     for name in inputs:
         node = parse_ref(name).node
@@ -248,10 +221,6 @@ def unused_inputs(graph: Graph, inputs: Iterable[str], outputs: Sequence[str]) -
 
     Single values and truth values are left out: transforms remove the training mode that they
     choose.
-
-    Args:
-        graph: the prepared graph.
-        inputs: the declared inputs.
     """
     needed = _needed(graph, (), outputs)
     unused = []
@@ -268,12 +237,7 @@ def unused_inputs(graph: Graph, inputs: Iterable[str], outputs: Sequence[str]) -
 def parameters_cut_off(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[int, int]:
-    """The number of parameters that only declared inputs need, and of all behind the outputs.
-
-    Args:
-        graph: the frozen graph.
-        inputs: the declared inputs; what they are computed from does not ship.
-    """
+    """The number of parameters that only declared inputs need, and of all behind the outputs."""
     before = _parameters(graph, _needed(graph, (), outputs))
     return before - _parameters(graph, _needed(graph, inputs, outputs)), before
 
@@ -324,11 +288,7 @@ class Candidate:
     lacking: tuple[str, ...] = ()
 
     def check(self) -> Candidate:
-        """The candidate itself.
-
-        Raises:
-            InvalidGraphError: no checkpoint holds its variables.
-        """
+        """The candidate itself."""
         if not self.lacking:
             return self
         names = ", ".join(map(repr, self.lacking[:_SHOWN]))
@@ -342,12 +302,7 @@ class Candidate:
 
 
 def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate:
-    """What is to be known of a graph's file before a checkpoint is chosen for it.
-
-    Raises:
-        CorruptFileError: it is damaged.
-        InvalidGraphError: it breaks a rule of graphs.
-    """
+    """What is to be known of a graph's file before a checkpoint is chosen for it."""
     source = _load(path, kind, None)
     if not len(source.graph):
         message = "holds no node"
@@ -365,15 +320,7 @@ def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate
 
 
 def with_checkpoint(candidate: Candidate, prefixes: Sequence[Path]) -> Candidate:
-    """The candidate with the first of some checkpoints that holds its variables.
-
-    Args:
-        candidate: the graph.
-        prefixes: the checkpoints; a MetaGraph's own comes before them.
-
-    Raises:
-        NotDownloadedError: none does, and one is a pointer of Git LFS.
-    """
+    """The candidate with the first of some checkpoints that holds its variables."""
     if not candidate.variables or candidate.own_checkpoint is not None:
         return candidate
     fewest: tuple[str, ...] = tuple(v.name for v in candidate.variables)

@@ -201,11 +201,7 @@ _FLAGS: Final = (
 
 
 def chosen_signature(source: LoadedSource, name: str) -> Signature | None:
-    """The signature of that name, or for an empty name the default or the only one, or None.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """The signature of that name, or for an empty name the default or the only one, or None."""
     signatures = source.signatures
     if name:
         if name not in signatures:
@@ -219,12 +215,7 @@ def chosen_signature(source: LoadedSource, name: str) -> Signature | None:
 
 
 def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, ...]:
-    """The names of the tensors to keep, each once.
-
-    Raises:
-        UsageError: none is named and no signature tells, or there is no such signature.
-        InvalidGraphError: a name is neither a tensor's nor a signature's; it names the nearest.
-    """
+    """The names of the tensors to keep, each once."""
     signature = chosen_signature(source, options.signature)
     if not options.outputs:
         if signature is None:
@@ -300,10 +291,6 @@ def switch_fused(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
 
     Its averages are the variables that its statistics move, or else those beside its scale
     under the names that all libraries give them.
-
-    Args:
-        graph: what is to be frozen.
-        surroundings: graphs that hold the rest of the model: the ops that move averages.
     """
     nodes: list[Node] = []
     done: list[str] = []
@@ -443,12 +430,7 @@ _CHOICES: Final = frozenset({"Switch", "Select", "SelectV2", "If", "StatelessIf"
 
 
 def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
-    """Use the averages wherever statistics of a batch move variables that are named as such.
-
-    Args:
-        graph: what is to be frozen.
-        surroundings: graphs that hold the rest of the model: the ops that move averages.
-    """
+    """Use the averages wherever statistics of a batch move variables that are named as such."""
     found: dict[str, dict[str, tuple[Ref, Node]]] = {}
     for node in graph:
         if not _is_statistic(graph, node):

@@ -71,9 +71,6 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedIn
     """The likely inputs and outputs of a model; none of a graph that is broken.
 
     Whoever asks has an error of its own to tell.
-
-    Args:
-        signature: the signature that says so, if there is one.
     """
     try:
         return find_interface(source, signature)
@@ -82,11 +79,7 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedIn
 
 
 def find_interface(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
-    """The likely inputs and outputs of a model; see ``guess``.
-
-    Raises:
-        InvalidGraphError: a node takes what is not there, or declares what cannot be.
-    """
+    """The likely inputs and outputs of a model; see ``guess``."""
     graph = source.graph
     if signature is not None:
         given, wanted = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))

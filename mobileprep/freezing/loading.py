@@ -74,17 +74,6 @@ def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -
     """Read a GraphDef or a .tflite file, or freeze what has variables.
 
     That is a SavedModel, a MetaGraph, or a graph with its checkpoint.
-
-    Args:
-        path: a file, or the folder of a SavedModel.
-        options: how to freeze what is not frozen.
-        tell: told in a sentence what freezing changed.
-
-    Raises:
-        UsageError: no outputs are named, or an option does not go with what the path names.
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the model is malformed, or an output is not there.
-        UnsupportedError: it holds what cannot be frozen.
     """
     file = saved_model_file(path) if path.is_dir() else path
     if is_tflite_file(file):
@@ -111,20 +100,7 @@ def open_source(
     saver: Path | None = None,
     tags: Sequence[str] = (),
 ) -> LoadedSource:
-    """Load a model whose kind its content tells.
-
-    Args:
-        path: a GraphDef, a MetaGraph or a SavedModel, or the folder of one.
-        checkpoint: see ``load_source``, as of the others.
-        saver: see there.
-        tags: see there.
-
-    Raises:
-        UsageError: no MetaGraph has the tags.
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: a constant has an impossible shape.
-        UnsupportedError: a checkpoint is of a kind that is not read.
-    """
+    """Load a model whose kind its content tells."""
     file = saved_model_file(path) if path.is_dir() else path
     if is_tflite_file(file):
         return _tflite_source(file)
@@ -168,11 +144,6 @@ def find_source(
     Args:
         path: as of ``open_source``; or a checkpoint's prefix, any of its files, or a folder of
             checkpoints, graphs or versions, as of ``find_model``.
-        checkpoint: see ``open_source``.
-        tags: see there.
-
-    Raises:
-        MobileprepError: as ``open_source`` and ``find_model``.
     """
     if _is_model(path):
         return FoundSource(open_source(path, checkpoint=checkpoint, tags=tags))

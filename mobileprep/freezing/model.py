@@ -54,7 +54,6 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[SavedValue]]:
     """For each variable node what the graph's restore ops assign to it.
 
     Args:
-        graph: the whole graph, savers included.
         restore_op: the op whose dependencies come first, where it is there; for an empty text
             "save/restore_all".
     """
@@ -65,12 +64,7 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[SavedValue]]:
 
 
 def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
-    """For each node of a lookup table what the graph's restore ops import into it.
-
-    Args:
-        graph: the whole graph, savers included.
-        restore_op: as for ``restored_from``.
-    """
+    """For each node of a lookup table what the graph's restore ops import into it."""
     found: dict[str, TableSource] = {}
     for restoring in _restoring(graph, restore_op):
         for node in restoring:

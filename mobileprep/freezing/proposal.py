@@ -78,14 +78,8 @@ def propose(
     """The inputs and outputs of a model, as far as it shows them.
 
     Args:
-        signature: the signature that the user names.
         inputs: the names that the user gives, of tensors or of the signature's arguments; empty for
             the likely ones.
-        outputs: likewise.
-
-    Raises:
-        UsageError: there is no such signature.
-        InvalidGraphError: the graph is broken, or shows no output.
     """
     name = signature or _signature(source)
     chosen = chosen_signature(source, name)

@@ -51,19 +51,8 @@ def load_source(
     """Load a model; exactly one of ``graph``, ``meta_graph`` and ``saved_model`` is given.
 
     Args:
-        graph: a GraphDef, binary or text, frozen or not.
-        meta_graph: a MetaGraphDef, binary or text.
-        saved_model: the folder of a SavedModel.
         checkpoint: the values of the variables: a prefix, any file of the set, or a folder.
             Without it a MetaGraph's own is looked for beside it, and a SavedModel's inside.
-        saver: a SaverDef, binary or text, that names the op by which the graph restores.
-        tags: which MetaGraph of a SavedModel; without them the one for serving.
-
-    Raises:
-        UsageError: none or several of the three are given, or no MetaGraph has the tags.
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: a constant has an impossible shape.
-        UnsupportedError: a checkpoint is of a kind that is not read.
     """
     given = [p for p in (graph, meta_graph, saved_model) if p is not None]
     if len(given) != 1:
@@ -260,15 +249,7 @@ def init_ops_of(proto: pb.MetaGraphDef) -> tuple[str, ...]:
 
 
 def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, ...]:
-    """The files that the graph reads.
-
-    Args:
-        folder: where its assets lie.
-
-    Raises:
-        CorruptFileError: a record is damaged.
-        ArtifactError: a name leads out of the folder.
-    """
+    """The files that the graph reads."""
     found: dict[str, Asset] = {}
     for record in (*proto.asset_file_def, *_collected_assets(proto, where)):
         path = inside(folder, record.filename)
@@ -278,11 +259,7 @@ def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, 
 
 
 def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
-    """For each variable node that is a slice of a partitioned variable, which slice it is.
-
-    Raises:
-        CorruptFileError: a record of a variable is damaged.
-    """
+    """For each variable node that is a slice of a partitioned variable, which slice it is."""
     found: dict[str, SavedValue] = {}
     for name in _VARIABLE_COLLECTIONS:
         if name not in proto.collection_def:
@@ -344,9 +321,6 @@ def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedVa
 
     A name that two variables or two objects share tells nothing, nor does one of another type;
     such variables are found by the graph's restore ops alone.
-
-    Raises:
-        CorruptFileError: the object graph is damaged.
     """
     if _OBJECT_GRAPH not in checkpoint:
         return {}

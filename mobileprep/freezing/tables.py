@@ -36,10 +36,6 @@ def filling_ops(graph: Graph, roots: Iterable[str], init_ops: Iterable[str]) -> 
 
     They are those below ``init_ops``; for a table that these leave empty, its one initializer,
     wherever it is.
-
-    Args:
-        graph: functions taken apart.
-        init_ops: the ops that a loader runs.
     """
     needed = reachable(graph, roots)
     tables = {name for name in needed if graph[name].op in TABLES}
@@ -89,9 +85,6 @@ def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]
     """The files that ops read under another path, as assets.
 
     A file matches a path of the same name; of several, the one whose directories match best.
-
-    Raises:
-        InvalidGraphError: several files match a path equally well.
     """
     found = []
     for name, path in paths_elsewhere(graph, assets).items():
@@ -114,11 +107,7 @@ def _common_parts(parts: Sequence[str], file: Path) -> int:
 
 
 def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
-    """The assets whose tensors are in the graph.
-
-    Raises:
-        CorruptFileError: the file of one is missing.
-    """
+    """The assets whose tensors are in the graph."""
     found = tuple(a for a in assets if parse_ref(a.tensor).node in graph)
     for asset in found:
         if not asset.path.is_file():
@@ -132,10 +121,6 @@ def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
 
     A table is then filled by an ``InitializeTable`` with the name of the op that read the file, so
     that an app has no file to ship, and no path to know. The nodes that hold paths stay.
-
-    Raises:
-        CorruptFileError: a file cannot be read.
-        InvalidGraphError: a file does not fit its table.
     """
     paths = {parse_ref(a.tensor).node: a.path for a in assets}
     nodes: list[Node] = []
@@ -232,18 +217,7 @@ class Imported:
 def with_contents(
     graph: Graph, roots: Iterable[str], filled: Sequence[str], source: LoadedSource, saver: str
 ) -> Imported:
-    """The graph with the saved contents of each mutable table as constants, and ops to import them.
-
-    Args:
-        graph: functions taken apart.
-        roots: node names; only tables that they need are looked at.
-        filled: the ops that fill tables already; theirs are left alone.
-        saver: the op that restores a checkpoint in the graph.
-
-    Raises:
-        InvalidGraphError: the checkpoint lacks the contents of a table.
-        UnsupportedError: a table is of another kind than MutableHashTable.
-    """
+    """The graph with each mutable table's saved contents as constants, and import ops."""
     done = {graph[name].inputs[0].node for name in filled}
     needed = reachable(graph, roots)
     tables = [n for n in graph if n.op in _MUTABLE and n.name in needed and n.name not in done]

@@ -215,11 +215,7 @@ class Flows:
         return any(n.name in names for n, index in self.takers(ref.node) if index == ref.index)
 
     def downstream(self, refs: Iterable[Ref], *, past: Container[str] = ()) -> set[str]:
-        """The nodes that tensors flow into, directly or not.
-
-        Args:
-            past: names of nodes that nothing flows into.
-        """
+        """The nodes that tensors flow into, directly or not."""
         starts = (n for ref in refs for n, index in self.takers(ref.node) if index == ref.index)
 
         def takers(name: str) -> Iterable[str]:

@@ -106,14 +106,7 @@ def scores_of(graph: Graph, flows: Flows, labels: Iterable[Ref]) -> set[str]:
 def losses_among(
     graph: Graph, flows: Flows, ends: Iterable[Node], fed: Iterable[Ref], scored: Set[str]
 ) -> set[str]:
-    """Names of the nodes that only compute losses without a label, such as of an autoencoder.
-
-    Args:
-        graph: a graph that was saved whole.
-        ends: ends of the graph that are single numbers.
-        fed: the tensors that an app feeds.
-        scored: names of the other nodes that are not part of the model.
-    """
+    """Names of the nodes that only compute losses without a label, such as of an autoencoder."""
     given = {ref.node for ref in fed}
 
     def is_step(node: Node, part: Set[str]) -> bool:
@@ -213,11 +206,7 @@ _ONE_NUMBER: Final = ((),)
 
 
 def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
-    """Those of the tensors that a graph may be fed with that an app does not feed.
-
-    Args:
-        entries: the tensors.
-    """
+    """Those of the tensors that a graph may be fed with that an app does not feed."""
     labels = _told(graph, entries)
     is_frozen = not any(n.op in VARIABLE_OPS for n in graph)
     weights = [n.name for n in graph if _is_weighted(graph, n, is_frozen=is_frozen)]
@@ -260,11 +249,6 @@ def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str
 
     It is then compared with that, or comes to nothing but single numbers. An entry that is a single
     number itself holds for all samples, as no label does.
-
-    Args:
-        graph: a graph that trains nothing.
-        entry: what meets no weights.
-        given: the names of the nodes that the model's weights lead to.
     """
     after = flows.downstream([entry])
     ends = [n for n in after if not flows.takers(n) and not ASIDE.match(graph[n].op)]
@@ -350,12 +334,7 @@ def without_updates(
     averages, step counters. An Assign whose result an output takes becomes that result.
 
     Args:
-        roots: the nodes to keep.
-        uses: what ``trace`` found for the variables that are to be converted.
         initial: ops that are run before everything else: they give variables their values.
-
-    Raises:
-        UnsupportedError: an output takes what such an op leaves in the variable.
     """
     by_data = reachable(graph, roots, through_control=False)
     plain: dict[str, Node] = {}

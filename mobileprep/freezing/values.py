@@ -57,17 +57,6 @@ def read_values(
 
     The ops that the user names as initializers come before the checkpoint, as the original runs
     them after it has restored the checkpoint; the model's own init ops come after it.
-
-    Args:
-        graph: what is to be frozen, for its size.
-        variables: nodes of it.
-        source: the whole model.
-        options: which saver's names, which initializers, raw values or averages.
-
-    Raises:
-        InvalidGraphError: a variable has no value, or differs from it in shape or type.
-        ArtifactError: the constants together would pass protobuf's limit; nothing was read.
-        UnsupportedError: an initializer has an op that cannot be run here.
     """
     if not variables:
         return Values()
@@ -91,11 +80,7 @@ def read_values(
 
 
 def without_value(variables: Iterable[Node], source: LoadedSource) -> list[str]:
-    """The names of variables that the checkpoint of a model does not hold.
-
-    Raises:
-        InvalidGraphError: it holds one of another shape or type.
-    """
+    """The names of variables that the checkpoint of a model does not hold."""
     saved = _Saved(source, FreezeOptions())
     listed = list(variables)
     found = {v.name: place for v in listed if (place := saved.place(v)) is not None}
@@ -266,13 +251,7 @@ def initial_values(
     """The values that ops assign to variables; variables that they do not assign are left out.
 
     Args:
-        wanted: the variable nodes.
-        ops: what to run: the model's init ops, or those that the user names.
         saved: gives the checkpoint's value of another variable, which initializers may read.
-
-    Raises:
-        InvalidGraphError: one of the ops is not there.
-        UnsupportedError: an initializer has an op that cannot be run here.
     """
     for name in ops:
         if name not in source.graph:

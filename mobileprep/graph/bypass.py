@@ -31,12 +31,7 @@ class Guards:
         self._graph = graph
 
     def reason(self, node: Node, sources: Sequence[Ref]) -> str:
-        """Why a node must stay, or an empty text.
-
-        Args:
-            node: the node.
-            sources: what would take the place of its first outputs.
-        """
+        """Why a node must stay, or an empty text."""
         if self._last_output.get(node.name, 0) >= len(sources):
             return _LATER_OUTPUT
         if node.name in self._awaited and self._graph[sources[0].node].op in SWITCHES:
@@ -106,11 +101,7 @@ class Bypass:
         self._skipped[reason] += 1
 
     def result(self, *, with_unused: bool = True) -> Rewritten:
-        """The graph without the nodes.
-
-        Args:
-            with_unused: keep the nodes that nothing uses any more.
-        """
+        """The graph without the nodes."""
         graph = self._graph
         if not self._sources:
             return Rewritten(graph, skipped=self._skipped)
@@ -170,10 +161,6 @@ def without_idle_controls(graph: Graph, protected: Collection[str]) -> Graph:
     nothing but constants: waiting for them is no order. TensorFlow 2 leaves many such edges,
     from each weight to one NoOp, which then count as uses of the weights. A constant that itself
     waits for a Switch or an Enter lies in a branch or a loop; edges from it stay.
-
-    Args:
-        graph: the graph; it is the result too where no edge goes.
-        protected: names of nodes that must survive.
     """
     if not any(r.is_control for n in graph for r in n.inputs):
         return graph

@@ -72,7 +72,6 @@ def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[GraphD
     """What became of ``a`` in ``b``: removed and changed nodes in a's order, then added ones.
 
     Args:
-        a: the first graph.
         b: the second graph.
         tolerance: differences of float constants up to this, absolute, do not count. The order
             of control inputs never counts.

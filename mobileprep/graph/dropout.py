@@ -58,10 +58,6 @@ def with_known_masks(graph: Graph, fetches: Collection[str] = ()) -> Graph:
     Where a mask keeps everything, the numbers do not matter, and no seed is needed. A draw that
     something else reads stays as it is.
 
-    Args:
-        graph: the graph.
-        fetches: the nodes whose values the run returns.
-
     Returns:
         The graph, in which ``RandomUniform`` takes the rate as a second input, and has the
         attribute ``DROPS`` for what the rate means.
@@ -109,10 +105,6 @@ def _is_zero(graph: Graph, ref: Ref) -> bool:
 
 def neutral_probability(graph: Graph, name: str) -> float | None:
     """The value of a dropout's probability with which it changes nothing.
-
-    Args:
-        graph: the graph.
-        name: the node that gives the probability.
 
     Returns:
         1 for a probability to keep, 0 for one to drop, and None for a node that is neither.
@@ -216,8 +208,6 @@ def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:
     """How much a random mask keeps, or None for any other tensor.
 
     Args:
-        graph: the graph.
-        mask: the tensor.
         is_number: whether it is to be 0 or 1, rather than false or true.
     """
     node = node_behind(graph, mask)

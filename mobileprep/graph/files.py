@@ -45,22 +45,13 @@ def read_graph(path: Path) -> Graph:
     """Read a GraphDef file, binary, text or memory-mapped, whatever its name ends in.
 
     The regions of a memory-mapped model become constants, which are views on the file.
-
-    Raises:
-        CorruptFileError: missing, unreadable, damaged, or another kind of message.
-        InvalidGraphError: a constant has an impossible shape.
     """
     graph, regions = _read(path)
     return with_constants(graph, regions, str(path)) if regions else graph
 
 
 def read_shipped_graph(path: Path) -> Graph:
-    """Read a graph as its app loads it: ImmutableConst nodes stay what they are.
-
-    Raises:
-        CorruptFileError: as ``read_graph``.
-        InvalidGraphError: as ``read_graph``.
-    """
+    """Read a graph as its app loads it: ImmutableConst nodes stay what they are."""
     graph, regions = _read(path)
     if regions:
         with_constants(graph, regions, str(path))  # refuses what names no region
@@ -82,15 +73,7 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
 
 
 def parse_graph(data: Buffer, file: str) -> Graph:
-    """Parse a binary or text GraphDef.
-
-    Args:
-        data: the content of the file.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: damaged, or another kind of message.
-    """
+    """Parse a binary or text GraphDef."""
     expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
         from mobileprep.formats.text_proto import wire_of_text  # slow to import
@@ -112,11 +95,7 @@ def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, PackageRegio
 
 
 def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
-    """Write a graph atomically, binary or as protobuf text.
-
-    Raises:
-        ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
-    """
+    """Write a graph atomically, binary or as protobuf text."""
     if as_text:
         # Slow to import, and binary needs it never.
         from mobileprep.formats.text_proto import text_of_wire
@@ -130,11 +109,7 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
 
 
 def check_serialized_size(size: int, where: str) -> None:
-    """Whether a binary graph of so many bytes can be read again.
-
-    Raises:
-        ArtifactError: it is longer than protobuf reads.
-    """
+    """Whether a binary graph of so many bytes can be read again."""
     if size > _PROTOBUF_LIMIT:
         message = f"the graph would take {size} bytes, more than protobuf's limit of 2 GiB"
         raise ArtifactError(message, "quantize the weights first (quantize_weights)", where)
@@ -171,11 +146,7 @@ def save_graph(graph: Graph, path: FilePath, *, as_text: bool = False) -> None:
 
 
 def check_holds_nodes(graph: Graph, where: str) -> None:
-    """Make sure that there is something to judge: of other files, too, some read as no nodes.
-
-    Raises:
-        InvalidGraphError: the graph holds no nodes.
-    """
+    """Make sure that there is something to judge: of other files, too, some read as no nodes."""
     if not graph.nodes:
         message = "holds no nodes"
         raise InvalidGraphError(message, "name the frozen graphs of the app", where)
@@ -211,17 +182,7 @@ class MemmappedModel:
 
 
 def with_constants(graph: Graph, regions: Mapping[str, PackageRegion], file: str) -> Graph:
-    """A memory-mapped model's graph with constants in place of ImmutableConst nodes.
-
-    Args:
-        graph: the package's graph.
-        regions: the package's; constants are views on them.
-        file: the package's name, for messages.
-
-    Raises:
-        CorruptFileError: a node names a region that is not there, too short, or not aligned.
-        InvalidGraphError: a node lacks an attribute, or its type has no elements of one size.
-    """
+    """A memory-mapped model's graph with constants in place of ImmutableConst nodes."""
     return graph.with_nodes(_constant(n, regions, file) if n.op == IMMUTABLE else n for n in graph)
 
 
@@ -294,16 +255,7 @@ def graph_index(graph: Graph, keep: Keep) -> bytes:
 
 
 def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str) -> Graph:
-    """The graph of an index.
-
-    Args:
-        data: the index.
-        find: gives the content of a part, of just its size.
-        file: a name for messages.
-
-    Raises:
-        CorruptFileError: the index is damaged.
-    """
+    """The graph of an index."""
     parts, body = read_index(data, file, GRAPH)
     cursor = Cursor(body, file=file)
     count = cursor.varint()

@@ -50,11 +50,7 @@ M = TypeVar("M", bound=Message)
 
 
 def parsed(kind: type[M], data: bytes, file: str) -> M:
-    """A message of the bytes of a GraphDef.
-
-    Raises:
-        CorruptFileError: they are none.
-    """
+    """A message of the bytes of a GraphDef."""
     proto = kind()
     try:
         proto.ParseFromString(data)
@@ -107,12 +103,7 @@ class NodeReader:
         self._forms: dict[int, list[_Form]] = {}
 
     def nodes(self, run: bytes) -> Iterator[Node]:
-        """The nodes of a run of short records; see ``wire.short_records``.
-
-        Raises:
-            CorruptFileError: one is no NodeDef, or an attribute's content does not fit.
-            InvalidGraphError: a constant has an impossible shape.
-        """
+        """The nodes of a run of short records; see ``wire.short_records``."""
         for record in short_records(run):
             yield self._scanned(record) or self._parsed(record)
 
@@ -405,12 +396,7 @@ _PLAIN = frozenset({"s", "i", "f", "b"})
 
 
 def attr_from_proto(proto: pb.AttrValue, payloads: list[Payload], where: str) -> AttrValue:
-    """Read one attribute.
-
-    Raises:
-        CorruptFileError: a tensor's content does not fit, or a list mixes kinds.
-        InvalidGraphError: a tensor's shape is impossible.
-    """
+    """Read one attribute."""
     field = proto.WhichOneof("value")
     if field is None:
         return AttrValue("", None)

@@ -35,17 +35,7 @@ def reachable(
     *,
     through_control: bool = True,
 ) -> set[str]:
-    """The names of the roots and of all nodes that they depend on.
-
-    Args:
-        nodes: every input must name one of them.
-        roots: node names.
-        fed: inputs that are given, so that nothing is needed for them.
-        through_control: whether a control dependency counts.
-
-    Raises:
-        InvalidGraphError: a node that is needed is not there.
-    """
+    """The names of the roots and of all nodes that they depend on."""
 
     def needed(name: str) -> Iterable[str]:
         node = nodes.get(name)
@@ -64,13 +54,7 @@ def _names(nodes: Graph | Mapping[str, Node]) -> Iterable[str]:
 
 
 def dependents(graph: Graph, names: Iterable[str], *, through_control: bool = True) -> set[str]:
-    """The named nodes and all that depend on one of them, directly or not.
-
-    Args:
-        graph: the graph.
-        names: node names.
-        through_control: whether a control dependency counts.
-    """
+    """The named nodes and all that depend on one of them, directly or not."""
 
     def takers(name: str) -> Iterable[str]:
         for consumer in graph.consumers.get(name, ()):
@@ -116,13 +100,7 @@ def nodes_of(tensors: Iterable[str]) -> frozenset[str]:
 
 
 def name_hint(graph: Graph, name: str, what: str) -> str:
-    """What to say to a node's name that is not in the graph: near names, or the likely ones.
-
-    Args:
-        graph: the graph.
-        name: the node's name.
-        what: ``input`` or ``output``.
-    """
+    """What to say to a node's name that is not in the graph: near names, or the likely ones."""
     near = nearest_hint(name, graph.by_name)
     if near:
         return near
@@ -135,13 +113,7 @@ def name_hint(graph: Graph, name: str, what: str) -> str:
 
 
 def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) -> set[str]:
-    """Which of some nodes nothing uses, and what nothing uses without those.
-
-    Args:
-        graph: the graph.
-        names: the nodes that may have lost a use; those that are gone may be among them.
-        stays: says of a node whether it is left although nothing uses it.
-    """
+    """Which of some nodes nothing uses, and what nothing uses without those."""
     counts = {name: len(nodes) for name, nodes in graph.consumers.items()}
     waiting = list(names)
     gone: set[str] = set()
@@ -158,13 +130,7 @@ def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) ->
 
 
 def without_newly_unused(before: Graph, after: Graph, protected: Collection[str]) -> Graph:
-    """A changed graph without the nodes that the change left without a use.
-
-    Args:
-        before: the graph as it was.
-        after: the graph as it is.
-        protected: names of nodes that stay.
-    """
+    """A changed graph without the nodes that the change left without a use."""
     gone = unused(after, before.consumers, lambda node: node.name in protected)
     kept = [n for n in after if n.name not in gone]
     return after.with_nodes(without_dangling(kept, {n.name for n in kept}))

@@ -148,11 +148,7 @@ class Renames:
         return bool(self._touched)
 
     def resolve(self, ref: Ref) -> Ref:
-        """Where a reference leads in the end.
-
-        Raises:
-            InvalidGraphError: the renames lead in a circle.
-        """
+        """Where a reference leads in the end."""
         seen: set[str] = set()
         while ref.node in self._touched:
             if ref.node in seen:

@@ -52,11 +52,6 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
 
     Args:
         data: the bytes; large constants stay views on them.
-        file: their name, for messages.
-
-    Raises:
-        CorruptFileError: the bytes are no GraphDef.
-        InvalidGraphError: a constant has an impossible shape.
     """
     payloads: list[Payload] = []
     # A length that runs past the end is told with its place, before any message is parsed.

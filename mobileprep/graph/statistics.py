@@ -92,13 +92,7 @@ def statistics_of(node: Node, channels: int) -> ChannelStatistics | None:
 
 
 def changed_statistics(node: Node, factors: Array | float, offsets: Array | float) -> Node:
-    """A node whose channels are scaled and then shifted, with the statistics of that.
-
-    Args:
-        node: the node; one without statistics stays as it is.
-        factors: above zero; [channels] or one.
-        offsets: [channels] or one.
-    """
+    """A node whose channels are scaled and then shifted, with the statistics of that."""
     if _MEANS not in node.attrs:
         return node
     found = statistics_of(node, math.prod(node.attr_tensor(_MEANS).shape))

@@ -297,11 +297,7 @@ def _read_only(array: Array) -> Array:
 
 
 def check_shape(dims: Sequence[int], where: str) -> tuple[int, ...]:
-    """A constant's dimensions as a tuple.
-
-    Raises:
-        InvalidGraphError: a dimension is negative, or the product is beyond 2**62.
-    """
+    """A constant's dimensions as a tuple."""
     if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) > 1 << 62:
         message = f"a constant cannot have the shape {list(dims)}"
         raise InvalidGraphError(message, "write the graph anew", where)
@@ -312,12 +308,7 @@ _PACKED_FIELD: Final = {DType.FLOAT: FLOAT_FIELD, DType.DOUBLE: DOUBLE_FIELD}
 
 
 def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str) -> Tensor:
-    """Read a TensorProto, its large content possibly among ``payloads``.
-
-    Raises:
-        CorruptFileError: the content's length does not fit type and shape.
-        InvalidGraphError: an impossible shape, or references as elements.
-    """
+    """Read a TensorProto, its large content possibly among ``payloads``."""
     dtype = DType(proto.dtype)
     if dtype is not dtype.base:
         message = f"a tensor's elements cannot be of the type {dtype.name}"
@@ -355,13 +346,7 @@ def _opaque(proto: pb.TensorProto, payload: Payload | None) -> bytes:
 
 
 def tensor_to_proto(tensor: Tensor, proto: pb.TensorProto, *, with_content: bool = True) -> None:
-    """Fill an empty TensorProto.
-
-    Args:
-        tensor: what to write.
-        proto: where to; it must be empty.
-        with_content: False leaves raw content out, for a caller that writes it by itself.
-    """
+    """Fill an empty TensorProto."""
     if tensor.opaque:
         proto.MergeFromString(tensor.opaque)
         return

@@ -23,14 +23,6 @@ def tensor_digests(graph: Graph, tensors: Iterable[Edge], fed: Collection[Edge])
     """A digest for each tensor of all that computes it from what is fed.
 
     Names of nodes do not count but in loops, where nodes are told apart by them; devices never do.
-
-    Args:
-        graph: the graph.
-        tensors: the tensors.
-        fed: those that are given; what computes them does not count.
-
-    Returns:
-        16 hexadecimal digits by tensor.
     """
     digests = _Digests(graph, fed)
     return {tensor: digests.of(tensor) for tensor in tensors}

@@ -55,7 +55,6 @@ def graph_text(graph: Graph, *, full: bool = False) -> str:
     """The text of a graph, which ends with a newline.
 
     Args:
-        graph: any graph.
         full: write all elements of tensors and strings, so that `parse_graph_text` can read it.
     """
     return "".join(f"{line}\n" for line in graph_lines(graph, full=full))
@@ -215,11 +214,7 @@ def _argument(argument: ArgDef) -> str:
 
 
 def parse_graph_text(text: str, file: str = "graph") -> Graph:
-    """The graph of a full text.
-
-    Raises:
-        CorruptFileError: the text is not one that `graph_text` writes in full.
-    """
+    """The graph of a full text."""
     return _Parser(text, file).graph()
 
 

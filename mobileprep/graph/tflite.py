@@ -56,11 +56,7 @@ _TYPES: Final = {
 
 
 def is_tflite_file(path: Path) -> bool:
-    """Whether a file begins as a .tflite file does.
-
-    Raises:
-        CorruptFileError: it is missing or unreadable.
-    """
+    """Whether a file begins as a .tflite file does."""
     return path.is_file() and is_tflite(map_file(path))
 
 
@@ -118,11 +114,7 @@ class TfliteGraph:
 
 
 def read_tflite(path: Path) -> TfliteGraph:
-    """The first subgraph of a .tflite file; names that occur twice in it get numbers.
-
-    Raises:
-        CorruptFileError: the file is missing or damaged.
-    """
+    """The first subgraph of a .tflite file; names that occur twice in it get numbers."""
     return parse_tflite(map_file(path), str(path))
 
 

@@ -19,13 +19,7 @@ _SHOWN = 8
 
 
 def check_graph(graph: Graph, where: str) -> None:
-    """Check what every consumer of a graph relies on.
-
-    Raises:
-        InvalidGraphError: a name is empty, malformed or taken twice, an input names a node that
-            is not there, a tensor input follows a control input, or nodes feed each other in a
-            circle (but for the loops of while constructs).
-    """
+    """Check what every consumer of a graph relies on."""
     check_names(graph, where)
     check_inputs(graph, where)
     execution_order(graph, where)
@@ -63,13 +57,7 @@ def check_tensors(graph: Graph, names: Iterable[str], what: str, where: str) -> 
     """Every tensor named by a user is there.
 
     Args:
-        graph: the graph.
         names: tensor names such as "probabilities" or "split:1".
-        what: what the names are, for the message: "output".
-        where: the place that gave them.
-
-    Raises:
-        InvalidGraphError: naming the nearest names.
     """
     for name in names:
         node = parse_ref(name).node
@@ -81,9 +69,6 @@ def check_tensors(graph: Graph, names: Iterable[str], what: str, where: str) -> 
 def execution_order(graph: Graph, where: str) -> list[Node]:
     """The nodes in an order in which every input comes before its consumer, stored order kept
     where it can be. The edges that close a while loop are left out.
-
-    Raises:
-        InvalidGraphError: naming the nodes of a cycle, or a missing input.
     """
     check_inputs(graph, where)
     names = graph.by_name

@@ -235,22 +235,14 @@ def run(
 
 
 def opened(model: Graph | FilePath, fetches: Sequence[str], warn: Warn) -> Model:
-    """A model that runs; files that a graph itself reads are looked for near it, or here.
-
-    Raises:
-        CorruptFileError, InvalidGraphError, UnsupportedError, UsageError: see ``load_model``.
-    """
+    """A model that runs; files that a graph itself reads are looked for near it, or here."""
     if isinstance(model, Graph):
         return Model(model, Path("graph"))
     return load_model(Path(model), ModelOptions(tuple(fetches)), warn)
 
 
 def fed_arrays(model: Model, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
-    """What is fed, by tensor name and in the tensors' types.
-
-    Raises:
-        UsageError: a tensor is not in the graph, or what is fed is no array.
-    """
+    """What is fed, by tensor name and in the tensors' types."""
     named = {model.tensor(name): _array(name, value) for name, value in feeds.items()}
     graph = model.graph
     return {name: converted(a, tensor_info(graph, name).dtype) for name, a in named.items()}
@@ -267,11 +259,7 @@ def _array(name: str, value: ArrayLike) -> Array:
 def run_fed(
     engine: Engine, model: Model, feeds: Mapping[str, Array], fetches: Sequence[str]
 ) -> list[Array]:
-    """The values of tensors, once it is sure that all that is needed is fed.
-
-    Raises:
-        UsageError, InvalidGraphError, UnsupportedError: see ``run``.
-    """
+    """The values of tensors, once it is sure that all that is needed is fed."""
     check_fed(model.graph, feeds, fetches, str(model.path))
     try:
         return engine.run(fetches, feeds)

@@ -147,15 +147,7 @@ def model_costs(
     A loop counts as often as constants and shapes tell, and otherwise once.
 
     Args:
-        outputs: the tensors to compute.
         feeds: shapes of the inputs, None where the rank is not known.
-        depth: how many parts of a name are its scope.
-        batch: what to take for sizes that are not known.
-        where: what the graph is called, for messages.
-
-    Raises:
-        InvalidGraphError: a missing input, or a cycle.
-        UsageError: an output or an input is not in the graph.
     """
     shapes = {
         name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
@@ -332,11 +324,7 @@ def _with_run(
 
 
 def _zeros(graph: Graph, shapes: Mapping[str, TensorShape]) -> dict[str, Array]:
-    """Zeros for inputs of known shapes.
-
-    Raises:
-        UsageError: a shape or a type is not known.
-    """
+    """Zeros for inputs of known shapes."""
     feeds = {}
     for name, shape in shapes.items():
         ref = parse_ref(name)

@@ -192,11 +192,7 @@ def _run(engine: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]) -> 
 
 
 def _other(name: str, names: Mapping[str, str], graph: Graph) -> str:
-    """The tensor of the second model that a tensor of the first one is.
-
-    Raises:
-        UsageError: it is not in the first model, or has no counterpart.
-    """
+    """The tensor of the second model that a tensor of the first one is."""
     ref = parse_ref(name)
     if ref.node in names:
         return str(ref.renamed(names[ref.node]))
@@ -245,13 +241,6 @@ def matching_nodes(a: Graph, b: Graph) -> dict[str, str]:
     a changed constant all is found again. Names of nodes with one op count before that where most
     nodes of a graph have their name in the other, as names that a tool made up say nothing. What is
     left with equal digests, such as equal constants, is paired in the order of the graphs.
-
-    Args:
-        a: one graph.
-        b: the other.
-
-    Raises:
-        InvalidGraphError: an input is missing, or nodes feed each other in a circle.
     """
     matching = _Matching(a, b)
     rounds = [[_digests(graph, by_name=named) for graph in (a, b)] for named in (True, False)]
@@ -339,11 +328,7 @@ class _Matching:
                 self._pair(node.name, node.name)
 
     def along_edges(self, *, in_order: bool = False) -> None:
-        """Pair what stands at the same place between pairs: of one op, and alone there.
-
-        Args:
-            in_order: whether several at one place are paired as they come.
-        """
+        """Pair what stands at the same place between pairs: of one op, and alone there."""
         self._fresh.extend(self.found.items())
         self._spread(exact=False, in_order=in_order)
 

@@ -57,25 +57,12 @@ class DrawingOptions:
 
 
 def read_drawable(path: Path) -> Graph:
-    """The graph of a model of any kind, as it was saved.
-
-    Raises:
-        MobileprepError: as ``find_source``.
-    """
+    """The graph of a model of any kind, as it was saved."""
     return find_source(path).source.graph
 
 
 def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None]) -> str:
-    """A graph in DOT; with no option in the form of the original ``graph_to_dot``.
-
-    Args:
-        graph: the graph.
-        options: what to draw of it.
-        warn: told what could not be drawn.
-
-    Raises:
-        UsageError: there is no node to draw the surroundings of.
-    """
+    """A graph in DOT; with no option in the form of the original ``graph_to_dot``."""
     shapes = shapes_of(graph, warn) if options.shapes else None
     part = _part(graph, options)
     if not (options.collapse or options.colors or options.shapes):
@@ -87,12 +74,7 @@ def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None])
 
 
 def write_picture(path: Path, text: str, kind: Format) -> None:
-    """Have Graphviz draw a text in DOT.
-
-    Raises:
-        UnsupportedError: Graphviz is not installed, or cannot draw it.
-        ArtifactError: the file cannot be written.
-    """
+    """Have Graphviz draw a text in DOT."""
     program = shutil.which("dot")
     if program is None:
         message = f"a picture of kind {kind} is drawn by Graphviz, whose program 'dot' is not here"
@@ -121,19 +103,6 @@ def write_model_explorer(
     Args:
         path: of the graph's file; the overlays' end in ``.bytes.json``, ``.flops.json`` and
             ``.error.json``.
-        graph: the graph.
-        label: what to call it.
-        options: which part of it to write.
-        warn: told what is not known.
-        damage: what ``debug-quantization --json`` printed, for the third overlay.
-
-    Returns:
-        The files that were written.
-
-    Raises:
-        ArtifactError: a file cannot be written.
-        CorruptFileError: the damage cannot be read.
-        UsageError: there is no node to write the surroundings of.
     """
     errors = None if damage is None else _errors(damage, graph)
     shapes = shapes_of(graph, warn)
@@ -237,10 +206,8 @@ def drawn(
     """What to draw of a graph.
 
     Args:
-        graph: the graph; inputs that are not there are left out.
         collapse: how many parts of names to show: what lies deeper is one box for each scope; 0
             for all nodes.
-        shapes: those of each node's outputs, for labels.
     """
     boxes: dict[str, Box] = {}
     places: dict[str, str] = {}
@@ -265,9 +232,6 @@ def surroundings(graph: Graph, name: str, radius: int) -> Graph:
     """The nodes that at most so many arrows, followed either way, lead to from a node.
 
     Inputs from elsewhere are left out.
-
-    Raises:
-        UsageError: there is no such node.
     """
     if name not in graph:
         message = f"there is no node {name!r} in the graph"
@@ -361,12 +325,7 @@ def original_dot(graph: Graph) -> Iterator[str]:
 
 
 def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
-    """A drawing line by line, each box with its name and its op.
-
-    Args:
-        drawing: what to draw.
-        colors: whether boxes have the color of their op's family.
-    """
+    """A drawing line by line, each box with its name and its op."""
     yield "digraph graphname {"
     yield "  node [shape=box, style=filled, fillcolor=white];"
     for box in drawing.boxes:
@@ -378,14 +337,7 @@ def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
 def cluster(
     drawing: Drawing, title: str, *, fills: Mapping[str, str], notes: Mapping[str, str]
 ) -> Iterator[str]:
-    """A drawing as a part, with a title, of a larger one that may have the same names elsewhere.
-
-    Args:
-        drawing: what to draw.
-        title: what stands above it.
-        fills: colors of boxes, by id; others are white.
-        notes: third lines of boxes, by id.
-    """
+    """A drawing as a part, with a title, of a larger one that may have the same names elsewhere."""
     prefix = f"{title}/"
     yield f"  subgraph {_quoted(f'cluster {title}')} {{"
     yield f"  label={_quoted(title)};"
@@ -441,8 +393,6 @@ def graph_collection(graph: Graph, label: str, shapes: Shapes) -> dict[str, Any]
     """A graph and its functions.
 
     Args:
-        graph: the graph; inputs that are not there are left out.
-        label: what to call it.
         shapes: those of each node's outputs, as far as they are known.
     """
     functions = graph.library.functions

@@ -102,10 +102,7 @@ def lite_costs(
     """The costs of the main subgraph.
 
     Args:
-        graph: the graph of a .tflite file.
-        outputs: the tensors that callers read.
         feeds: shapes of inputs that replace the recorded ones.
-        batch: stands for sizes that stay open.
     """
     layouts: dict[Edge, TensorLayout] = {}
     ran: list[Executed] = []

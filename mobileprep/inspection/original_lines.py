@@ -16,12 +16,7 @@ _SHOWN = 3
 
 
 def summary_lines(found: GraphSummary, path: str) -> Iterator[str]:
-    """What the original prints, line by line; of a broken graph up to what is wrong.
-
-    Args:
-        found: the graph.
-        path: as the command that it ends with names it.
-    """
+    """What the original prints, line by line; of a broken graph up to what is wrong."""
     if found.inputs:
         told = "".join(map(_tensor, found.inputs))
         yield f"Found {len(found.inputs)} possible inputs: {told}"

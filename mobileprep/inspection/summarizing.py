@@ -165,13 +165,7 @@ def summarize(
 
 
 def named_device(name: str) -> Device | None:
-    """The device of a name, or of the file of a profile; None for an empty name.
-
-    Raises:
-        UsageError: there is no such device.
-        CorruptFileError: the file is missing or unreadable.
-        RecipeError: the file is not a profile.
-    """
+    """The device of a name, or of the file of a profile; None for an empty name."""
     if not name:
         return None
     from mobileprep.recipe.data import device_named  # reads YAML, which few need
@@ -182,18 +176,7 @@ def named_device(name: str) -> Device | None:
 def summary_of(
     found: FoundSource, path: str, options: SummaryOptions, *, details: bool = True
 ) -> Summary:
-    """The summary of a model that is loaded.
-
-    Args:
-        found: the model.
-        path: what to call it.
-        options: what to look at.
-        details: whether to report more than the original does.
-
-    Raises:
-        UsageError: there is no such signature or tensor, or there are more or fewer shapes than
-            inputs.
-    """
+    """The summary of a model that is loaded."""
     source, graph = found.source, found.source.graph
     plain = Summary(
         path,

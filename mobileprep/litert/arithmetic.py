@@ -199,11 +199,7 @@ class IndexArithmetic:
         return self.scope.emit("GATHER", given, (), DType.INT32, "GatherOptions", **options)
 
     def sizes(self, value: Value) -> list[Value]:
-        """The size of each dimension of a tensor of known rank, as scalars.
-
-        Raises:
-            CannotExpressError: the rank is not known.
-        """
+        """The size of each dimension of a tensor of known rank, as scalars."""
         if value.shape is None:
             message = "the rank of its input is not known"
             raise CannotExpressError(message, GIVE_SHAPES)

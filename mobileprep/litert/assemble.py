@@ -62,14 +62,7 @@ def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRec
     """The records of a file.
 
     Args:
-        main: the subgraph that runs, and has the signature; what its operators run stands behind
-            it.
         min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
-        where: the name of the graph, for messages.
-
-    Raises:
-        InexpressibleError: no release runs an operator on so many dimensions, or only later
-            releases than ``min_runtime`` run it.
     """
     buffers = _Buffers()
     if min_runtime and release_order(min_runtime) < _DENSE_CHANNELS:
@@ -301,12 +294,7 @@ def _sources(body: Program) -> dict[int, int]:
 
 
 def _ordered(sources: Mapping[int, int], count: int) -> tuple[list[int], list[int]]:
-    """An order in which each variable stands before its source, and the targets to copy for it.
-
-    Args:
-        sources: the source of each target.
-        count: the number of variables.
-    """
+    """An order in which each variable stands before its source, and the targets to copy for it."""
     rest = dict(sources)
     order: list[int] = []
     cut: list[int] = []

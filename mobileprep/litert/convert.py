@@ -56,13 +56,7 @@ def without_inverse_transposes(program: Program) -> Program:
 
 
 def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> Program:
-    """A program with other operators, in which some values stand for others.
-
-    Args:
-        program: the program before.
-        ops: its operators now.
-        same: for each value that is gone the one in its place.
-    """
+    """A program with other operators, in which some values stand for others."""
 
     def final(value: Value) -> Value:
         while value in same:
@@ -223,25 +217,11 @@ def converted(
     """A frozen graph as a LiteRT model.
 
     Args:
-        graph: the graph, without variables.
-        inputs: what is fed, in the order in which the file takes it.
-        outputs: what is fetched, in the order in which the file gives it.
-        mode: how weights are stored, and whether it computes in integers.
-        integers: how, for the modes that do.
         flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
             has to link then.
         min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
-        where: what the graph is called, for messages.
         tell: receives a sentence for each deviation: operators that stay float though others do
             not, tensors that are rescaled, types that are replaced by float32.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express, or that ``min_runtime``
-            cannot run.
-        TransformError: a rule of ``integers`` is not understood.
-        UsageError: a name is not in the graph, or a placeholder that is needed is no input; or
-            ranges are needed, and there are none.
-        InvalidGraphError: the graph is malformed.
     """
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     for note in source.notes:
@@ -262,12 +242,7 @@ def converted(
 
 
 def _checked(where: str, program: Program) -> Program:
-    """A program that is to compute in float.
-
-    Raises:
-        InexpressibleError: a fake quantization that is left has a narrow range, with which the
-            runtime ends the allocation.
-    """
+    """A program that is to compute in float."""
     narrow = [
         op.node
         for op in program.ops

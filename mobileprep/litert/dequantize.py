@@ -49,15 +49,8 @@ _HINT: Final = "give mobileprep the float graph that it was made from"
 def dequantized(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, int]:
     """Replace quantized ops by their float ops.
 
-    Args:
-        graph: the graph.
-        outputs: the tensors that are fetched.
-
     Returns:
         The graph, and the number of quantized ops that it had.
-
-    Raises:
-        UnsupportedError: an output is quantized or a range, or integers have no constant range.
     """
     count = sum(node.op in FLOAT_OPS or node.op in ROUNDING for node in graph)
     if not count and not any(node.op == "Dequantize" for node in graph):
@@ -237,11 +230,7 @@ class _Dequantizing:
         return False
 
     def _check_window(self, node: Node) -> None:
-        """Refuse a convolution whose windows the quantized kernel centers on the image.
-
-        Raises:
-            UnsupportedError: its windows begin elsewhere than those of Conv2D.
-        """
+        """Refuse a convolution whose windows the quantized kernel centers on the image."""
         image, filters = (shape_of(self._shapes, ref) for ref in node.data_inputs[:2])
         is_same = node.attr_str("padding") == "SAME"
         for axis, stride in enumerate(node.attr_ints("strides")[1:3], 1):

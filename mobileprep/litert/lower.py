@@ -54,19 +54,7 @@ def lowered(
     *,
     flex: bool = False,
 ) -> Program:
-    """The program of a graph.
-
-    Args:
-        source: the graph.
-        inputs: the names under which the inputs are known.
-        outputs: the names under which the outputs are known.
-        where: what the graph is called, for messages.
-        flex: whether the Flex delegate may run ops that LiteRT cannot express.
-
-    Raises:
-        UnsupportedError: naming every node that cannot be expressed.
-        InvalidGraphError: the graph is malformed.
-    """
+    """The program of a graph."""
     return _Lowering(source, flex).program(inputs, outputs, where)
 
 

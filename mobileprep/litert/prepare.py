@@ -81,12 +81,7 @@ class Prepared:
 
 
 def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
-    """Cut a graph out between inputs and outputs, and simplify it.
-
-    Raises:
-        UsageError: a name is not in the graph, or a placeholder that is needed is no input.
-        InvalidGraphError: the graph is malformed.
-    """
+    """Cut a graph out between inputs and outputs, and simplify it."""
     graph = _without_prints(graph)
     refs = tuple(_known(graph, name, "output") for name in outputs)
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
@@ -102,13 +97,7 @@ def prepared_function(
     """A function of a graph's library as a graph of its own, simplified.
 
     Args:
-        graph: has the library.
-        name: the function's.
         given: type and shape of each argument.
-
-    Raises:
-        InvalidGraphError: the function is not there, or its arguments are not as many.
-        UnsupportedError: its body cannot be taken apart.
     """
     function = graph.library.functions.get(name)
     body = None if function is None else body_of(function, graph.library)
@@ -290,14 +279,6 @@ def in_float32(
     """A graph that computes in float32, and its outputs.
 
     Placeholders keep their types, and a Cast follows each.
-
-    Args:
-        graph: the graph.
-        outputs: the tensors that are fetched.
-        cast_outputs: whether outputs get their former types.
-
-    Raises:
-        UnsupportedError: a constant is too large for float32.
     """
     fresh = FreshNames(node.name for node in graph)
     fed = {
@@ -396,14 +377,7 @@ class _Split:
         self._made: list[Node] = []
 
     def add(self, op: str, *inputs: Ref, kept: Sequence[str] = (), **attrs: AttrValue) -> Ref:
-        """Add an op.
-
-        Args:
-            op: its name.
-            inputs: its inputs.
-            kept: the attributes that it takes from the fused node, besides the type.
-            attrs: its other attributes.
-        """
+        """Add an op."""
         own = {key: self.node.attrs[key] for key in ("T", *kept) if key in self.node.attrs}
         name = self._fresh.name(f"{self.node.name}/{op}")
         self._made.append(Node(name, op, inputs, self.node.device, {**own, **attrs}))

@@ -32,15 +32,7 @@ _STATE, _HIDDEN = 1, 6
 
 
 def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Ref, ...]]:
-    """Split recurrent cells into plain ops.
-
-    Args:
-        graph: the graph.
-        outputs: the tensors that are fetched.
-
-    Returns:
-        The graph, and where the fetched tensors are in it.
-    """
+    """Split recurrent cells into plain ops."""
     cells = [n for n in graph if _INPUT_COUNTS.get(n.op) == len(n.data_inputs)]
     if not cells:
         return graph, tuple(outputs)
@@ -172,15 +164,7 @@ def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
 def _sequence(
     work: _Nodes, graph: Graph, shape: TensorShape, known: int | None, wanted: Sequence[int]
 ) -> Mapping[int, Ref]:
-    """The wanted outputs of a BlockLSTM: unrolled, or a loop for a long or an open time axis.
-
-    Args:
-        work: takes the nodes.
-        graph: has the weights.
-        shape: that of the input.
-        known: the length of the longest sequence, None if it is computed.
-        wanted: the numbers of the outputs.
-    """
+    """The wanted outputs of a BlockLSTM: unrolled, or a loop for a long or an open time axis."""
     steps = shape[0] if shape else -1
     if not 0 < steps <= _MAX_UNROLLED_STEPS:
         return _looped(work, graph, wanted)

@@ -95,8 +95,6 @@ def refused(
     """The error that names all of them, those of one kind on one line, in the graph's order.
 
     Args:
-        refusals: what cannot be expressed.
-        where: what the graph is called.
         shapeless: the inputs of unknown rank: what follows from their sizes would be constants.
     """
     before = f"{GIVE_SHAPES} ({', '.join(shapeless)}); else " if shapeless else ""
@@ -121,12 +119,7 @@ def malformed(node: Node, error: Exception) -> InvalidGraphError:
 
 
 def check_node(node: Node, where: str) -> None:
-    """Refuse other inputs than the op takes, more outputs than any has, a padding that no op has.
-
-    Raises:
-        ValueError: the node has one of the latter.
-        InvalidGraphError: it has other inputs.
-    """
+    """Check the op's inputs, its number of outputs, and its padding."""
     definition = any_op_def(node.op)
     check_input_count(node, where)
     for arg in definition.outputs if definition is not None else ():
@@ -162,11 +155,7 @@ def is_looked_up(graph: Graph, node: Node) -> bool:
 
 
 def check_texts(node: Node, inputs: Sequence[Value]) -> None:
-    """Refuse a node that does with texts what LiteRT does not.
-
-    Raises:
-        CannotExpressError: it does.
-    """
+    """Refuse a node that does with texts what LiteRT does not."""
     kinds = {value.dtype for value in inputs}
     if DType.STRING in kinds and node.op not in (*FINDS, *_PASSING):
         reason = "mobileprep converts no operators on strings except lookups in tables"
@@ -174,11 +163,7 @@ def check_texts(node: Node, inputs: Sequence[Value]) -> None:
 
 
 def check_tables(node: Node, inputs: Sequence[Value]) -> None:
-    """Refuse a node that does with tables what LiteRT does not.
-
-    Raises:
-        CannotExpressError: it does.
-    """
+    """Refuse a node that does with tables what LiteRT does not."""
     kinds = {value.dtype for value in inputs}
     if DType.RESOURCE in kinds and node.op not in (*FINDS, *SIZES, *_PASSING):
         reason = "a table goes where LiteRT takes none"

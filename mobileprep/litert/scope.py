@@ -89,11 +89,7 @@ class Scope:
         return self._static.as_shape(node.data_inputs[index])
 
     def needed(self, node: Node, index: int, what: str) -> Array:
-        """The elements of an input that must be known.
-
-        Raises:
-            CannotExpressError: they are not.
-        """
+        """The elements of an input that must be known."""
         value = self.known(node, index)
         if value is None:
             reason = f"its {what} is computed while the graph runs"
@@ -123,11 +119,7 @@ class Scope:
         return value
 
     def integers_constant(self, numbers: Sequence[int] | Array, name: str = "") -> Value:
-        """A constant of int32, such as axes or sizes, which have to fit.
-
-        Raises:
-            OverflowError: they do not.
-        """
+        """A constant of int32, such as axes or sizes, which have to fit."""
         wide = np.asarray(numbers)
         if wide.size and (
             wide.dtype.kind not in "biu" or not _BITS.min <= wide.min() <= wide.max() <= _BITS.max
@@ -137,13 +129,7 @@ class Scope:
         return self.constant(wide.astype(np.int32), name)
 
     def relaid(self, weights: Value, form: str, change: Array) -> Value:
-        """A constant in another layout, made once however many nodes read it.
-
-        Args:
-            weights: the constant as the graph has it.
-            form: what the layout is called.
-            change: the elements in that layout.
-        """
+        """A constant in another layout, made once however many nodes read it."""
         assert weights.data is not None
         key = (id(weights.data), form)
         found = self._relaid.get(key)
@@ -221,11 +207,7 @@ class Scope:
 
 
 def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
-    """What an operator gives.
-
-    Raises:
-        CannotExpressError: it would be of a type that LiteRT has not.
-    """
+    """What an operator gives."""
     unknown = next((kind for _, kind in outputs if kind not in NAMES), None)
     if unknown is not None:
         reason = f"LiteRT has no operators on {unknown.short}"
@@ -234,11 +216,7 @@ def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
 
 
 def _check_options(table: str, options: Mapping[str, OptionValue]) -> None:
-    """Integers that their fields can hold.
-
-    Raises:
-        OverflowError: one is beyond 32 bits.
-    """
+    """Integers that their fields can hold."""
     for name, value in options.items():
         numbers = value if isinstance(value, tuple) else (value,)
         if layout().field(table, name)[1] in ("int", "[int]") and any(

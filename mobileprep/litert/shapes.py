@@ -42,12 +42,7 @@ def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
 
 
 def known_size(value: Value, axis: int) -> int:
-    """The size of a dimension that has to be known.
-
-    Raises:
-        CannotExpressError: it is not.
-        IndexError: there is no such dimension.
-    """
+    """The size of a dimension that has to be known."""
     size = -1 if value.shape is None else value.shape[axis]
     if size < 0:
         message = "the sizes that it works along are not known"
@@ -97,11 +92,7 @@ def as_given(scope: Scope, node: Node, value: Value, rank: int = 4) -> Value:
 
 
 def spatial(node: Node, name: str, rank: int = 4) -> tuple[int, ...]:
-    """The sizes of an attribute along height and width, or depth, height and width.
-
-    Raises:
-        CannotExpressError: it is not 1 along batch and channels.
-    """
+    """The sizes of an attribute along height and width, or depth, height and width."""
     values = node.attr_ints(name, (1,) * rank)
     if len(values) != rank:
         reason = f"its {name} are {list(values)}"
@@ -115,14 +106,7 @@ def spatial(node: Node, name: str, rank: int = 4) -> tuple[int, ...]:
 
 
 def padded(scope: Scope, node: Node, value: Value, fill: float | None = None) -> tuple[Value, str]:
-    """A node's channels-last input with explicit padding applied, and the padding that is left.
-
-    Args:
-        scope: where operators are emitted.
-        node: what pads.
-        value: its input, channels last.
-        fill: what to pad with, None for zeros.
-    """
+    """A node's channels-last input with explicit padding applied, and the padding that is left."""
     padding = node.attr_str("padding")
     if padding != "EXPLICIT":
         return value, padding

@@ -64,20 +64,12 @@ LONG_NUMBERS: Final = NUMBERS | {DType.INT64}
 
 
 def need(node: Node, values: Sequence[Value], allowed: Iterable[DType]) -> None:
-    """Refuse inputs of types that LiteRT's operator does not take.
-
-    Raises:
-        CannotExpressError: naming the type.
-    """
+    """Refuse inputs of types that LiteRT's operator does not take."""
     _need((value.dtype for value in values), frozenset(allowed))
 
 
 def check_moved(code: str, kinds: Iterable[DType]) -> None:
-    """Refuse types that an operator does not take which moves or picks numbers.
-
-    Raises:
-        CannotExpressError: naming the type.
-    """
+    """Refuse types that an operator does not take which moves or picks numbers."""
     known = _MOVING.get(code)
     if known is not None:
         _need(kinds, known)
@@ -101,11 +93,7 @@ TABLE: Final = "HASHTABLE"
 
 
 def initialized(main: Program) -> Program:
-    """A program that calls, before all else, what fills its tables.
-
-    Args:
-        main: its tables take their keys and values.
-    """
+    """A program that calls, before all else, what fills its tables."""
     ops = [replace(op, inputs=()) if op.code == TABLE else op for op in main.ops]
     return main.with_ops([*_calls(main), *ops])
 

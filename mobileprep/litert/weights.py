@@ -84,8 +84,6 @@ def in_int8(
     Where a layer's kernel takes no such weights, a DEQUANTIZE stands before it.
 
     Args:
-        program: the program.
-        wanted: which of its layers.
         few: operators whose weights are stored in 4 bits.
     """
     changed = _Changed()
@@ -109,7 +107,6 @@ def quantized_weights(
 
     Args:
         values: finite numbers in float32.
-        axis: the dimension of the channels.
         settings: how; fewer bits are stored in eight, and take fewer of their values.
         least: the least scale of each channel that a bias allows, where there is one.
 
@@ -226,13 +223,7 @@ class Tables:
         return graph.with_nodes([*graph, *lacking]) if lacking else graph
 
     def contents(self, table: Node) -> tuple[Array, Array]:
-        """Keys and values of a table, ``[count]`` each; texts are arrays of objects.
-
-        Raises:
-            CannotExpressError: they are not constant, or there are none, or their file is missing.
-            InvalidGraphError: a line of their file does not fit the table.
-            ValueError: a key has two values.
-        """
+        """Keys and values of a table, ``[count]`` each; texts are arrays of objects."""
         name = table_name(table)
         fillers = self._fillers.get(name, ())
         if not fillers:
@@ -284,11 +275,7 @@ class Tables:
 
 
 def tables_of(graph: Graph) -> Tables:
-    """The tables of a whole graph, before what its outputs do not need is cut off.
-
-    Raises:
-        InvalidGraphError: what fills one needs a node that is not there.
-    """
+    """The tables of a whole graph, before what its outputs do not need is cut off."""
     tables = {node.name: table_name(node) for node in graph if node.op in TABLES}
     fillers: dict[str, list[Node]] = {}
     changing = set()

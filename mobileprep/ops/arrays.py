@@ -44,11 +44,7 @@ def as_array(result: Any, like: Array) -> Array:  # noqa: ANN401 - arrays or num
 
 
 def same_type(node: Node, *arrays: Array) -> None:
-    """Refuse operands of different types, which numpy would promote in silence.
-
-    Raises:
-        InvalidGraphError: the types differ.
-    """
+    """Refuse operands of different types, which numpy would promote in silence."""
     first = arrays[0].dtype
     for array in arrays:
         if array.dtype != first:
@@ -57,21 +53,13 @@ def same_type(node: Node, *arrays: Array) -> None:
 
 
 def numpy_attr(node: Node, name: str, default: DType) -> np.dtype[Any]:
-    """The numpy type that a type attribute names; the default's where numpy has none for it.
-
-    Raises:
-        InvalidGraphError: the attribute is of another kind.
-    """
+    """The numpy type that a type attribute names; the default's where numpy has none for it."""
     kind = node.attr_dtype(name, default).numpy
     return kind if kind is not None else np.dtype(default.numpy)
 
 
 def scalar(array: Array) -> int:
-    """The one integer of a tensor.
-
-    Raises:
-        ValueError: the tensor has no or several elements.
-    """
+    """The one integer of a tensor."""
     if array.size != 1:
         message = f"expected one number, found the shape {list(array.shape)}"
         raise ValueError(message)
@@ -79,11 +67,7 @@ def scalar(array: Array) -> int:
 
 
 def integers(array: Array) -> tuple[int, ...]:
-    """The integers of a scalar or vector.
-
-    Raises:
-        ValueError: the tensor has more axes than one.
-    """
+    """The integers of a scalar or vector."""
     if array.ndim > 1:
         message = f"expected a vector, found the shape {list(array.shape)}"
         raise ValueError(message)
@@ -98,34 +82,21 @@ def dimensions(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def check_broadcast(*arrays: Array) -> None:
-    """Refuse operands that are small and would broadcast to more than the run may take.
-
-    Raises:
-        ValueError: more than ``MAX_OUTPUT_BYTES``, or shapes that do not broadcast.
-        OverBudgetError: more than is left.
-    """
+    """Refuse operands that are small and would broadcast to more than the run may take."""
     # The product of sizes bounds the result; to work out the result itself takes longer.
     if math.prod(x.size for x in arrays) * arrays[0].dtype.itemsize > _LITTLE:
         check_allocation(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype)
 
 
 def check_outputs(count: int) -> None:
-    """Refuse a number of outputs that no node has.
-
-    Raises:
-        ValueError: below 1, or above a million.
-    """
+    """Refuse a number of outputs that no node has."""
     if not 1 <= count <= _MAX_OUTPUTS:
         message = f"a node cannot have {count} outputs"
         raise ValueError(message)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front.
-
-    Raises:
-        ValueError: the tensor has no such axis.
-    """
+    """An axis counted from the front."""
     if not -rank <= axis < rank:
         message = f"there is no axis {axis} among {rank}"
         raise ValueError(message)
@@ -133,11 +104,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def distinct_axes_of(array: Array, rank: int) -> tuple[int, ...]:
-    """As ``axes_of``.
-
-    Raises:
-        ValueError: an axis is named twice.
-    """
+    """As ``axes_of``."""
     found = sorted(axis_of(a, rank) for a in integers(array))
     twice = next((a for a, b in pairwise(found) if a == b), None)
     if twice is not None:

@@ -44,15 +44,7 @@ def evaluate_node(
     Arithmetic takes denormal numbers for zeros and makes none, as TensorFlow sets the processor.
 
     Args:
-        node: the node.
-        inputs: its inputs.
         tf115: the kernels of ops that TensorFlow 1.15 rounds in a way of its own, to do as it does.
-
-    Raises:
-        UnsupportedError: there is no kernel for the op, or none for what the node asks.
-        InvalidGraphError: the inputs do not fit each other or the node.
-        MemoryLimitError: the outputs would take more memory than there is to take.
-        WorkLimitError: they would take more arithmetic than may be done.
     """
     if node.op == "Const":
         return (node.attr_tensor("value"),)

@@ -30,8 +30,6 @@ class Observer(Protocol):
         Args:
             nodes: the nodes whose work was done; several where they were done together.
             start: when the step began, in seconds of ``time.perf_counter``.
-            seconds: how long the step took.
-            outputs: what it computed, not to be written to nor kept.
         """
 
 
@@ -82,15 +80,7 @@ class RunContext:
     _random: np.random.Generator | None = field(default=None, init=False)
 
     def count_iteration(self, name: str, where: str) -> None:
-        """Count an iteration of a loop.
-
-        Args:
-            name: of the node that says whether the loop goes on.
-            where: the graph's name, for messages.
-
-        Raises:
-            LoopLimitError: the loops of this run have made more than they may.
-        """
+        """Count an iteration of a loop."""
         self._iterations += 1
         if self._iterations > iteration_limit():
             message = f"the loop of {name!r} goes on after {self._iterations - 1:,} iterations"

@@ -41,11 +41,7 @@ class Sizes:
     outputs: Sequence[TensorShape]
 
     def input(self, index: int) -> tuple[int, ...]:
-        """The shape of an input.
-
-        Raises:
-            UnknownCostError: it is not known.
-        """
+        """The shape of an input."""
         return _known(self.inputs, index)
 
     def output(self, index: int = 0) -> tuple[int, ...]:
@@ -143,12 +139,7 @@ _VIEWS: Final = frozenset(
 
 
 def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
-    """The bytes of a node's outputs for inputs that are there; None where their shapes do not tell.
-
-    Args:
-        node: the node.
-        inputs: its tensors, or what else a run holds in their place.
-    """
+    """The bytes of a node's outputs for given inputs; None if their shapes are not enough."""
     if node.op in _VIEWS:
         return 0
     feeding = list(_feeding(inputs))

@@ -33,11 +33,7 @@ _PARTIAL: Final = frozenset(
 
 
 def charge(op: str, inputs: Sequence[object], results: Sequence[object]) -> None:
-    """Count what a node has read and made; what it has handed on, or views of it, are free.
-
-    Raises:
-        OverWorkError: the run has done all that it may.
-    """
+    """Count what a node has read and made; what it has handed on, or views of it, are free."""
     total = 0
     is_partial = op in _PARTIAL
     # Loops, as this is done at each step of a run.

@@ -24,15 +24,7 @@ _Message = TypeVar("_Message", pb.TensorProto, pb.TensorShapeProto)
 
 
 def list_constant(node: Node, handle: Array) -> Tensor:
-    """The constant of a list none of whose elements is set.
-
-    Args:
-        node: what made the list.
-        handle: the list, as its kernel hands it on.
-
-    Raises:
-        UnsupportedError: it is no such list.
-    """
+    """The constant of a list none of whose elements is set."""
     from mobileprep.ops.data_flow.tensor_list import TensorList
 
     held = handle.item() if handle.dtype == object and handle.size == 1 else None
@@ -55,13 +47,7 @@ def list_constant(node: Node, handle: Array) -> Tensor:
 
 
 def constant_array(tensor: Tensor) -> Array:
-    """A constant's elements; those of a variant are the handle of the list that it holds.
-
-    Raises:
-        InvalidGraphError: the elements do not fit the shape.
-        UnsupportedError: the type has no elements to look at, or the variant is no such list.
-        CorruptFileError: the bytes of the list end early.
-    """
+    """A constant's elements; those of a variant are the handle of the list that it holds."""
     if tensor.dtype is not DType.VARIANT:
         return tensor.array()
     return _list_handle(tensor)

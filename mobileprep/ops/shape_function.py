@@ -22,11 +22,7 @@ class ShapeConflictError(Exception):
 
 
 def unknown_dims(rank: int) -> tuple[int, ...]:
-    """A shape of which only the rank is known.
-
-    Raises:
-        ShapeConflictError: no tensor has that rank.
-    """
+    """A shape of which only the rank is known."""
     if rank > MAX_RANK:
         message = f"no tensor has {rank} dimensions"
         raise ShapeConflictError(message)
@@ -44,11 +40,7 @@ def element_count(shape: TensorShape) -> int:
 
 
 def dim(shape: TensorShape, index: int) -> int:
-    """A size, -1 where the rank or the size is unknown; negative indices count from the end.
-
-    Raises:
-        ShapeConflictError: the shape has no such dimension.
-    """
+    """A size, -1 where the rank or the size is unknown; negative indices count from the end."""
     if shape is None:
         return UNKNOWN
     if not -len(shape) <= index < len(shape):
@@ -121,11 +113,7 @@ def multiply_dims(a: int, b: int) -> int:
 
 
 def divide_dim(a: int, divisor: int, *, evenly: bool = True) -> int:
-    """A quotient of sizes, rounded down.
-
-    Raises:
-        ShapeConflictError: the divisor is not positive, or must divide the size and does not.
-    """
+    """A quotient of sizes, rounded down."""
     if divisor <= 0 or (evenly and a >= 0 and a % divisor):
         message = f"a dimension of {a} cannot be divided by {divisor}"
         raise ShapeConflictError(message)
@@ -151,11 +139,7 @@ def _broadcast_dim(a: int, b: int) -> int:
 
 
 def axis_index(axis: int, rank: int) -> int:
-    """An axis counted from the front.
-
-    Raises:
-        ShapeConflictError: there is no such axis.
-    """
+    """An axis counted from the front."""
     if not -rank <= axis < rank:
         message = f"there is no axis {axis} in {rank} dimensions"
         raise ShapeConflictError(message)

@@ -44,15 +44,9 @@ def infer_shapes(
     inputs do not fit each other, and for ops that nobody knows, nothing is known.
 
     Args:
-        graph: the graph.
         feeds: shapes of tensors that are fed, by their names; they replace what the graph says.
         values: finds the values of tensors that shapes depend on; that of ``tf115`` finds fewer.
         recorded: whether to believe shapes that are recorded as ``_output_shapes``.
-        strict: whether inputs that do not fit each other are an error.
-
-    Raises:
-        InvalidGraphError: an input of a node is missing, nodes feed each other in a circle, or
-            inputs of a node do not fit each other and that is an error.
     """
     given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
     return _Inference(graph, given, values, recorded, strict, {}).run()

@@ -143,17 +143,7 @@ DEVICE_SCHEMA: Final = SCHEMA_FOLDER / "device.json"
 
 
 def device_named(name: str, path: Path | None = None) -> Device:
-    """The device of a name, or the profile in a file of that name.
-
-    Args:
-        name: of a device, or a path that ends with ``.yaml`` or ``.yml``.
-        path: where that leads; by default from the current folder.
-
-    Raises:
-        UsageError: no such device.
-        CorruptFileError: the file is missing or unreadable.
-        RecipeError: the file is no profile; all problems at once.
-    """
+    """The device of a name, or the profile in a file of that name."""
     if not is_device_file(name):
         return find_device(name)
     tree = parse_yaml(read_source(path or Path(name)))

@@ -32,18 +32,7 @@ def load_tree(
     text: str | None = None,
     begin: Callable[[Path], None] = lambda _path: None,
 ) -> MappingNode:
-    """The tree of a recipe laid over the recipes that it extends, variables replaced.
-
-    Args:
-        path: the recipe's file.
-        variables: what stands for ``${NAME}``.
-        text: what the file will hold, where it is not written yet.
-        begin: told of each file before it is read.
-
-    Raises:
-        CorruptFileError: a file is missing or unreadable.
-        RecipeError: a file is not a YAML mapping, or recipes extend each other in a circle.
-    """
+    """The tree of a recipe laid over the recipes that it extends, variables replaced."""
     trees: list[MappingNode] = []
     seen: set[str] = set()
     extends: Node | None = None
@@ -67,12 +56,7 @@ def load_tree(
 
 
 def read_source(path: Path) -> SourceText:
-    """A recipe file's text.
-
-    Raises:
-        CorruptFileError: missing or unreadable.
-        RecipeError: longer than ``MAX_BYTES``, or not UTF-8.
-    """
+    """A recipe file's text."""
     try:
         with opened(path) as stream:
             data = stream.read(MAX_BYTES + 1)

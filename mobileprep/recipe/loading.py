@@ -34,12 +34,7 @@ def load_recipe(
 
 
 def load_recipes(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Recipe]:
-    """One or more recipes, those given as files loaded.
-
-    Raises:
-        UsageError: two have one name.
-        CorruptFileError, RecipeError: see ``load_recipe``.
-    """
+    """One or more recipes, those given as files loaded."""
     listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
     check_names(loaded)
@@ -47,11 +42,7 @@ def load_recipes(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> li
 
 
 def check_names(recipes: Iterable[Recipe]) -> None:
-    """Make sure that no two recipes would share a folder.
-
-    Raises:
-        UsageError: two have one name.
-    """
+    """Make sure that no two recipes would share a folder."""
     seen: dict[str, str] = {}
     for recipe in recipes:
         if recipe.name in seen:
@@ -63,16 +54,7 @@ def check_names(recipes: Iterable[Recipe]) -> None:
 def target_folders(
     recipes: Iterable[Recipe], out: Path, targets: Collection[str] = ()
 ) -> list[Path]:
-    """The folders of recipes' targets, links resolved.
-
-    Args:
-        recipes: the recipes.
-        out: the output folder.
-        targets: the names of the targets that are meant; all without any.
-
-    Raises:
-        ArtifactError: a name leads out of the output folder.
-    """
+    """The folders of recipes' targets, links resolved."""
     return [
         inside(out, f"{recipe.name}/{target.folder}")
         for recipe in recipes

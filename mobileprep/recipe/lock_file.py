@@ -98,23 +98,14 @@ def lock_path(recipe: Path) -> Path:
 
 
 def read_lock(path: Path) -> LockFile | None:
-    """The lock of a folder; None where there is none.
-
-    Raises:
-        CorruptFileError: it cannot be read.
-        RecipeError: it is too long, or no lock; all problems at once with their places.
-    """
+    """The lock of a folder; None where there is none."""
     if not path.is_symlink() and not path.exists():
         return None
     return _parsed(path, read_source(path))
 
 
 def lock_text(lock: LockFile) -> str:
-    """A lock as it is written: equal locks, equal bytes.
-
-    Raises:
-        RecipeError: it would be longer than what is read.
-    """
+    """A lock as it is written: equal locks, equal bytes."""
     text = _HEAD + "version: 1\nrecipes:" + "".join(_lines(lock.recipes)) + "\n"
     _parsed(lock.path, SourceText(str(lock.path), lock.path.parent, text))
     return text

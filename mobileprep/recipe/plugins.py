@@ -67,11 +67,7 @@ def no_schema(reason: str, where: str) -> CorruptFileError:
 
 
 def check_parameters_schema(schema: Any, where: str) -> None:  # noqa: ANN401 - whatever JSON holds
-    """Make sure that a schema describes parameters by name, and refers to nothing but itself.
-
-    Raises:
-        CorruptFileError: it does not; the message tells where.
-    """
+    """Make sure that a schema describes parameters by name, and refers to nothing but itself."""
     if not isinstance(schema, dict):
         msg = "it is not a mapping"
         raise no_schema(msg, where)

@@ -17,14 +17,7 @@ from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 
 def check_files(recipe: Recipe) -> None:
-    """Look for every file that the targets of a recipe read.
-
-    Raises:
-        CorruptFileError: one or more are missing; the message has a line for each, with the
-            place in the recipe that names it. Or a model is a directory where its key takes a
-            file, or the other way around.
-        UnsupportedError: a file of a foreign format is named as a SavedModel.
-    """
+    """Look for every file that the targets of a recipe read."""
     missing: dict[tuple[str, str], str] = {}
     found = chain(_missing_plugins(recipe), *map(_missing, recipe.targets))
     for file, message in found:

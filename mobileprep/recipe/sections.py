@@ -59,9 +59,6 @@ def model_sections(root: MappingNode) -> tuple[ModelSections, ...]:
     """Every model with its targets, in the order written.
 
     Values of a wrong type, which the schema reports, are passed over.
-
-    Raises:
-        RecipeError: models times targets come to more than ``MAX_TARGETS``.
     """
     models = root.get("models")
     targets = root.get("targets")

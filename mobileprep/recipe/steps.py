@@ -79,10 +79,6 @@ def parse_transforms_flag(
 
     As the original does, a last transform without ``)`` is dropped, and so are parameters that a
     transform does not have, but with warnings. White space before ``(`` is warned of too.
-
-    Raises:
-        UsageError: the text cannot be read, names a transform that is not there, or a parameter has
-            a value that it cannot have.
     """
     place = Place(SourceText("--transforms", Path(), text), 1, 1)
     read = _read_text(Scalar(text, place, text), schemas or TransformSchemas(), as_flag=True)
@@ -215,8 +211,6 @@ def from_yaml(node: Node, nothing: MappingNode, schema: Schema) -> MappingNode:
 
     Args:
         node: a mapping, a list of mappings whose values follow one another, or null.
-        nothing: what stands for null.
-        schema: the transform's.
     """
     if isinstance(node, Sequence):
         node = _joined(node)

@@ -46,13 +46,8 @@ def schema_problems(root: Node, schema: Schema, *, where: str = "") -> list[Prob
     """All problems that a schema finds in a tree, in the schema's order.
 
     Args:
-        root: what is checked.
         schema: JSON Schema 2020-12. ``patternErrorMessage``, which editors know too, words
             the failure of a ``pattern``.
-        where: the file of a schema that is none of this package's.
-
-    Raises:
-        CorruptFileError: that schema is none, or refers to what is not in it.
     """
     value = plain(root)
     if not where:
@@ -293,11 +288,7 @@ def surely_fits(value: Plain, schema: Schema) -> bool:
 
 
 def judge(value: Plain, schema: Schema | bool, root: Schema) -> bool:
-    """Whether a value fits; ``root`` is what references start from.
-
-    Raises:
-        UnsureError: a keyword or a value that is not judged here.
-    """
+    """Whether a value fits; ``root`` is what references start from."""
     if isinstance(schema, bool):
         return schema
     for keyword, wanted in schema.items():

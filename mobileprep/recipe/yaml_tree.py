@@ -55,13 +55,6 @@ def parse_yaml(source: SourceText, loader: YamlLoader = DEFAULT_LOADER) -> Mappi
 
     Duplicate keys, tags, keys that are not text, and more than ``MAX_NODES`` values
     (aliases expanded) or ``MAX_DEPTH`` levels are refused. Merge keys (``<<``) are read.
-
-    Args:
-        source: the file.
-        loader: PyYAML's loader class; by default the C one where there is one.
-
-    Raises:
-        RecipeError: with the place of what is wrong.
     """
     unreadable = _UNREADABLE.search(source.text)
     if unreadable is not None:

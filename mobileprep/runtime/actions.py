@@ -91,13 +91,7 @@ RAN = np.zeros(0, np.int8)
 
 
 def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Action:
-    """The action, dead where an input or control input is.
-
-    Args:
-        action: the action.
-        controls: the control inputs that may be dead.
-        is_control: whether others take the node as a control input.
-    """
+    """The action, dead where an input or control input is."""
     count = len(action.inputs)
     size = 1 + max((i for i, _ in action.outputs), default=-1)
     dead = [DEAD] * (size + 1)
@@ -134,13 +128,7 @@ def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
 
 
 def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int]) -> Action:
-    """The action of a Merge outside loops: the first input that was computed, and which it is.
-
-    Args:
-        node: the node.
-        inputs: its inputs, but for those that cannot be computed.
-        indices: the place of each among all inputs of the node.
-    """
+    """The action of a Merge outside loops: the first input that was computed, and which it is."""
     places = [np.asarray(i, dtype=np.int32) for i in indices]
 
     def run(context: RunContext, inputs: Values) -> Values:

@@ -52,18 +52,7 @@ def placed(
     wanted: Sequence[Edge],
     where: str,
 ) -> ExecutionPlan:
-    """The plan of some actions in the order given, a slot for every tensor that anything reads.
-
-    Args:
-        actions: the actions, each after those that make what it reads.
-        constants: tensors that are there from the start.
-        feeds: tensors that each run is given, in the order in which it is given them.
-        wanted: tensors that each run is to give.
-        where: the graph's name, for messages.
-
-    Raises:
-        InvalidGraphError: something reads an output that its node has not.
-    """
+    """The plan of some actions in the order given, a slot for every tensor that anything reads."""
     read = {e for a in actions for e in a.inputs} | set(wanted)
     _check_given(read, {*constants, *feeds, *(e for a in actions for _, e in a.outputs)}, where)
     slots: dict[Edge, int] = {}

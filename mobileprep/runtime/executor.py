@@ -27,14 +27,7 @@ _LESS_WORK = f"feed it less at once, or allow more by --max_flops or {FLOPS_VARI
 
 
 def perform(action: Action, inputs: Values, context: RunContext, where: str) -> Values:
-    """The results of an action.
-
-    Raises:
-        MobileprepError: as the kernel raised it, naming the node.
-        InvalidGraphError: the inputs do not fit the op.
-        MemoryLimitError: the results would take more memory than the run may.
-        WorkLimitError: they would take more arithmetic than the run may.
-    """
+    """The results of an action."""
     try:
         _check_growth(action, inputs)
         results = action.run(context, inputs)

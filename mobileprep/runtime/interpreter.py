@@ -26,11 +26,7 @@ from mobileprep.runtime.planner import make_plan
 
 
 def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
-    """A fed array, text turned into an object array of bytes.
-
-    Raises:
-        UsageError: the type differs from the tensor's, or the shape from the placeholder's.
-    """
+    """A fed array, text turned into an object array of bytes."""
     array = np.asarray(array)
     dtype = tensor_dtype(graph, ref)
     if dtype is DType.STRING and array.dtype.kind in "OSU":
@@ -46,12 +42,7 @@ def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
 
 
 def converted(array: Array, dtype: DType | None) -> Array:
-    """An array in a tensor's type where that is only a matter of width: float64 as float32.
-
-    Args:
-        array: what is to be fed.
-        dtype: the tensor's type; None leaves the array as it is.
-    """
+    """An array in a tensor's type where that is only a matter of width: float64 as float32."""
     kind = None if dtype is None else dtype.numpy
     if kind is None or not np.can_cast(array.dtype, kind, "same_kind"):
         return array

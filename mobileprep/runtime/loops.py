@@ -88,15 +88,7 @@ class Loop:
 
 
 def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
-    """The action that runs a loop.
-
-    Args:
-        inner: the loop's region.
-        outside: the tensor that a reference names in the frame around the loop.
-
-    Raises:
-        InvalidGraphError: a Merge at the head takes something else than what enters.
-    """
+    """The action that runs a loop."""
     frame = inner.frame
     heads = [n for n in frame.nodes if inner.survey.is_head(n)]
     carrying, exits = frame.of_op(NEXT_ITERATIONS), frame.of_op(EXITS)

@@ -30,20 +30,8 @@ def make_plan(
     """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
 
     Args:
-        graph: the graph.
-        fetches: the tensors wanted.
-        feeds: the tensors given.
-        where: what the graph is called, for messages.
-        combine: compute what depends on constants alone ahead of the first run.
-        watched: tensors that are shown as they are computed.
         has_seed: whether the run has a seed; without one, draws for dropout that keeps everything
             are done without.
-
-    Raises:
-        InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
-        UnsupportedError: a node that has to run has an op without kernel.
-        UsageError: a placeholder that is needed is not fed, or a fetch is in a loop or a branch
-            that is never taken.
     """
     fed = {edge(r) for r in feeds}
     wanted = [edge(r) for r in fetches]
@@ -73,12 +61,7 @@ def make_plan(
 
 
 def in_line(graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str) -> Graph:
-    """The nodes that a plan needs, those of functions in the place of what runs them.
-
-    Raises:
-        InvalidGraphError: a missing input, a cycle, or a function that cannot be put in line.
-        UnsupportedError: a function's body cannot be taken apart.
-    """
+    """The nodes that a plan needs, those of functions in the place of what runs them."""
     from mobileprep.runtime.functions.inline import inline_calls  # few graphs have calls
 
     nodes = needed_nodes(graph, fetches, {edge(r) for r in feeds}, where)

@@ -22,9 +22,6 @@ def needed_nodes(graph: Graph, fetches: Iterable[Ref], fed: set[Edge], where: st
 
     Depth first keeps the tensors of one branch from waiting for another's. The edges that close
     while loops do not count: what they come from may stand later.
-
-    Raises:
-        InvalidGraphError: a missing input, or a cycle.
     """
     # What waits for a node that is fed has nothing to wait for.
     fed = fed | {(name, CONTROL) for name, _ in fed}
@@ -83,12 +80,7 @@ def _check_order(order: dict[str, Node], fed: set[Edge], where: str) -> None:
 
 
 def refuse(lacking: Sequence[Node], where: str) -> None:
-    """Give up where nodes that may have to run have no kernel.
-
-    Raises:
-        UsageError: a placeholder among them is not fed.
-        UnsupportedError: an op has no kernel; the message counts how many nodes that concerns.
-    """
+    """Give up where nodes that may have to run have no kernel."""
     unfed = [n for n in lacking if n.op in PLACEHOLDERS]
     if unfed:
         names = ", ".join(repr(n.name) for n in unfed)
@@ -117,11 +109,7 @@ Unit = Node | Frame
 
 
 def ordered_units(frame: Frame, frames: Frames, where: str) -> Sequence[Unit]:
-    """A frame's nodes and the loops directly within, each after what it needs.
-
-    Raises:
-        InvalidGraphError: a loop needs what comes out of it.
-    """
+    """A frame's nodes and the loops directly within, each after what it needs."""
     if not frame.children:
         return frame.nodes
     nodes = {n.name: n for f in (frame, *_within(frame)) for n in f.nodes}
@@ -226,11 +214,7 @@ def survey(
     combine: bool,
     watched: Collection[Edge],
 ) -> Survey:
-    """Survey some nodes, each standing after its inputs.
-
-    Raises:
-        InvalidGraphError: their loops are malformed.
-    """
+    """Survey some nodes, each standing after its inputs."""
     readers: dict[str, list[Node]] = {}
     for node in nodes:
         for name in {r.node for r in node.data_inputs}:

@@ -71,17 +71,6 @@ def app_files(
     - ``app.mk`` for Android, the Raspberry Pi and Linux: include paths, and how to link.
     - ``app.xcconfig`` for iOS: the same, for Xcode.
     - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
-
-    Args:
-        platform: a name of ``targets.PLATFORMS``; for ``generic`` there are none.
-        abis: its binary interfaces to build for; all where there are none.
-        name: the model's name.
-        model: the name of the model file that ships.
-        encrypted: whether the code that reads it takes OpenSSL or BoringSSL.
-        custom_ops: ops that no published library has.
-
-    Raises:
-        UnsupportedError: an unknown platform or binary interface.
     """
     own = ", ".join(sorted(custom_ops))
     wanted = platform_named(platform).abis_named(abis)
@@ -239,15 +228,7 @@ def makefile_fragment(
     before: Sequence[str],
     after: Sequence[str],
 ) -> str:
-    """A makefile to read before TensorFlow's own: target, architecture, flags, and how to run it.
-
-    Args:
-        platform: what is built for.
-        abis: its binary interfaces to build for; the first is built where none is named.
-        compiler_flags: what selects the kernels.
-        before: comments that come first, below the title.
-        after: comments that come last.
-    """
+    """A makefile to include before TensorFlow's own: target, architecture, and flags."""
     return text_of(
         [
             f"# TensorFlow 1.15 for {platform.name}, with the kernels of the model only.",
@@ -310,13 +291,7 @@ def _own_flags(platform: Platform) -> list[str]:
 
 
 def copied_model(name: str, model: str, abis: Sequence[Abi]) -> str:
-    """Lines that copy a model among the app's assets, and choose its binary interfaces.
-
-    Args:
-        name: the recipe's.
-        model: the model file.
-        abis: what the app is built for.
-    """
+    """Lines that copy a model among the app's assets, and choose its binary interfaces."""
     named = ", ".join(f"'{abi.name}'" for abi in abis)
     return f"""\
 def folder = buildscript.sourceFile.parentFile

@@ -50,15 +50,7 @@ def build_fragments(
       which TensorFlow 1.15 has.
 
     Args:
-        ops: what the header registers.
         release: "1.15" or "2.21".
-        platform: a name of ``targets.PLATFORMS``.
-        abis: its binary interfaces to build for; all where there are none.
-        custom_ops: ops that the app registers itself.
-        custom_sources: the names of their C++ files.
-
-    Raises:
-        UnsupportedError: an unknown release, platform or binary interface.
     """
     target = platform_named(platform)
     wanted = target.abis_named(abis)

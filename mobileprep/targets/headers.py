@@ -66,19 +66,7 @@ def graphs_header(
     defaults: tuple[OpKernel, ...] | None,
     warn: Warn,
 ) -> str:
-    """The header for some graphs.
-
-    Args:
-        graphs: the graphs.
-        names: what each is called in messages.
-        release: of TensorFlow.
-        defaults: what is registered in any case; None for everything.
-        warn: told what the user should know.
-
-    Raises:
-        InvalidGraphError: one holds no nodes, is malformed, or there is nothing to register.
-        UnsupportedError: the release does not have an op.
-    """
+    """The header for some graphs."""
     for name, graph in zip(names, graphs, strict=True):
         check_holds_nodes(graph, name)
     if defaults is None:
@@ -93,17 +81,7 @@ def pairs_header(
     release: str,
     defaults: tuple[OpKernel, ...] | None,
 ) -> str:
-    """The header for pairs of op and kernel class.
-
-    Args:
-        listed: the pairs.
-        names: what they are from, for messages.
-        release: of TensorFlow.
-        defaults: further pairs; None for everything.
-
-    Raises:
-        InvalidGraphError: there are none.
-    """
+    """The header for pairs of op and kernel class."""
     if defaults is None:
         return header_of((), release, everything=True)
     ops = (*defaults, *listed)
@@ -114,20 +92,12 @@ def pairs_header(
 
 
 def default_pairs(text: str) -> tuple[OpKernel, ...] | None:
-    """The pairs of ``Op:Kernel,Op:Kernel``; None for "all", which registers everything.
-
-    Raises:
-        UsageError: it is no such list.
-    """
+    """The pairs of ``Op:Kernel,Op:Kernel``; None for "all", which registers everything."""
     return None if text == ALL else parse_default_ops(text)
 
 
 def release_of(text: str) -> str:
-    """The release whose tables fit a version such as ``2.21.0``.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The release whose tables fit a version such as ``2.21.0``."""
     release = ".".join(text.split(".")[:2])
     if release not in RELEASES:
         message = f"there is no table of TensorFlow {text}"

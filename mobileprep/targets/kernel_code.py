@@ -25,10 +25,6 @@ def kernel_bytes(ops: Iterable[OpKernel], release: str) -> int | None:
 
     Of each source file as much counts as the share of its kernels that are registered: templates
     of types that are not registered are not compiled.
-
-    Args:
-        ops: what the header registers.
-        release: the TensorFlow version.
     """
     if release != TF115:
         return None

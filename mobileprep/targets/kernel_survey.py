@@ -52,14 +52,7 @@ class KernelSurvey:
         self._counts: Counter[_Gap] = Counter()
 
     def add(self, graph: Graph, file: str, *, functions: bool, created: bool = False) -> None:
-        """Collect the kernels of a graph.
-
-        Args:
-            graph: the graph.
-            file: its name, for messages.
-            functions: whether the nodes of its functions count.
-            created: whether the nodes count that the runtime creates in place of others.
-        """
+        """Collect the kernels of a graph."""
         for place, node in _nodes(graph, functions=functions):
             if node.op not in graph.library.functions:
                 self._add(node, place, file)
@@ -78,11 +71,7 @@ class KernelSurvey:
             self._miss(node, place(node), file)
 
     def check(self, warn: Warn | None) -> None:
-        """Tell of kernels that the release lacks.
-
-        Raises:
-            UnsupportedError: the release lacks an op; or a kernel, where ``warn`` is None.
-        """
+        """Tell of kernels that the release lacks."""
         unknown = sorted(gap for gap in self._gaps if not gap.types)
         if unknown:
             raise UnsupportedError(self._told(unknown), self._mend(unknown[0].op))
@@ -167,12 +156,7 @@ _CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def runtime_nodes(graph: Graph, node: Node) -> Iterator[Node]:
-    """Yield a node for each kernel that the runtime needs besides the node's own.
-
-    Args:
-        graph: the graph, for its functions.
-        node: a node of the graph or of one of its functions.
-    """
+    """Yield a node for each kernel that the runtime needs besides the node's own."""
     if node.op in _CONTROL_FLOW and node.attr_bool(_LOWERED, default=False):
         yield from (_created(node, op, DType.FLOAT) for op in _CONTROL_FLOW[node.op])
     elif node.op in _CALLS or node.op in graph.library.functions:

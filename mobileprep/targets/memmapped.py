@@ -70,7 +70,6 @@ def convert(
     """The memory-mapped form of a graph; constants in the bodies of functions stay there.
 
     Args:
-        graph: frozen.
         minimum_size: constants of fewer bytes stay in the graph; at least 1.
         quantized: whether constants of quantized types get regions too. The original's do not.
         safe: whether constants that an op may overwrite stay in the graph. The original's do not.
@@ -102,11 +101,7 @@ def convert(
 
 
 def write_memmapped(path: Path, model: MemmappedModel) -> None:
-    """Write a memory-mapped model atomically, tensor by tensor.
-
-    Raises:
-        ArtifactError: the file cannot be written, or its graph would pass protobuf's limit.
-    """
+    """Write a memory-mapped model atomically, tensor by tensor."""
     check_serialized_size(serialized_size(model.graph), str(path))
     with atomic_writer(path) as stream:
         stream.writelines(raw_chunks(model.pieces()))
@@ -202,12 +197,7 @@ _MOST_BYTES: Final = (1 << 31) - 1
 
 
 def encrypt(content: bytes, key: Key) -> bytes:
-    """A model file as it ships.
-
-    Raises:
-        ArtifactError: it is larger than 2 GiB.
-        UnsupportedError: the package cryptography is not installed.
-    """
+    """A model file as it ships."""
     if len(content) > _MOST_BYTES:
         message = f"a model of {len(content):,} bytes is too large to be encrypted"
         raise ArtifactError(message, "make it smaller than 2 GiB, or leave 'encrypt' out")
@@ -221,12 +211,6 @@ def decrypt(data: Buffer, key: Key, file: str) -> bytes:
 
     Args:
         data: the file's bytes.
-        key: that it was encrypted with.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: it is no encrypted model, was changed or cut short, or the key is wrong.
-        UnsupportedError: another version of the format, or the package cryptography is not there.
     """
     header = read_header(data, file)
     if header.key_id != key.id:

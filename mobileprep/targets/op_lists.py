@@ -47,9 +47,6 @@ def parse_default_ops(text: str) -> tuple[OpKernel, ...]:
     """The pairs of ``Op:Kernel,Op:Kernel``; an empty text has none.
 
     Commas inside angle brackets belong to the class, and so do colons after the first.
-
-    Raises:
-        UsageError: a part that is no pair, or a name that no C++ source could hold.
     """
     pairs = []
     for part in _split(text):
@@ -62,11 +59,7 @@ def parse_default_ops(text: str) -> tuple[OpKernel, ...]:
 
 
 def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
-    """The pairs of a JSON file; an empty or null class registers the op alone.
-
-    Raises:
-        CorruptFileError: missing, longer than 16 MiB, no JSON, or no list of pairs.
-    """
+    """The pairs of a JSON file; an empty or null class registers the op alone."""
     file, hint = str(path), f"give a JSON list, {_EXAMPLE}"
     try:
         listed = json.loads(read_bytes(path, limit=_LARGEST_FILE).decode("utf-8"))

@@ -74,20 +74,13 @@ def ops_and_kernels(
     The devices that nodes ask for are passed over: an app runs every node on the CPU.
 
     Args:
-        graphs: the graphs that one app loads.
         release: "1.15" or "2.21".
         default_ops: registered in any case; an op named here needs no place in the release.
         functions: count the nodes of function libraries for every release, and the nodes that
             the runtime creates when it loads a graph. False does what the release's own tool
             does: that of 1.15 passes over functions, and no tool counts created nodes.
-        files: the name of each graph, for messages.
-        allow: ops that are left out where the release lacks them.
         warn: takes a sentence for each node type without a kernel; its op is then left out, as
             the original does. None makes that an error.
-
-    Raises:
-        UnsupportedError: ops that the release does not have, all of them at once; or nodes
-            without kernel where ``warn`` is None.
     """
     survey = KernelSurvey(release, {*allow, *(pair.op for pair in default_ops)})
     counted = functions or release != TF115
@@ -166,11 +159,7 @@ class RegistrationHeader:
 
 
 def read_registration_header(path: Path) -> RegistrationHeader:
-    """Read a header that this package or the original tool wrote.
-
-    Raises:
-        CorruptFileError: unreadable, larger than 16 MiB, or not a registration header.
-    """
+    """Read a header that this package or the original tool wrote."""
     text = read_bytes(path, limit=_LARGEST_HEADER).decode("utf-8", "replace")
     release = _RELEASE.search(text)
     if "#define SHOULD_REGISTER_OP(op) true" in text:

@@ -110,17 +110,11 @@ def target_gaps(
     """Return what a build of TensorFlow lacks for a graph, sorted by op.
 
     Args:
-        graph: the graph as the app loads it.
         release: "1.15" or "2.21".
-        platform: a name of ``targets.PLATFORMS``.
         selective: the app builds with the registration header and its build files, which compile
             the ops and types that the graph needs.
-        custom_ops: ops that the app registers itself.
         header: what that header registers. Ops that it names and the release does not have count
             as the app's own.
-
-    Raises:
-        UnsupportedError: unknown release or platform.
     """
     name = platform_named(platform).name
     survey = _Survey(release, name, graph.versions.producer, selective, custom_ops, header)
@@ -349,11 +343,7 @@ def ops_of(graph: Graph) -> frozenset[str]:
 
 
 def check_loads(graph: Graph, build: AppBuild) -> None:
-    """Make sure that every release of a build loads and runs a graph.
-
-    Raises:
-        UnsupportedError: a release does not, with one line per problem.
-    """
+    """Make sure that every release of a build loads and runs a graph."""
     refused = {r: found for r in build.releases if (found := tuple(build.gaps(graph, r)))}
     if refused:
         raise UnsupportedError(_message(refused.values()), _hint(graph, build, refused))

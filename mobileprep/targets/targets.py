@@ -57,11 +57,7 @@ class Platform:
     link_flags: tuple[str, ...] = ()
 
     def abis_named(self, names: Collection[str]) -> tuple[Abi, ...]:
-        """The binary interfaces of those names, or all where none is named.
-
-        Raises:
-            UnsupportedError: the platform has none of that name.
-        """
+        """The binary interfaces of those names, or all where none is named."""
         known = {abi.name: abi for abi in self.abis}
         for name in names:
             if name not in known:
@@ -71,11 +67,7 @@ class Platform:
 
 
 def platform_named(name: str) -> Platform:
-    """The platform of that name.
-
-    Raises:
-        UnsupportedError: there is none.
-    """
+    """The platform of that name."""
     found = PLATFORMS.get(name)
     if found is None:
         message = f"there is no platform {name!r}"
@@ -199,11 +191,7 @@ def devices() -> dict[str, Device]:
 
 
 def find_device(name: str) -> Device:
-    """The device of that name.
-
-    Raises:
-        UsageError: there is none; the hint names the nearest.
-    """
+    """The device of that name."""
     found = devices().get(name)
     if found is None:
         message = f"there is no device {name!r}"

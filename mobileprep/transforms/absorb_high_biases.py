@@ -87,14 +87,7 @@ class AbsorbHighBiases(Transform):
     ] = 3.0
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Move what can be moved.
-
-        Raises:
-            TransformError: no data is named, and the graph has no statistics.
-            CorruptFileError: the data is missing or damaged.
-            AccuracyError: the data does not fit the inputs.
-            InvalidGraphError, UnsupportedError, UsageError: the graph cannot run on the data.
-        """
+        """Move what can be moved."""
         if self.data == "" or self.samples < 1:
             message = "data is empty" if not self.data else f"samples is {self.samples}"
             raise refuse(self.transform_name, message, "name a .npz file with samples")
@@ -234,7 +227,6 @@ def find_absorptions(biased: Biased, protected: Collection[str]) -> list[Absorpt
     """The layers of a graph from whose biases something can be moved.
 
     Args:
-        biased: the graph, and its layers with biases.
         protected: names of nodes that are fed or fetched: their tensors stay as they are.
     """
     takers = {layer.layer.name: layer for layer in biased.layers}
@@ -299,7 +291,6 @@ def absorbed(graph: Graph, moves: Sequence[tuple[Absorption, Array]]) -> Graph:
     """The graph with part of some biases moved.
 
     Args:
-        graph: the graph in which they were found.
         moves: for each layer how much of each channel; float64 of shape [channels].
     """
     shifts: dict[str, Array] = {}

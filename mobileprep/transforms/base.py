@@ -148,11 +148,7 @@ def transform_names() -> list[str]:
 
 @cache
 def transform_class(name: str) -> type[Transform]:
-    """The class of a transform; only its own module is imported.
-
-    Raises:
-        UsageError: no transform has that name.
-    """
+    """The class of a transform; only its own module is imported."""
     known = transform_names()
     if name not in known:
         message = f"there is no transform {name!r}"
@@ -168,16 +164,7 @@ def transform_class(name: str) -> type[Transform]:
 def make_transform(
     name: str, options: Mapping[str, Any], kind: type[Transform] | None = None
 ) -> Transform:
-    """A transform with options of the types that its schema names; lists become tuples.
-
-    Args:
-        name: the transform's name.
-        options: its parameters.
-        kind: its class, where it is none of the package's own.
-
-    Raises:
-        UsageError: no such transform, no such option, or an option is missing.
-    """
+    """A transform with options of the types that its schema names; lists become tuples."""
     if kind is None:
         kind = transform_class(name)
     declared = dataclasses.fields(kind)  # type: ignore[arg-type]

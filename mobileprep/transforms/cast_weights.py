@@ -52,11 +52,7 @@ class CastWeights(Transform):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Cast the large constants.
-
-        Raises:
-            TransformError: a constant has no type or no value.
-        """
+        """Cast the large constants."""
         kept_float = variances(graph)
         names = FreshNames(graph.by_name)
         skipped: Counter[str] = Counter()

@@ -48,12 +48,7 @@ class ClipWeights(Transform):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Clip the large weights.
-
-        Raises:
-            TransformError: a constant has no type or no value, or bits is out of its bounds.
-            InvalidGraphError: an input is not there.
-        """
+        """Clip the large weights."""
         if not 2 <= self.bits <= 8:
             message = f"bits is {self.bits}"
             raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")

@@ -71,11 +71,7 @@ class EqualizeRanges(Transform):
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Scale the channels of every layer whose weights nothing else uses.
-
-        Raises:
-            InvalidGraphError: an input is not there.
-        """
+        """Scale the channels of every layer whose weights nothing else uses."""
         check_inputs(graph, "")
         protected = context.protected
         carry = self.relu6 == "carry"
@@ -100,12 +96,7 @@ _STEEPEST: Final = 64.0  # bits; beyond lie channels that broken training left, 
 
 
 def equalizing_exponents(scales: ChannelScales, *, whole: bool) -> Logs:
-    """For each scale its base-two logarithm, what the channels are divided by; zero if pinned.
-
-    Args:
-        scales: what may be scaled.
-        whole: whether to round to whole numbers, so that the scales are powers of two.
-    """
+    """For each scale its base-two logarithm, what the channels are divided by; zero if pinned."""
     roots = scales.variables.roots()
     free = np.unique(roots[roots >= 0])
     # The last place is for all that are pinned.
@@ -269,7 +260,6 @@ def without_overflow(scales: ChannelScales, exponents: Exponents) -> Exponents:
     """The exponents, zero for the channels of weights that would grow beyond their type.
 
     Args:
-        scales: what may be scaled.
         exponents: for each scale its logarithm to base two.
     """
     roots = scales.variables.roots()
@@ -300,10 +290,7 @@ def apply_scales(
     """The graph with each channel divided by two to the power of its scale's exponent.
 
     Args:
-        graph: the graph in which the scales were found.
-        scales: what may be scaled.
         exponents: for each scale its logarithm to base two.
-        protected: names of nodes that must survive.
     """
     return _Applying(graph, exponents, protected).run(scales)
 

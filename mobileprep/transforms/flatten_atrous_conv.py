@@ -60,11 +60,7 @@ class FlattenAtrousConv(Transform):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Flatten every atrous convolution whose shapes are constant.
-
-        Raises:
-            TransformError: with ``tf115``, what the original ends the run for.
-        """
+        """Flatten every atrous convolution whose shapes are constant."""
         protected = context.protected
         flattening = _Flattening(Replacements(graph, context.tf115), context.tf115)
         if context.tf115:
@@ -86,11 +82,7 @@ class _Flattening:
     tf115: bool
 
     def check(self, match: Match) -> str:
-        """Why a place cannot be flattened.
-
-        Raises:
-            TransformError: what the original ends the run for.
-        """
+        """Why a place cannot be flattened."""
         reason = _missing_constant(match)
         if reason and self.tf115:
             message = f"node {match.node.name!r}: {reason}"

@@ -53,11 +53,7 @@ class FoldBatchNorms(Transform):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fold every multiplication by one factor a channel.
-
-        Raises:
-            TransformError: with ``tf115``, a constant that the original refuses.
-        """
+        """Fold every multiplication by one factor a channel."""
         protected = context.protected
         folding = _Folding(Replacements(graph, context.tf115))
         if context.tf115:

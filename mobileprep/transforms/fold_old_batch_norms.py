@@ -80,11 +80,7 @@ class FoldOldBatchNorms(Transform):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fold every batch normalization that uses constant statistics.
-
-        Raises:
-            TransformError: with ``tf115``, constants that the original ends the run for.
-        """
+        """Fold every batch normalization that uses constant statistics."""
         protected = context.protected
         folding = _Folding(Replacements(graph, context.tf115), context.tf115)
         now = graph if context.tf115 else without_idle_controls(graph, protected)
@@ -101,12 +97,7 @@ class FoldOldBatchNorms(Transform):
 
 
 def _unlike(graph: Graph, counted: int) -> dict[str, int]:
-    """The batch normalizations that no pattern fits, by reason.
-
-    Args:
-        graph: the graph afterwards.
-        counted: how many of those in it have a reason already.
-    """
+    """The batch normalizations that no pattern fits, by reason."""
     later = Counter(n.op for n in graph if n.op in FUSED_BATCH_NORMS and n.op not in FOLDED)
     reasons = {f"{op}, which fuse_batch_norms folds": count for op, count in later.items()}
     others = sum(n.op in FOLDED for n in graph) - counted
@@ -139,11 +130,7 @@ class _Folding:
     tf115: bool
 
     def check(self, match: Match) -> str:
-        """Why a place cannot be folded.
-
-        Raises:
-            TransformError: what the original ends the run for.
-        """
+        """Why a place cannot be folded."""
         reason = _use_reason(match) or _meaning_reason(match)
         if reason:
             return reason

@@ -94,12 +94,7 @@ def norms_merged(graph: Graph, protected: Collection[str]) -> Merged:
 
 
 def with_norms_statistics(fused: Graph, before: Graph) -> Graph:
-    """A graph whose every BiasAdd has the statistics of the normalization op whose place it took.
-
-    Args:
-        fused: the graph with normalizations fused.
-        before: the graph with them.
-    """
+    """A graph whose BiasAdd nodes have the statistics of the norms that they replaced."""
     constants = ConstantExpressions(before)
 
     def kept(node: Node) -> Node:
@@ -142,10 +137,6 @@ def shorten_runs(merged: Merged, protected: Collection[str]) -> Shortened:
 
     A run is a batch normalization op, or several multiplications with and additions of constants
     in a row, of which nothing else sees what lies between. What a layer could take in is left.
-
-    Args:
-        merged: the graph, after layers took in what they could.
-        protected: names of nodes that must survive.
     """
     runs = _Runs(merged, protected)
     for node in execution_order(merged.graph):

@@ -32,12 +32,7 @@ class InlinePartitionedCall(Transform):
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace the calls.
-
-        Raises:
-            InvalidGraphError: a called function is not there, or does not fit its call.
-            UnsupportedError: a function calls itself.
-        """
+        """Replace the calls."""
         ops = {*CALLS, *graph.library.functions} if self.all_calls else _CALLS
         calls = sum(n.op in ops for n in graph)
         if not calls:

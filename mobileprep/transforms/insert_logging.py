@@ -62,11 +62,7 @@ class InsertLogging(Transform):
     summarize: Annotated[int, Option("How many elements of each output are printed.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Insert a Print node behind each chosen node that something uses.
-
-        Raises:
-            TransformError: the outputs of a chosen node's op are not known.
-        """
+        """Insert a Print node behind each chosen node that something uses."""
         used = _used_outputs(graph)
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []

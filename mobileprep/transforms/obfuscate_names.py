@@ -33,11 +33,7 @@ class ObfuscateNames(Transform):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the nodes.
-
-        Raises:
-            InvalidGraphError: an input is not there.
-        """
+        """Rename the nodes."""
         check_inputs(graph, self.transform_name)
         kept = context.protected
         short = _short_names(kept)

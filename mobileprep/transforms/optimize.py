@@ -42,9 +42,6 @@ class Optimize(Transform):
         """Optimize.
 
         A transform that cannot do its work on this graph is left out, with a warning.
-
-        Raises:
-            TransformError: an output is not in the graph.
         """
         # The steps are ours, not the original's, also where the whole is asked for by its flags.
         own = Context(context.inputs, context.outputs)

@@ -39,11 +39,7 @@ class PlaceRemoteGraphArguments(RemoteOptions):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Note the parts.
-
-        Raises:
-            TransformError: no executor is named, or types and shapes do not fit the inputs.
-        """
+        """Note the parts."""
         graph = self.checked(graph, context)
         fused = frozenset(names(self.fused_nodes))
         ops = frozenset(names(self.fused_op_types))

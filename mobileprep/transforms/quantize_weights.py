@@ -45,11 +45,7 @@ class QuantizeWeights(Transform):
     minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Quantize the large constants.
-
-        Raises:
-            TransformError: a constant has no type or no value.
-        """
+        """Quantize the large constants."""
         kept_float = frozenset() if context.tf115 else variances(graph)
         replacements = Replacements(graph, context.tf115)
         return Result(

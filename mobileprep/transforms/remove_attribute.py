@@ -26,11 +26,7 @@ class RemoveAttribute(Transform):
     op_name: Annotated[str, Option("The op whose nodes lose it, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the attribute.
-
-        Raises:
-            TransformError: no attribute is named.
-        """
+        """Remove the attribute."""
         name = self.attribute_name
         if not name:
             raise refuse(self.transform_name, "no attribute is named", "give attribute_name")

@@ -39,11 +39,7 @@ class RemoveEma(Transform):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Connect the ranges.
-
-        Raises:
-            InvalidGraphError: an input is not there.
-        """
+        """Connect the ranges."""
         check_inputs(graph, self.transform_name)
         moved = {n.name: m for n in graph if (m := _with_read_range(graph, n)) is not n}
         if not moved:

@@ -42,11 +42,7 @@ class RemoveNoOps(Transform):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the nodes.
-
-        Raises:
-            InvalidGraphError: nodes feed each other in a circle that is no loop.
-        """
+        """Remove the nodes."""
         matched = 0
         while True:
             done = _without_no_ops(graph, context)

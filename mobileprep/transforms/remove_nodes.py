@@ -46,11 +46,7 @@ class RemoveNodes(Transform):
     ] = 1
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the nodes.
-
-        Raises:
-            TransformError: no op is named.
-        """
+        """Remove the nodes."""
         if not self.op:
             raise refuse(_NAME, "no op is named", "name it: remove_nodes(op=Identity)")
         protected = context.protected
@@ -69,14 +65,7 @@ class RemoveNodes(Transform):
 def remove_in_rounds(
     graph: Graph, ops: Iterable[str], max_inputs: int, protected: Collection[str]
 ) -> Rewritten:
-    """The graph without the nodes of some ops, each replaced by its first input.
-
-    Args:
-        graph: the graph.
-        ops: the ops.
-        max_inputs: how many tensors a node may take that goes.
-        protected: names of nodes that stay.
-    """
+    """The graph without the nodes of some ops, each replaced by its first input."""
     matched = 0
     skipped: Counter[str] = Counter()
     for name in ops:

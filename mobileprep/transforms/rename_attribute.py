@@ -31,11 +31,7 @@ class RenameAttribute(Transform):
     op_name: Annotated[str, Option("The op on whose nodes it is renamed, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the attribute.
-
-        Raises:
-            TransformError: one of the names is empty.
-        """
+        """Rename the attribute."""
         if not self.old_attribute_name or not self.new_attribute_name:
             hint = "give old_attribute_name and new_attribute_name"
             raise refuse(self.transform_name, "an attribute's name is empty", hint)

@@ -29,11 +29,7 @@ class RenameNode(Transform):
     new_node_name: Annotated[str, Option("Its name from now on.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the node; a node that is not there is no error.
-
-        Raises:
-            TransformError: a name is empty, or another node has the new one.
-        """
+        """Rename the node; a node that is not there is no error."""
         old, new = self.old_node_name, self.new_node_name
         if not old or not new:
             hint = "give old_node_name and new_node_name"

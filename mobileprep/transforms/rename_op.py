@@ -26,11 +26,7 @@ class RenameOp(Transform):
     new_op_name: Annotated[str, Option("What takes its place.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the op.
-
-        Raises:
-            TransformError: one of the names is empty.
-        """
+        """Rename the op."""
         if not self.old_op_name or not self.new_op_name:
             hint = "give old_op_name and new_op_name"
             raise refuse(self.transform_name, "an op's name is empty", hint)

@@ -51,11 +51,7 @@ class RoundWeights(Transform):
     ] = 256
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Round the constants of 16 elements and more.
-
-        Raises:
-            TransformError: no steps, or a constant has no type or no value.
-        """
+        """Round the constants of 16 elements and more."""
         if self.num_steps < 1:
             message = f"num_steps is {self.num_steps}"
             raise refuse(self.transform_name, message, "at least one step is needed")

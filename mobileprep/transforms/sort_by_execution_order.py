@@ -21,12 +21,7 @@ class SortByExecutionOrder(Transform):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Sort the nodes.
-
-        Raises:
-            InvalidGraphError: an input is not there.
-            TransformError: nodes feed each other in a circle that is no while loop.
-        """
+        """Sort the nodes."""
         check_inputs(graph, self.transform_name)
         order = execution_order(graph)
         if len(order) < len(graph):

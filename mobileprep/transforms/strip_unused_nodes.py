@@ -79,12 +79,7 @@ class StripUnusedNodes(Transform):
     ] = ()
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Keep the needed nodes in their order.
-
-        Raises:
-            TransformError: an output is not there, a parameter cannot be understood, or several
-                outputs of a fed node are used, where a placeholder has one.
-        """
+        """Keep the needed nodes in their order."""
         fed = {parse_ref(text).node for text in context.inputs}
         needed = _needed(graph, context.outputs, fed) | fed
         # What is fed waits for nothing, and what it waited for may be gone.

@@ -19,11 +19,7 @@ FORMAT: Final = "v2"
 
 
 def default_folder() -> Path:
-    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``.
-
-    Raises:
-        UsageError: neither is known, as for a user of a container whom the system has no name for.
-    """
+    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
     named = os.environ.get("MOBILEPREP_CACHE")
     if named:
         return Path(named)

@@ -133,16 +133,7 @@ def _has_run() -> dict[str, bool]:
 
 
 def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int, keep_going: bool = False) -> bool:
-    """Run tasks through doit; whether all went well.
-
-    Args:
-        tasks: as ``stage_task`` makes them.
-        jobs: how many may run at once.
-        keep_going: after a failure run what does not depend on it.
-
-    Raises:
-        Exception: whatever a task's check of freshness raises.
-    """
+    """Run tasks through doit; whether all went well."""
     listed = [dict_to_task(task) for task in tasks]
     command = _Run(task_loader=_Loader(listed))
     threads = min(jobs, len(listed), MOST_THREADS)

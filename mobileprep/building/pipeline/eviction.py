@@ -77,11 +77,7 @@ class _File:
 
 
 def survey(folder: Path) -> StoreFacts:
-    """What the store in a folder (with ``cas`` and ``ac``) holds.
-
-    Raises:
-        CorruptFileError: it cannot be read.
-    """
+    """What the store in a folder (with ``cas`` and ``ac``) holds."""
     objects = list(_files(folder / "cas", _OBJECT))
     records = list(_files(folder / "ac", _RECORD))
     used = [record.used for record in records]
@@ -102,13 +98,9 @@ def evict(folder: Path, limit_bytes: int, references: References) -> Evicted:
     objects that no other record needs.
 
     Args:
-        folder: the store's folder, with ``cas`` and ``ac``.
         limit_bytes: how many bytes objects and records may take together.
         references: the digests of all objects that the record in a file needs, those that are
             named in its objects included. A CorruptFileError counts as none.
-
-    Raises:
-        CorruptFileError: the store cannot be read.
     """
     work = _Eviction(folder)
     if work.left > limit_bytes:
@@ -168,11 +160,7 @@ class _Eviction:
 
 
 def remove_unfinished(folder: Path) -> int:
-    """Remove what killed processes left half written in a store, and count it.
-
-    Raises:
-        CorruptFileError: the store cannot be read.
-    """
+    """Remove what killed processes left half written in a store, and count it."""
     now = time.time()
     count = 0
     for kind in ("cas", "ac", *_NOTES):
@@ -191,11 +179,7 @@ def forget_notes(folder: Path, limit_bytes: int) -> int:
     beside them, some of them long gone, may take a twentieth of that; the oldest goes first.
 
     Args:
-        folder: the store's folder, with ``latest``, ``seen`` and ``unchanged``.
         limit_bytes: how many bytes objects and records may take together.
-
-    Raises:
-        CorruptFileError: the store cannot be read.
     """
     notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
     before = left = sum(file.size for file in notes)
@@ -266,11 +250,7 @@ _ROOM: Final = 0.9
 
 
 def store_bound(environ: Mapping[str, str]) -> int | None:
-    """The bytes that a store may take, None for any number: ``MOBILEPREP_CACHE_MAX``, or 20 GB.
-
-    Raises:
-        UsageError: the variable holds no size.
-    """
+    """The bytes that a store may take, None for any number: ``MOBILEPREP_CACHE_MAX``, or 20 GB."""
     named = environ.get(MAX_VARIABLE, "").strip()
     if not named:
         return DEFAULT_MAX
@@ -278,11 +258,7 @@ def store_bound(environ: Mapping[str, str]) -> int | None:
 
 
 def bound_of(text: str, where: str) -> int:
-    """A size as it is written, ``5GB`` or ``500 MiB``.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """A size as it is written, ``5GB`` or ``500 MiB``."""
     found = parse_bytes(text)
     if found is None:
         message = f"{text!r} is no size"
@@ -330,7 +306,6 @@ class Upkeep:
         Args:
             limit: how many bytes it may take, None for any number.
             written: how many bytes this run has added.
-            references: what a record needs, see ``evict``.
         """
         with self._lock:
             if self._release is None:
@@ -344,11 +319,7 @@ class Upkeep:
                 self._bound(limit, references)
 
     def counted(self, total: int) -> None:
-        """Note how many bytes the store has been found to hold; the caller has it alone.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Note how many bytes the store has been found to hold; the caller has it alone."""
         write_bytes(self._note, _note_line(total), follow=False)
 
     def _add(self, written: int) -> None:

@@ -134,11 +134,7 @@ class Executor:
         return True
 
     def obtain(self, upstream: Upstream) -> Output:
-        """An output of a stage that is fresh, made sure to be at hand.
-
-        Raises:
-            MobileprepError: it was lost, and the stage that left it fails now.
-        """
+        """An output of a stage that is fresh, made sure to be at hand."""
         for spec in self._to_run_first(upstream):
             self.run(spec)
         spec = self.state.spec(upstream.task)
@@ -157,9 +153,6 @@ class Executor:
         """What is made of the bytes of an output of a stage that is fresh.
 
         Where that raises a ``MisfitError``, the stage runs again.
-
-        Raises:
-            MobileprepError: what ``obtain`` does; or the bytes still make no sense.
         """
         while True:
             output = self.obtain(upstream)

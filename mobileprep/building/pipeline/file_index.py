@@ -55,11 +55,7 @@ class FileIndex:
         self._has_news = False
 
     def digest(self, path: Path) -> str:
-        """The sha256 of the file that a path leads to, in hex.
-
-        Raises:
-            CorruptFileError: it is missing or cannot be read.
-        """
+        """The sha256 of the file that a path leads to, in hex."""
         known = self._trusted(_key(path), _stamp(path))
         return known.sha256 if known is not None else self._hash(path)
 
@@ -80,11 +76,7 @@ class FileIndex:
         self._begun.update({_key(path): future for path, future in hashing.items()})
 
     def digest_many(self, paths: Iterable[Path]) -> dict[Path, str]:
-        """The digests of several files, those to hash shared out among the processors.
-
-        Raises:
-            CorruptFileError: one of them is missing or cannot be read.
-        """
+        """The digests of several files, those to hash shared out among the processors."""
         wanted = list(paths)
         self.begin(wanted)
         return {path: self.digest(path) for path in wanted}
@@ -93,8 +85,6 @@ class FileIndex:
         """Whether a path is a regular file, not a link, of these bytes; False where it is missing.
 
         Args:
-            path: the file.
-            sha256: the digest that it should have.
             size: its length in bytes.
         """
         known = self._known_match(path, sha256, size)
@@ -318,11 +308,7 @@ def load_entries(path: Path) -> dict[str, str]:
 
 
 def save_entries(path: Path, entries: Mapping[str, str]) -> None:
-    """Write an index file, atomically.
-
-    Raises:
-        ArtifactError: it cannot be written.
-    """
+    """Write an index file, atomically."""
     data = {"paths": list(entries), "entries": list(entries.values())}
     write_bytes(path, seal(_FORMAT, data), follow=False)
 
@@ -413,12 +399,7 @@ class FileSystems:
         self._kinds: dict[int, str] = {}
 
     def tell_changes(self, path: str, device: int) -> bool:
-        """Whether any change to a file on ``device`` alters its inode, its size or its ctime.
-
-        Args:
-            path: one file of the device.
-            device: its ``st_dev``.
-        """
+        """Whether any change to a file on ``device`` alters its inode, its size or its ctime."""
         return self._kind_of(path, device) in _TRUE
 
     def reserve(self, descriptor: int, path: str, size: int) -> None:
@@ -428,12 +409,7 @@ class FileSystems:
         and whoever renames waits. Elsewhere the C library may write to every block instead.
 
         Args:
-            descriptor: the file, open for writing and empty.
-            path: its path.
             size: the bytes that it will have.
-
-        Raises:
-            OSError: there is no room for so many.
         """
         device = os.fstat(descriptor).st_dev
         if size >= _RESERVED and self._kind_of(path, device) in _ALLOCATING_LATE:

@@ -61,18 +61,8 @@ def folder_locks(
     no file can be made are passed over: nothing can be published there either, and publishing
     tells why.
 
-    Args:
-        folders: the folders, which need not be there.
-        wait: wait for others to end; without, fail at once.
-        tell: called with a sentence before each longer wait.
-
     Yields:
         whether another build ended in the meantime: what was found before may be out of date.
-
-    Raises:
-        ArtifactError: another process has a folder, and ``wait`` is off; or what has the name of
-            the lock is no file, or one with other names too.
-        KeyboardInterrupt: an interrupt came during the wait.
     """
     with contextlib.ExitStack() as stack:
         locks = _Locks(stack)
@@ -221,11 +211,7 @@ def _claim(path: Path, locks: _Locks) -> Holder | str | None:
 
 
 def _claimed(path: Path) -> Holder | str:
-    """Who has claimed a folder; what a process left that is gone is removed.
-
-    Raises:
-        _Moved: it was.
-    """
+    """Who has claimed a folder; what a process left that is gone is removed."""
     data = _content_of(path)
     holder = read_holder(data)
     if holder is None or not holder.is_gone:

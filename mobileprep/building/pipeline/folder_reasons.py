@@ -18,11 +18,7 @@ def folder_reasons(todo: Changes, expected: Mapping[str, str]) -> list[str]:
     """What is to be done to a folder, and why; nothing where it is as it should be.
 
     Args:
-        todo: what brings the folder up to date.
         expected: the sha256 of each file that belongs there, by name.
-
-    Raises:
-        ArtifactError: a name leads through a link.
     """
     obstacle = no_folder_above(todo.folder)
     if obstacle is None and not todo.folder.exists() and todo.write:
@@ -61,9 +57,7 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
     """What is wrong with a file, as the end of a sentence.
 
     Args:
-        path: the file.
         expected: the sha256 that it should have.
-        before: the one that the manifest beside it tells, which is of the last build there.
     """
     if path.is_symlink():
         return "is a link"

@@ -35,15 +35,7 @@ class Forecast:
 
 
 def foretell(state: State, wanted: Iterable[Upstream] = ()) -> Forecast:
-    """Tell what a build would run. Nothing is run, and the state stays as it is.
-
-    Args:
-        state: a plan against a store.
-        wanted: outputs that are needed beside those that stages read.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-    """
+    """Tell what a build would run. Nothing is run, and the state stays as it is."""
     return _Foresight(state).forecast(set(wanted))
 
 
@@ -51,13 +43,6 @@ def at_their_turn(state: State, tasks: Iterable[str]) -> Forecast:
     """Which of some stages run, where all that they need has had its turn.
 
     No other stage is judged: the files that one reads may be there only when its turn has come.
-
-    Args:
-        state: a plan against a store.
-        tasks: the stages.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
     """
     found = state.verdicts(tasks).items()
     stale = [(task, verdict) for task, verdict in found if isinstance(verdict, Stale)]
@@ -168,11 +153,7 @@ class _Foresight:
         return {task for task in sure if all(task in self._above(other) for other in stale)}
 
     def _healers(self, likely: set[str]) -> _Healers:
-        """Which stages can heal what.
-
-        Args:
-            likely: the stages to name first of those that have equal fingerprints.
-        """
+        """Which stages can heal what."""
         plan = self._state.plan
         order = sorted((spec.task for spec in plan.stages), key=lambda task: task not in likely)
         first: dict[str, str] = {}

@@ -15,13 +15,6 @@ def clear_way(path: Path, top: Path) -> None:
     """Remove what keeps a file from being written: at its place, and above it below ``top``.
 
     Files and links at the place itself stay, since writing replaces them.
-
-    Args:
-        path: where the file belongs.
-        top: a folder above it; what has its name is left alone.
-
-    Raises:
-        OSError: it cannot be removed.
     """
     for left in reversed(range(_TRIES)):
         try:

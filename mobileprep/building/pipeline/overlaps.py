@@ -22,15 +22,6 @@ def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Pat
 
     Whole folders are compared, because which files go into one is known only after the stages: a
     file that the build reads may not lie in one at all.
-
-    Args:
-        recipes: those of the plan.
-        plan: what is to be built.
-        store: the store.
-        out: the output folder of the build.
-
-    Raises:
-        ArtifactError: naming the target's folder and what lies there.
     """
     folders: dict[Path, str] = {}
     for target in plan.targets:
@@ -49,16 +40,7 @@ def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Pat
 
 
 def check_beside(path: Path, read: Iterable[Path], folders: Iterable[Path]) -> None:
-    """Make sure that a file which a build writes beside its outputs lies over nothing of the build.
-
-    Args:
-        path: the file.
-        read: what the build reads.
-        folders: those of its targets.
-
-    Raises:
-        ArtifactError: it would lie over what is read, or among the outputs of a target.
-    """
+    """Refuse a file beside the outputs that would overwrite a file of the build."""
     own = _Places([path])
     for other in sorted(read):
         if own.holder(other) is not None:

@@ -60,13 +60,7 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
     """Compare a target's folder with what it should hold.
 
     Args:
-        built: what the target's stages left.
-        extra: further files, by name.
-        out: the output folder of the build.
         files: tells what bytes files have.
-
-    Raises:
-        ArtifactError: the target's name leads out of the folder.
     """
     folder = inside(out, built.target.folder)
     wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
@@ -93,14 +87,8 @@ def stays(
     What was of other bytes when the folder was last whole is not worth a look.
 
     Args:
-        folder: the target's.
-        name: the file's there.
         sha256, size: of the bytes that it should have.
-        before: what the folder's manifest tells of its files.
         files: tells what bytes files have.
-
-    Raises:
-        ArtifactError: the name leads out of the folder.
     """
     if before.get(name, sha256) != sha256:
         return False
@@ -119,18 +107,6 @@ def publish(
     Files whose bytes are right stay untouched. A link is replaced, wherever it leads: what is
     behind it may be another output, or none of ours. The manifest is written last, so that a folder
     with a fitting manifest is whole.
-
-    Args:
-        built: what the target's stages left.
-        extra: further files, by name.
-        store: the store.
-        out: the output folder of the build.
-        obtain: makes sure that an output is at hand; without it the store has to have it.
-
-    Raises:
-        CorruptFileError: the store does not have an output any more.
-        ChangedOutputError: it was lost, and what is made again is another.
-        ArtifactError: a file cannot be written.
     """
     todo = changes(built, extra, out, store.files)
     store.fetch(built.files[name] for name in todo.write if name in built.files)
@@ -151,11 +127,7 @@ def publish(
 
 
 def unpublish(folder: Path) -> list[str]:
-    """Remove the files that a folder's manifest lists, and the folders left empty; their names.
-
-    Raises:
-        ArtifactError: one cannot be removed.
-    """
+    """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
     names = published_names(folder)
     for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
         _remove(folder, name)
@@ -173,11 +145,7 @@ def published_names(folder: Path) -> list[str]:
 
 
 def hash_all(state: State, out: Path) -> None:
-    """Hash all that a plan reads and has published, on all processors, before it is asked for.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-    """
+    """Hash all that a plan reads and has published, on all processors, before it is asked for."""
     published = {p for t in state.plan.targets for p in held(inside(out, t.folder))}
     inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
     files = state.store.files
@@ -190,7 +158,6 @@ def made_of(target: TargetPlan, sources: Mapping[str, str]) -> dict[str, Any]:
     """What a target's manifest tells of all that its files are made of.
 
     Args:
-        target: the target's plan.
         sources: the sha256 of each file from outside, by name.
     """
     return {
@@ -297,11 +264,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder.
-
-    Raises:
-        CorruptFileError: there is none, or it is none of ours.
-    """
+    """The manifest of a folder."""
     path = folder / MANIFEST
     data = read_bytes(path, limit=MOST_MANIFEST)
     try:
@@ -318,11 +281,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def manifest_folders(top: Path) -> list[Path]:
-    """A folder that has a manifest, or else all such folders below it, sorted.
-
-    Raises:
-        CorruptFileError: there is none, or a folder cannot be listed.
-    """
+    """A folder that has a manifest, or else all such folders below it, sorted."""
     found: list[Path] = []
     for folder, below, files in os.walk(top, onerror=_refuse):
         if MANIFEST in files:

@@ -73,11 +73,7 @@ class FollowUp:
 
 
 def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
-    """The stages that would run, in order, with the reasons.
-
-    Raises:
-        CorruptFileError: an input file is missing or unreadable.
-    """
+    """The stages that would run, in order, with the reasons."""
     verdicts = state.verdicts(spec.task for spec in state.plan.stages)
     stages = ((spec, verdicts[spec.task]) for spec in state.plan.stages)
     return [(spec, verdict) for spec, verdict in stages if isinstance(verdict, Stale)]
@@ -177,16 +173,7 @@ def collect(state: State) -> list[Built]:
 
 
 def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
-    """The results of one target whose stages are fresh.
-
-    Args:
-        target: the target's plan.
-        state: the plan against a store.
-        executor: makes again what is lost; without it all has to be at hand.
-
-    Raises:
-        CorruptFileError: a stage of it has not run, or what it left is damaged.
-    """
+    """The results of one target whose stages are fresh."""
     # Another target may just now have a stage run again that has left both something.
     record = functools.partial(_record, state) if executor is None else executor.record
 
@@ -219,9 +206,6 @@ def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
 
     Args:
         pins: for each the file's name, the place of the pin, the digest wanted, and found.
-
-    Raises:
-        CorruptFileError: naming every file that is not what its pin says.
     """
     wrong = [
         f"{place}: {name} has the sha256 {found}, and the recipe pins {wanted}"

@@ -89,9 +89,6 @@ class State:
         """Whether a stage is fresh. What is found fresh stays so, unless its outputs are lost.
 
         What is stale is judged anew: another process may have run the stage in the meantime.
-
-        Raises:
-            CorruptFileError: an input file is missing or unreadable.
         """
         return self._verdict(task, {})
 
@@ -158,11 +155,6 @@ class State:
         """Note that an output of a stage is needed, and neither here nor to be had.
 
         The stage is stale then until the output is whole again, whoever has mended it.
-
-        Args:
-            task: the stage's task.
-            name: the output.
-            record: by which the stage was fresh; another thread may have forgotten it since.
         """
         with self._lock:
             self._forgotten += 1
@@ -173,10 +165,6 @@ class State:
 
     def reject(self, upstream: Upstream, output: Output) -> bool:
         """Note that an output of a stage, as its record has it, makes no sense.
-
-        Args:
-            upstream: the output.
-            output: what the record has of it.
 
         Returns:
             Whether there is a better one, or will be when the stage has run again. There is none
@@ -213,11 +201,7 @@ class State:
         return found
 
     def check_unchanged(self, spec: StageSpec) -> None:
-        """Make sure that a stage has read the bytes that its fingerprint was made of.
-
-        Raises:
-            CorruptFileError: an input file was touched since its digest was taken.
-        """
+        """Make sure that a stage has read the bytes that its fingerprint was made of."""
         for file in spec.input_files:
             if not self.store.files.unchanged(file.path):
                 message = f"{file.shown} changed during the build"
@@ -297,13 +281,7 @@ def lost_reason(name: str, output: Output) -> str:
 
 
 def files_read(recipes: Iterable[Recipe], plan: Plan, *, locked: bool = False) -> set[Path]:
-    """The files that a build reads.
-
-    Args:
-        recipes: those of the plan, with the recipes that they extend.
-        plan: what is to be built.
-        locked: whether it goes by the locks beside the recipes.
-    """
+    """The files that a build reads."""
     recipes = list(recipes)
     locks = {lock_path(Path(recipe.file)) for recipe in recipes} if locked else set()
     return {*_read(recipes, plan)} | locks
@@ -327,13 +305,7 @@ def files_named(recipes: Iterable[Recipe]) -> set[Path]:
 
 
 def folders_looked_into(plan: Plan, named: set[Path], read: Iterable[Path]) -> set[Path]:
-    """The folders in which a file that comes or goes could change what is planned.
-
-    Args:
-        plan: what is to be built.
-        named: what its recipes name, see ``files_named``.
-        read: the files that are read, there or not.
-    """
+    """The folders in which a file that comes or goes could change what is planned."""
     slots = [files for spec in plan.stages for files in spec.stage.files.values()]
     roots = {files.root for files in slots}
     # Beside a MetaGraph lie its assets.

@@ -195,9 +195,6 @@ class Store:
     def workspace(self) -> Path:
         """A new folder inside the store, with a folder ``left`` for what a stage leaves and one
         ``read`` for what it reads; the caller removes it.
-
-        Raises:
-            ArtifactError: the store cannot be written.
         """
         folder = self.folder / "tmp" / workspace_name()
         try:
@@ -209,11 +206,7 @@ class Store:
         return folder
 
     def take(self, path: Path, *, inline: bool = False) -> Output:
-        """Take a finished file of a workspace into the store, ``inline`` into the record itself.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Take a finished file of a workspace into the store, ``inline`` into the record itself."""
         if inline and path.stat().st_size <= INLINE:
             data = path.read_bytes()
             return Output(sha256_bytes(data), len(data), text=data.decode())
@@ -221,11 +214,7 @@ class Store:
         return Output(part.sha256, part.size)
 
     def pieces(self, output: Output) -> Iterator[bytes | memoryview]:
-        """The bytes of an output, in pieces; of a graph, those of its index.
-
-        Raises:
-            CorruptFileError: an object is not there, or damaged.
-        """
+        """The bytes of an output, in pieces; of a graph, those of its index."""
         if output.text is not None:
             yield output.text.encode()
         elif output.index is not None and output.index.sha256 != output.sha256:
@@ -241,12 +230,7 @@ class Store:
             yield from self.pieces(output)
 
     def publish(self, output: Output, target: Path) -> None:
-        """Give ``target`` an output's bytes.
-
-        Raises:
-            CorruptFileError: an object is not there, or damaged.
-            ArtifactError: the target cannot be written.
-        """
+        """Give ``target`` an output's bytes."""
         if output.index is None and output.text is None:
             self.objects.place(Part(output.sha256, output.size), target)
         else:
@@ -270,11 +254,7 @@ class Store:
         return record
 
     def references(self, path: Path) -> list[str]:
-        """The digests of all objects that the record in a file needs, its indexes' included.
-
-        Raises:
-            CorruptFileError: it is no record, or an index is missing or damaged.
-        """
+        """The digests of all objects that the record in a file needs, its indexes' included."""
         record = record_from(self._json("ac", path.stem))
         if record is None:
             message = "is no record"
@@ -303,22 +283,14 @@ class Store:
         self._upkeep.end(limit, self.objects.written_bytes, self.references)
 
     def collect(self, limit: int) -> Evicted:
-        """Bring the store down to a number of bytes; the caller has it alone.
-
-        Raises:
-            CorruptFileError: it cannot be read.
-        """
+        """Bring the store down to a number of bytes; the caller has it alone."""
         done = evict(self.folder, limit, self.references)
         with contextlib.suppress(ArtifactError):  # only counted anew by the next build
             self._upkeep.counted(done.left_bytes)
         return done
 
     def save(self, fingerprint: str, record: Record) -> None:
-        """Keep a record.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Keep a record."""
         self._write("ac", fingerprint, record_data(record))
 
     def drop(self, fingerprint: str) -> None:
@@ -442,11 +414,7 @@ class Objects:
         return [part for part in found if part in absent]
 
     def view(self, part: Part) -> memoryview:
-        """An object's bytes, mapped; the map lives as long as a view on it.
-
-        Raises:
-            CorruptFileError: it is not there, or damaged.
-        """
+        """An object's bytes, mapped; the map lives as long as a view on it."""
         if not part.size:
             return memoryview(b"")
         with self._lock:
@@ -456,11 +424,7 @@ class Objects:
             return memoryview(known)
 
     def put(self, data: Iterable[Buffer]) -> Part:
-        """Keep bytes, given in pieces.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Keep bytes, given in pieces."""
         pieces = list(data)
         digest = hashlib.sha256()
         for piece in pieces:
@@ -470,31 +434,19 @@ class Objects:
         return part
 
     def keep(self, part: Part, data: Buffer) -> memoryview:
-        """Keep bytes whose digest is known; where they lie then.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Keep bytes whose digest is known; where they lie then."""
         if not is_mapped(data):
             self._write(part, [data])
         return self.view(part)
 
     def take(self, path: Path) -> Part:
-        """Move a finished file of a workspace into the store.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Move a finished file of a workspace into the store."""
         part = Part(self._files.digest(path), path.stat().st_size)
         self.adopt(part, path)
         return part
 
     def adopt(self, part: Part, path: Path) -> None:
-        """Take a file whose bytes are known to be those of an object.
-
-        Raises:
-            ArtifactError: the store cannot be written.
-        """
+        """Take a file whose bytes are known to be those of an object."""
         target = self.path(part.sha256)
         try:
             try:
@@ -509,20 +461,11 @@ class Objects:
         self._written(target, part)
 
     def place(self, part: Part, target: Path) -> None:
-        """Give ``target`` an object's bytes.
-
-        Raises:
-            CorruptFileError: the object is not there, or damaged.
-            ArtifactError: the target cannot be written.
-        """
+        """Give ``target`` an object's bytes."""
         place(self._checked(part), target)
 
     def assemble(self, index: Part) -> Iterator[memoryview]:
-        """The pieces of the file that an index tells how to put together.
-
-        Raises:
-            CorruptFileError: an object is not there, or damaged.
-        """
+        """The pieces of the file that an index tells how to put together."""
         for piece in read_between(self.view(index), self._named(index)):
             if isinstance(piece, Part):
                 view = self.view(piece)
@@ -532,11 +475,7 @@ class Objects:
                 yield piece
 
     def assemble_blocks(self, index: Part) -> Iterator[memoryview]:
-        """The same bytes to be written, in blocks that are there until the next is asked for.
-
-        Raises:
-            CorruptFileError: an object is not there, or damaged.
-        """
+        """The same bytes to be written, in blocks that are there until the next is asked for."""
         for piece in read_between(self.view(index), self._named(index)):
             if isinstance(piece, Part):
                 yield from self._blocks(piece)
@@ -544,11 +483,7 @@ class Objects:
                 yield piece
 
     def assembled_size(self, index: Part) -> int:
-        """The length of the file that an index tells how to put together.
-
-        Raises:
-            CorruptFileError: the index is not there, or is none.
-        """
+        """The length of the file that an index tells how to put together."""
         pieces = read_between(self.view(index), self._named(index))
         return sum(piece.size if isinstance(piece, Part) else len(piece) for piece in pieces)
 
@@ -573,11 +508,7 @@ class Objects:
             _let_go(mapped)
 
     def parts(self, index: Part) -> tuple[Part, ...]:
-        """The objects that an index names, in order.
-
-        Raises:
-            CorruptFileError: the index is not there, or damaged.
-        """
+        """The objects that an index names, in order."""
         return read_index(self.view(index), self._named(index))[0]
 
     def _is_verified(self, part: Part, stamp: tuple[int, ...]) -> bool:
@@ -664,11 +595,7 @@ class _Map(mmap.mmap):
     """An object, mapped read-only."""
 
     def __new__(cls, path: Path, size: int) -> _Map:
-        """Map ``size`` bytes.
-
-        Raises:
-            CorruptFileError: the file has fewer, or cannot be read.
-        """
+        """Map ``size`` bytes."""
         try:
             with path.open("rb") as stream:
                 return super().__new__(cls, stream.fileno(), size, access=mmap.ACCESS_READ)

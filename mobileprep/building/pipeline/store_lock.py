@@ -40,16 +40,7 @@ def share(folder: Path) -> Release:
 
 @contextlib.contextmanager
 def alone(folder: Path, *, wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
-    """Have the store in a folder alone.
-
-    Args:
-        folder: the store's folder.
-        wait: wait for builds to end; without, fail at once.
-        tell: called with a sentence before a longer wait.
-
-    Raises:
-        ArtifactError: builds use it, and ``wait`` is off.
-    """
+    """Have the store in a folder alone."""
 
     def waiting(pauses: int) -> None:
         if not wait:
@@ -70,9 +61,6 @@ def remove_folder(folder: Path) -> None:
 
     Whoever waits for that lock makes it anew once it is gone, and goes to work: nothing else is to
     be there then. What builds write meanwhile stays, such as the notes of those that run nothing.
-
-    Raises:
-        OSError: it cannot be removed.
     """
     for path in sorted(folder.iterdir(), key=lambda path: path.name == _LOCK):
         if path.is_dir() and not path.is_symlink():

@@ -115,11 +115,7 @@ def save_note(store: Path, key: str, note: Unchanged) -> None:
 
 
 def names_in(folder: str) -> str:
-    """A digest of the names in a folder, and of what each is: file, folder, or neither.
-
-    Raises:
-        CorruptFileError: it cannot be listed, or has more names than are worth the time.
-    """
+    """A digest of the names in a folder, and of what each is: file, folder, or neither."""
     try:
         with os.scandir(folder) as entries:
             found = [f"{e.name}\0{int(e.is_file())}{int(e.is_dir())}" for e in entries]
@@ -133,11 +129,7 @@ def names_in(folder: str) -> str:
 
 
 def code_stamp(path: str) -> str:
-    """What tells whether a module is as it was, as Python's own cache of modules does.
-
-    Raises:
-        CorruptFileError: it is not there.
-    """
+    """What tells whether a module is as it was, as Python's own cache of modules does."""
     try:
         found = os.stat(path)  # noqa: PTH116 - of some hundred files, on the way to a quick answer
     except OSError as error:
@@ -147,9 +139,5 @@ def code_stamp(path: str) -> str:
 
 
 def digest_of(path: str) -> str:
-    """The sha256 of a small file that is read whole.
-
-    Raises:
-        CorruptFileError: it cannot be read, or is no file.
-    """
+    """The sha256 of a small file that is read whole."""
     return sha256_bytes(read_file(Path(path), limit=_MOST_NOTE))

@@ -122,15 +122,7 @@ class MigrationStage(Stage):
 def integration_spec(
     target: Target, integration: Integration, file: str, graph: Upstream, interface: Upstream
 ) -> StageSpec:
-    """The stage that writes the code.
-
-    Args:
-        target: whose code.
-        integration: what is asked for.
-        file: the name of the model file.
-        graph: the graph that ships.
-        interface: what is fed and fetched.
-    """
+    """The stage that writes the code."""
     classes = app_classes(target)
     reading, picture_input = app_pictures(target)
     quantize = target.quantize if target.artifact == "tflite" else Quantize()
@@ -159,17 +151,7 @@ def encrypted_file(target: Target, file: str) -> str:
 
 
 def encrypt_spec(target: Target, variable: str, file: str, model: Upstream) -> StageSpec:
-    """The stage that encrypts a model file.
-
-    Args:
-        target: whose model.
-        variable: the variable of the environment that has the key.
-        file: the name of the encrypted file.
-        model: the model file.
-
-    Raises:
-        RecipeError: the variable is not set, or has no key.
-    """
+    """The stage that encrypts a model file."""
     where = target.place(("protect", "encrypt", "key"))
     key = key_from_environment(variable, where)
     stage = EncryptStage(
@@ -224,19 +206,11 @@ def _pictures(data: Data) -> tuple[bool, str | None]:
 
 
 def plugin_file(step: Step) -> Files | None:
-    """The code of a transform from outside the package; None for the package's own.
-
-    Raises:
-        CorruptFileError: it is not there.
-    """
+    """The code of a transform from outside the package; None for the package's own."""
     return None if step.plugin is None else single_file(step.plugin.file)
 
 
 def named_files(step: Step) -> Mapping[str, Files]:
-    """The files that a step's parameters name, by slot; of a checkpoint, all that belong to it.
-
-    Raises:
-        CorruptFileError: a file is not there.
-    """
+    """The files that a step's parameters name, by slot; of a checkpoint, all that belong to it."""
     find = {"checkpoint": checkpoint_files, "path": single_file}
     return {file_slot(f.parameter, f.index): find[f.kind](f.file) for f in step.files}

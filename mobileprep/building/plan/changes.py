@@ -84,16 +84,7 @@ class Change:
 
 
 def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Change, ...]:
-    """What differs between two runs of a stage.
-
-    Args:
-        spec: the stage.
-        old: what an earlier run was made of.
-        new: what a run would be made of now.
-
-    Raises:
-        KeyError, TypeError, AttributeError: ``old`` is nothing that a run is made of.
-    """
+    """What differs between two runs of a stage."""
     found = []
     if old["package"] != new["package"]:
         found.append(Change("package", "package", old["package"], new["package"]))

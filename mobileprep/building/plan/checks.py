@@ -46,16 +46,7 @@ def frozen_by(task: str) -> Frozen:
 
 
 def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
-    """The stage that finds or draws the samples, and runs the source on them.
-
-    Args:
-        target: the target.
-        check: its check.
-        frozen: the source.
-
-    Raises:
-        CorruptFileError: the data is not there.
-    """
+    """The stage that finds or draws the samples, and runs the source on them."""
     data, section = check.data, "check"
     if data is None and target.validation is not None:
         data, section = target.validation.data, "validation"
@@ -90,17 +81,7 @@ def check_spec(
     frozen: Frozen,
     samples: str,
 ) -> StageSpec:
-    """The stage that compares the graph after a step with the source.
-
-    Args:
-        target: the target.
-        check: its check.
-        label: the step's.
-        step: the step.
-        graph: the graph after it.
-        frozen: the source.
-        samples: the task that writes the samples.
-    """
+    """The stage that compares the graph after a step with the source."""
     stage = CheckStage(
         step=step.name,
         max_difference=check.max_difference,
@@ -133,15 +114,7 @@ def default_samples_spec(target: Target, frozen: Frozen) -> StageSpec:
 def default_check_spec(
     target: Target, frozen: Frozen, steps: Sequence[str], file: Upstream, samples: str
 ) -> StageSpec:
-    """The stage that compares what quantizing made with the source.
-
-    Args:
-        target: the target.
-        frozen: the source.
-        steps: the tasks of the target's transforms.
-        file: the model file before encryption.
-        samples: the task that makes the samples.
-    """
+    """The stage that compares what quantizing made with the source."""
     is_file = quantizes_file(target)
     if is_file:
         number, name, place = 0, f"{target.artifact} {target.quantize.mode}", ""
@@ -186,14 +159,7 @@ def model_of(
     """The fields of a ``MeasuringStage`` that runs the packaged model of a target.
 
     Args:
-        target: the target.
-        section: the section of the recipe that asks for it.
-        last: the graph after all steps.
         packaged: the model file as it ships, encrypted if the recipe says so.
-
-    Raises:
-        UnsupportedError: an engine is not installed.
-        RecipeError: the key of an encrypted file is not set.
     """
     lite = litert_choice(target, section) if target.artifact == "tflite" else None
     if target.artifact == "tflite" and lite is None:
@@ -221,16 +187,7 @@ def package_check_spec(
     samples: str,
     earlier: Sequence[str],
 ) -> StageSpec:
-    """The stage that compares the packaged model with the source.
-
-    Args:
-        target: the target.
-        check: its check.
-        model: what runs, see ``model_of``.
-        frozen: the source.
-        samples: the task that writes the samples.
-        earlier: the tasks that check the graph after each step.
-    """
+    """The stage that compares the packaged model with the source."""
     stage = CheckStage(
         earlier=tuple(Upstream(task, CheckStage.RECORD) for task in earlier),
         max_difference=check.max_difference,

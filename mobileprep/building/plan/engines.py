@@ -43,9 +43,6 @@ def engine_choice(target: Target) -> EngineChoice:
     ``auto`` comes with the version of every engine there is to choose from, because which one is
     taken depends on them; numpy, the interpreter of this package, comes with none. What runs
     regular expressions there is told with each. Nothing is imported for it.
-
-    Raises:
-        UnsupportedError: the engine that the recipe names is not installed.
     """
     known = OPTIONAL_ENGINES.keys()
     names = known if target.engine == "auto" else known & {target.engine}
@@ -60,15 +57,8 @@ def engine_choice(target: Target) -> EngineChoice:
 def litert_choice(target: Target, section: RunningSection) -> EngineChoice | None:
     """LiteRT's interpreter, if a section of the recipe runs a target's .tflite file.
 
-    Args:
-        target: the target.
-        section: the section. It runs the file unless it says ``engine: graph``.
-
     Returns:
         None if the section runs a graph, or the target does not have it.
-
-    Raises:
-        UnsupportedError: ai-edge-litert is not installed.
     """
     settings = target.check if section == "check" else target.validation
     if settings is None or target.artifact != "tflite" or settings.engine == "graph":

@@ -20,7 +20,6 @@ def components(stage: Stage, digests: Mapping[str, str]) -> Components:
     """Everything that a stage's outputs depend on, as JSON-able data.
 
     Args:
-        stage: what it is asked to do.
         digests: the sha256 of each input, by ``slot`` or ``slot:name``.
     """
     return {
@@ -64,12 +63,7 @@ def computing_libraries() -> dict[str, str]:
 
 
 def library_version(module: str, distribution: str) -> str:
-    """The version of an installed library; empty where it is not installed.
-
-    Args:
-        module: what it is imported by.
-        distribution: what it is installed by.
-    """
+    """The version of an installed library; empty where it is not installed."""
     found = importlib.util.find_spec(module)
     # A folder of that name that happens to be in the path has no origin.
     if found is None or found.origin is None:

@@ -15,9 +15,6 @@ def check_installed(target: Target) -> None:
     """Make sure that the packages and engines are installed that a target asks for.
 
     A build tells of packages when a stage needs them: another machine may have run it.
-
-    Raises:
-        UnsupportedError: one is not, at the line that asks for it.
     """
     for keys, module, package, extra in _packages(target):
         if importlib.util.find_spec(module) is None:

@@ -79,15 +79,7 @@ from mobileprep.recipe.settings import Budget, Data
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
-    """The plan of some recipes.
-
-    Args:
-        recipes: the recipes.
-        wanted: the names of the targets to build; empty for all.
-
-    Raises:
-        CorruptFileError: a file that a recipe names is not there.
-    """
+    """The plan of some recipes."""
     known = KnownStages()
     targets = [
         _TargetPlanner(recipe, target, known).plan()
@@ -333,11 +325,7 @@ def _transform_spec(
 
 
 def freeze_spec(target: Target) -> StageSpec:
-    """The stage that freezes a target's source.
-
-    Raises:
-        CorruptFileError: a file that the recipe names is not there.
-    """
+    """The stage that freezes a target's source."""
     source = target.source
     stage = FreezeStage(
         kind=source.kind,
@@ -364,11 +352,6 @@ _EIGHT_BITS: Final = frozenset({"quantize_nodes", "quantize_weights"})
 
 def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
     """The stage that tries a target's graph on TensorFlow Mobile and on LiteRT.
-
-    Args:
-        target: the target.
-        frozen: what freezing left.
-        steps: the tasks of the target's transforms.
 
     Returns:
         None where the recipe does not ask for it, or the target is for LiteRT already.
@@ -479,16 +462,8 @@ _WEIGHTS: Final = frozenset(
 def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
     """The stage that compares the graph before a target quantizes with the one after.
 
-    Args:
-        target: the target.
-        frozen: what freezing left.
-        steps: the tasks of the target's transforms.
-
     Returns:
         None where nothing is quantized, there are no samples, or the recipe does not want it.
-
-    Raises:
-        CorruptFileError: the samples are not there.
     """
     data = _data(target)
     asked = target.quantization_report

@@ -182,13 +182,7 @@ def plannable(
     targets: Collection[str],
     plan: Callable[[Sequence[Recipe]], object],
 ) -> tuple[list[Recipe], list[MobileprepError]]:
-    """The recipes with those of their targets alone that can be planned, and what fails.
-
-    Args:
-        recipes: the recipes.
-        targets: the names of the targets that are meant; all without any.
-        plan: plans recipes, or raises why that cannot be.
-    """
+    """The recipes with those of their targets alone that can be planned, and what fails."""
     fit: list[Recipe] = []
     faults: dict[str, MobileprepError] = {}
     for recipe in recipes:

@@ -32,16 +32,7 @@ def misfit(upstream: Upstream) -> MisfitError:
 
 
 def read_record(kind: type[RecordType], data: bytes, upstream: Upstream) -> RecordType:
-    """A record from its JSON, which may have come from anywhere.
-
-    Args:
-        kind: the record's class.
-        data: the JSON.
-        upstream: what it is of.
-
-    Raises:
-        MisfitError: it is no such record.
-    """
+    """A record from its JSON, which may have come from anywhere."""
     try:
         return record_from(kind, json.loads(data))
     except NONSENSE as error:

@@ -45,11 +45,7 @@ class SearchPlanner:
     tasks: list[str]
 
     def plan(self) -> str:
-        """The task that leaves the quantized graph and the step's record.
-
-        Raises:
-            CorruptFileError: the data of the validation is not there.
-        """
+        """The task that leaves the quantized graph and the step's record."""
         steps = self.target.transforms
         before = self._add(evaluate_spec(self.target, self.validation, SOURCE_LABEL, self.frozen))
         tries = self._try(1, before)

@@ -21,15 +21,7 @@ ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
 def package_spec(
     target: Target, file: str, frozen: Frozen, graph: Upstream, ranges: Upstream | None
 ) -> StageSpec:
-    """The stage that makes the files of a target.
-
-    Args:
-        target: the target.
-        file: the name of its model file.
-        frozen: its source.
-        graph: the graph after all steps.
-        ranges: of the tensors of that graph, for a file of integers; None without any.
-    """
+    """The stage that makes the files of a target."""
     is_lite = target.artifact == "tflite"
     quantize = target.quantize if is_lite else Quantize()
     described = lite_description(target) if is_lite else {}
@@ -65,13 +57,7 @@ def _op_sources(target: Target) -> dict[str, Files]:
 
 
 def compress_spec(target: Target, graph: Upstream, shipped: Upstream) -> StageSpec:
-    """The stage that measures how small a target's model file compresses.
-
-    Args:
-        target: the target.
-        graph: the graph after all steps.
-        shipped: the model file that goes into the target's folder.
-    """
+    """The stage that measures how small a target's model file compresses."""
     is_graph = target.artifact == "frozen" and target.protect.key is None
     read = {"graph": graph} if is_graph else {"model": shipped}
     stage = CompressStage(compressor=compressor(), level=LEVEL, **read)
@@ -81,15 +67,7 @@ def compress_spec(target: Target, graph: Upstream, shipped: Upstream) -> StageSp
 def budget_spec(
     target: Target, frozen: Frozen, graph: Upstream, package: str, compress: str
 ) -> StageSpec:
-    """The stage that holds a target to its limits.
-
-    Args:
-        target: the target.
-        frozen: its source.
-        graph: the graph that ships.
-        package: the task that made its files.
-        compress: the task that measured them.
-    """
+    """The stage that holds a target to its limits."""
     stage = BudgetStage(
         budget=target.budget,
         device=target.device,

@@ -23,11 +23,7 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
 def graph_files(source: Source) -> Files:
-    """The model that a source names, without its checkpoint.
-
-    Raises:
-        CorruptFileError: it is not there.
-    """
+    """The model that a source names, without its checkpoint."""
     if source.kind == "saved_model":
         error = source_kind_error(source)
         if error is not None:
@@ -39,11 +35,7 @@ def graph_files(source: Source) -> Files:
 
 
 def single_file(named: InputFile) -> Files:
-    """The one file that a recipe names.
-
-    Raises:
-        CorruptFileError: it is not there, or is a folder or a device.
-    """
+    """The one file that a recipe names."""
     path = named.path
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
         return _files(named, [StageFile(named.name, path, named.written)])
@@ -56,15 +48,7 @@ def single_file(named: InputFile) -> Files:
 
 
 def folder_files(named: InputFile, *, maybe_links: Iterable[str] = ()) -> Files:
-    """Every file below a folder, sorted by name. Folders that a link leads to are passed over.
-
-    Args:
-        named: the folder.
-        maybe_links: the folders in it that count also where they are links.
-
-    Raises:
-        CorruptFileError: the folder is not there, or holds nothing.
-    """
+    """Every file below a folder, sorted by name. Folders that a link leads to are passed over."""
     if not _is_dir(named.path):
         raise _missing(named, named.path)
     tops = (named.path, *(named.path / name for name in maybe_links))
@@ -76,11 +60,7 @@ def folder_files(named: InputFile, *, maybe_links: Iterable[str] = ()) -> Files:
 
 
 def meta_graph_files(named: InputFile) -> Files:
-    """A MetaGraph and the assets beside it, sorted.
-
-    Raises:
-        CorruptFileError: the MetaGraph is not there.
-    """
+    """A MetaGraph and the assets beside it, sorted."""
     (file,) = single_file(named).members
     folder = named.path.parent
     assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
@@ -89,11 +69,7 @@ def meta_graph_files(named: InputFile) -> Files:
 
 
 def data_files(data: Data) -> Files:
-    """All files of samples: those of the file or folder itself, then those named beside it.
-
-    Raises:
-        CorruptFileError: a file or folder is not there, or a folder holds nothing.
-    """
+    """All files of samples: those of the file or folder itself, then those named beside it."""
     parts = [file_or_folder(named) for named in (data.file, *data.beside)]
     return _files(data.file, (member for part in parts for member in part.members))
 
@@ -103,9 +79,6 @@ def checkpoint_files(named: InputFile) -> Files:
 
     A folder, or a state file, stands for all checkpoints beside it: which one is newest is in
     the state file, and a change of it must be seen.
-
-    Raises:
-        CorruptFileError: nothing of that name is there.
     """
     path = named.path
     if _is_dir(path):
@@ -128,11 +101,7 @@ def checkpoint_files(named: InputFile) -> Files:
 
 
 def source_checkpoint(source: Source) -> Files | None:
-    """The checkpoint of a source; None where it has none, as a MetaGraph without variables may.
-
-    Raises:
-        CorruptFileError: it is not there.
-    """
+    """The checkpoint of a source; None where it has none, as a MetaGraph without variables may."""
     if source.checkpoint is None:
         return None
     found = checkpoint_files(source.checkpoint)
@@ -141,11 +110,7 @@ def source_checkpoint(source: Source) -> Files | None:
 
 
 def file_or_folder(named: InputFile) -> Files:
-    """The file, or every file below the folder, that a recipe names.
-
-    Raises:
-        CorruptFileError: it is not there, or the folder holds nothing.
-    """
+    """The file, or every file below the folder, that a recipe names."""
     return folder_files(named) if _is_dir(named.path) else single_file(named)
 
 

@@ -44,12 +44,7 @@ Section: TypeAlias = Literal[
 
 
 def file_slot(parameter: str, index: int | None) -> str:
-    """The slot of a transform stage for a file that a parameter names.
-
-    Args:
-        parameter: the parameter, which is an identifier.
-        index: which of its files, where it takes a list.
-    """
+    """The slot of a transform stage for a file that a parameter names."""
     return f"parameter {parameter}" if index is None else f"parameter {parameter} {index + 1}"
 
 

@@ -40,19 +40,7 @@ def evaluate_spec(
     frozen: Frozen,
     model: Mapping[str, Any] | None = None,
 ) -> StageSpec:
-    """The stage that runs a graph or the packaged model on the data, and measures it.
-
-    Args:
-        target: the target.
-        validation: its validation.
-        label: the task's name.
-        frozen: the graph.
-        model: the packaged model, which runs in its place, see ``checks.model_of``.
-
-    Raises:
-        CorruptFileError: the data, or the file of a metric, is not there.
-        UnsupportedError: the engine is not installed.
-    """
+    """The stage that runs a graph or the packaged model on the data, and measures it."""
     stage = EvaluateStage(
         data=data_files(validation.data),
         reading=validation.data,
@@ -75,15 +63,7 @@ def evaluate_spec(
 def validate_spec(
     target: Target, validation: Validation, before: str, after: str, calibrations: Sequence[str]
 ) -> StageSpec:
-    """The stage that compares what evaluations came to.
-
-    Args:
-        target: the target.
-        validation: its validation.
-        before: the task that evaluates the source.
-        after: the task that evaluates what ships.
-        calibrations: the tasks that have measured ranges for it.
-    """
+    """The stage that compares what evaluations came to."""
     stage = ValidateStage(
         data=Upstream(before, EvaluateStage.DATA),
         calibrations=tuple(Upstream(task, CalibrateStage.DATA) for task in calibrations),
@@ -153,19 +133,7 @@ def calibrate_spec(
     *,
     for_litert: bool = False,
 ) -> StageSpec:
-    """The stage that finds the ranges of a float graph.
-
-    Args:
-        target: the target.
-        calibration: its calibration.
-        label: the task's.
-        graph: the float graph.
-        frozen: what freezing left.
-        for_litert: whether the ranges are for a file that LiteRT runs.
-
-    Raises:
-        CorruptFileError: neither the data nor a range file is there.
-    """
+    """The stage that finds the ranges of a float graph."""
     data, range_file = calibration_files(calibration)
     stage = CalibrateStage(
         calibration=calibration,
@@ -186,11 +154,7 @@ def calibrate_spec(
 
 
 def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | None]:
-    """The samples, and the range file; either may be missing where the other is there.
-
-    Raises:
-        CorruptFileError: neither is there.
-    """
+    """The samples, and the range file; either may be missing where the other is there."""
     named, data = calibration.range_file, calibration.data
     if named is not None and named.path.is_file():
         known = None if data is None or not _is_there(data) else data_files(data)

@@ -199,11 +199,7 @@ def collect_report(
     """The report of a target.
 
     Args:
-        recipe: the recipe's name.
-        target: the target's name.
-        records: what its stages left.
         files: the bytes of each published file, by name.
-        quantize: how the target quantizes, see ``Report``.
     """
     package, validation, default = records.package, records.validation, records.default_check
     checks, model = records.checks, records.package_check

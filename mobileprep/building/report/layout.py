@@ -31,12 +31,7 @@ class TextTable:
 
 
 def fitted(table: TextTable, width: int) -> list[str]:
-    """The lines of a table: in columns, else with those below the names, else in words.
-
-    Args:
-        table: the table.
-        width: the most characters of a line.
-    """
+    """The lines of a table: in columns, else with those below the names, else in words."""
     for lines in (columns(table), below_names(table)):
         if all(len(line) <= width for line in lines):
             return lines

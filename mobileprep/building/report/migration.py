@@ -49,12 +49,7 @@ def ends_text(found: Migration) -> str:
 
 
 def way_lines(found: Migration, *, verbose: bool = False) -> Iterator[str]:
-    """Each runtime's answer, then what to cut off or to feed instead.
-
-    Args:
-        found: what is known of each runtime.
-        verbose: whether to list all findings with one fix, rather than the first.
-    """
+    """Each runtime's answer, then what to cut off or to feed instead."""
     answers = {"as it is": "runs it as it is", "after changes": "runs it after changes"}
     for route in found.routes:
         yield f"{route.runtime}: {answers.get(route.verdict, 'does not run it')}"

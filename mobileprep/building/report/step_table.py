@@ -28,10 +28,6 @@ def step_table(report: Report, width: int) -> list[str]:
 
     In columns, parameters and bytes in full or else rounded; the same with the numbers below the
     names; and, for the narrowest terminals, in words.
-
-    Args:
-        report: the report.
-        width: the most characters of a line.
     """
     rows = list(_rows(report))
     checked = any(row.difference is not None for row in rows)

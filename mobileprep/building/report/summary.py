@@ -20,12 +20,7 @@ _SHORT: Final = 16
 
 
 def summary_text(reports: Sequence[Report], width: int) -> str:
-    """A table for each recipe some of whose targets quantize, and otherwise than others.
-
-    Args:
-        reports: of all targets, those of a recipe one after the other.
-        width: the most characters of a line.
-    """
+    """A table for each recipe some of whose targets quantize, and otherwise than others."""
     lines: list[str] = []
     for recipe, group in groupby(reports, key=lambda report: report.recipe):
         alike = list(group)
@@ -35,11 +30,7 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
 
 
 def summary_table(reports: Sequence[Report]) -> TextTable:
-    """A row for each target: sizes, metrics with those of the source, and how far outputs are off.
-
-    Args:
-        reports: of the targets of one recipe.
-    """
+    """A row per target: sizes, metrics next to the source's, and differences of outputs."""
     return _table(_columns(reports))
 
 

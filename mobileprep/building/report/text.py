@@ -30,7 +30,6 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     """The report in lines; no name or warning in it does anything to a terminal.
 
     Args:
-        report: the report.
         color: set off the target's name, with a terminal's escape sequences.
         width: of the terminal, in characters, which no line is longer than unless a word is; None
             where it is not for one: then the table has at most 80, and sentences stay in one line.
@@ -196,12 +195,7 @@ def quantization_text(settings: Mapping[str, Any]) -> str:
 
 
 def damage_lines(damage: DamageRecord, width: int) -> Iterator[str]:
-    """The activations and the weights that lost most, as a table.
-
-    Args:
-        damage: what quantizing has done.
-        width: the most characters of a line.
-    """
+    """The activations and the weights that lost most, as a table."""
     if damage.unmeasured:
         yield f"tensors  not compared with float: {damage.unmeasured}"
         return
@@ -266,12 +260,7 @@ def limit_text(record: MetricRecord) -> str:
 
 
 def metric_table(records: Sequence[MetricRecord], width: int) -> list[str]:
-    """The lines of a table of metrics; where it does not fit the width, a sentence for each.
-
-    Args:
-        records: the metrics.
-        width: the most characters of a line.
-    """
+    """The lines of a table of metrics; where it does not fit the width, a sentence for each."""
     rows = [METRIC_HEADINGS, *map(metric_cells, records)]
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

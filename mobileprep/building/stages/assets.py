@@ -24,12 +24,7 @@ def write_assets(target: Path, files: Mapping[str, Path]) -> None:
 
 @contextmanager
 def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
-    """A graph with the files that it reads at hand, for as long as the context lasts.
-
-    Args:
-        graph: the graph.
-        assets: what ``write_assets`` left.
-    """
+    """A graph with the files that it reads at hand, for as long as the context lasts."""
     files = read_arrays(assets)
     if not files:
         yield graph

@@ -16,9 +16,6 @@ def named_checkpoint(named: Files) -> Path:
 
     A state file may name one elsewhere, whose changes no build would see: that of the same name
     beside the state file is then taken, as on machines that have no other.
-
-    Raises:
-        CorruptFileError: there is no such checkpoint.
     """
     found = find_checkpoint(named.root)
     if _is_of(named, found):

@@ -33,12 +33,7 @@ _LEAST: Final = 1 / 32
 
 
 def data_files(files: Files, data: Data | None) -> DataFiles:
-    """The files of a stage's data, as readers take them.
-
-    Args:
-        files: the files.
-        data: how they are read; None where their content tells.
-    """
+    """The files of a stage's data, as readers take them."""
     if data is None:
         return DataFiles(files.name, files.root)
     labels, classes = (None if f is None else f.path for f in (data.labels, data.classes))
@@ -54,11 +49,7 @@ def stage_inputs(
     graph: Graph,
     names: Sequence[str],
 ) -> list[FedTensor]:
-    """The inputs of a stage's graph, with the shapes that its recipe declares.
-
-    Raises:
-        InvalidGraphError, UsageError: see ``data_inputs``, at the recipe's place.
-    """
+    """The inputs of a stage's graph, with the shapes that its recipe declares."""
     try:
         return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
     except (InvalidGraphError, UsageError) as error:
@@ -76,13 +67,7 @@ def data_record(survey: DataSurvey) -> DataRecord:
 
 
 def norm_doubts(files: DataFiles, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
-    """That values before the first batch normalization are not as they were in training.
-
-    Args:
-        files: the samples, of which a few are run.
-        graph: the source.
-        inputs: its inputs.
-    """
+    """That values before the first batch normalization are not as they were in training."""
     data = open_dataset(files, inputs, SampleChoice(_LOOKED_AT, exactly=False))
     try:
         spread = first_norm_spread(graph, [run.feeds for run in runs(data, inputs, _LOOKED_AT)])

@@ -148,16 +148,7 @@ def _run(
 def evaluated(
     engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]
 ) -> Iterator[RanSamples]:
-    """What the graph gives for the samples, batch by batch.
-
-    Args:
-        engine: what runs the graph.
-        given: what it is fed.
-        fetches: the tensors.
-
-    Raises:
-        UsageError: the data does not fit the graph's inputs.
-    """
+    """What the graph gives for the samples, batch by batch."""
     first = 0
     for one in given:
         outputs = [storable(array) for array in engine.run(fetches, one.feeds)]
@@ -297,17 +288,7 @@ class Measures:
         first: int,
         count: int,
     ) -> None:
-        """Give a batch to each.
-
-        Args:
-            outputs: the fetched tensors by name.
-            labels: those of the batch by name.
-            first: the number of the batch's first sample.
-            count: how many samples it has.
-
-        Raises:
-            AccuracyError: outputs or labels are not what a metric needs.
-        """
+        """Give a batch to each."""
         for measure in self._measures:
             if measure.metric is not None:
                 chosen = measure.outputs or self._fetches[:1]
@@ -319,11 +300,7 @@ class Measures:
                     )
 
     def values(self) -> tuple[MetricValue, ...]:
-        """What each comes to, in the order in which they are asked for.
-
-        Raises:
-            AccuracyError: a metric is not defined for the samples.
-        """
+        """What each comes to, in the order in which they are asked for."""
         with self._placed():
             return tuple(
                 MetricValue(

@@ -76,11 +76,7 @@ def _file_warnings(result: FreezeResult, inputs: tuple[str, ...]) -> Iterator[st
 
 
 def _cut_off(job: Job[FreezeStage], result: FreezeResult, inputs: tuple[str, ...]) -> list[str]:
-    """A warning where the inputs leave less than half of the model; shown at once too.
-
-    Raises:
-        InvalidGraphError: an input has no effect.
-    """
+    """A warning where the inputs leave less than half of the model; shown at once too."""
     check_inputs_count(result.graph, inputs, result.outputs, job.place("inputs"))
     lost, all_ = parameters_cut_off(result.graph, inputs, result.outputs)
     if lost * 2 <= all_:
@@ -140,11 +136,7 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
 
 
 def _with_declared(node: Node, known: TensorShape, declared: InputSpec, where: str) -> Node:
-    """A placeholder with the recipe's type checked, and its shape where that says more.
-
-    Raises:
-        InvalidGraphError: type or shape contradict the graph's.
-    """
+    """A placeholder with the recipe's type checked, and its shape where that says more."""
     found = node.attr_dtype("dtype")
     if declared.dtype and dtype_from_text(declared.dtype) != found:
         message = f"the input {node.name!r} is {found.short} in the graph, not {declared.dtype}"

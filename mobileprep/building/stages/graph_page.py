@@ -31,14 +31,7 @@ _MOST_SIZES: Final = 10_000
 
 
 def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None = None) -> None:
-    """Write what the page tells of a graph: its compressed size, and what a step did to its nodes.
-
-    Args:
-        path: the file.
-        level: of the compressor.
-        graph: the graph.
-        before: the graph before the step that left it; None for a source.
-    """
+    """Write a graph's compressed size and the nodes that a step changed, for the report page."""
     found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph, level)}
     if before is not None:
         found["step"] = lambda: _changes(before, graph)

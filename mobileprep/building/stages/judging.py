@@ -53,11 +53,7 @@ class Judgement:
 
 
 def judged(job: Job[ValidateStage]) -> Judgement:
-    """Compare the two evaluations.
-
-    Raises:
-        AccuracyError: an output has another shape, or NaN or infinity in other places.
-    """
+    """Compare the two evaluations."""
     asked = job.asked
     before = job.record(EvaluationRecord, asked.before)
     after = job.record(EvaluationRecord, asked.after)
@@ -105,11 +101,7 @@ def shortfall(record: MetricRecord) -> float:
 
 
 def _compared(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, OutputAgreement]:
-    """How each output compares with the source's, batch by batch.
-
-    Raises:
-        AccuracyError: the shapes of an output differ.
-    """
+    """How each output compares with the source's, batch by batch."""
     names = before.outputs
     free = {name for m in before.metrics if m.metric in FREE_SHAPES for name in m.outputs}
     found = {name: OutputAgreement(name) for name in names}

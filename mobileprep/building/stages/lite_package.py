@@ -35,11 +35,6 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
 
     What the app has to link for it joins ``warnings``, and which operators stay float though
     others compute in integers.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express.
-        AccuracyError: the file of classes lists none, or one twice; the numbers that pictures are
-            normalized by do not fit their channels.
     """
     interface = job.record(Interface, job.asked.interface)
     where = job.place("artifact")

@@ -50,15 +50,7 @@ def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
 def pictures_of(
     asked: IntegrationStage | PackageStage, inputs: Sequence[AppTensor]
 ) -> Pictures | None:
-    """How pictures become values, the data's defaults filled in; None where none are fed.
-
-    Args:
-        asked: what a stage is told of the data's pictures.
-        inputs: what is fed.
-
-    Raises:
-        AccuracyError: the numbers that they are normalized by do not fit their channels.
-    """
+    """How pictures become values, the data's defaults filled in; None where none are fed."""
     reading, named = asked.reading, asked.picture_input
     fed = [t for t in inputs if named is None or parse_ref(t.name) == parse_ref(named)]
     if reading is None or len(fed) != 1:

@@ -56,11 +56,7 @@ class KeptOutputs:
     outputs: int
 
     def each_batch(self) -> Iterator[tuple[int, list[Array]]]:
-        """The batches as they were kept, and how many samples each has.
-
-        Raises:
-            CorruptFileError: the file is missing or damaged.
-        """
+        """The batches as they were kept, and how many samples each has."""
         batch: list[Array] = []
         for _, array in each_array(self.path):
             batch.append(array)
@@ -75,16 +71,9 @@ Pair: TypeAlias = tuple[Array, Array]
 def each_pair(first: KeptOutputs, second: KeptOutputs) -> Iterator[tuple[int, list[Pair | None]]]:
     """What two graphs gave for the same samples, also where one took them in other batches.
 
-    Args:
-        first: of one graph.
-        second: of the other, for as many samples.
-
     Yields:
         How many samples, and both arrays of each output; None where an output has no entry for
         each sample, so that batches of other sizes cannot be joined.
-
-    Raises:
-        CorruptFileError: a file is missing or damaged.
     """
     sides = _Side(first), _Side(second)
     for _ in iter(lambda: all(side.read() for side in sides), False):

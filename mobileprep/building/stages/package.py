@@ -142,11 +142,7 @@ def _check_loads(job: Job[PackageStage], graph: Graph) -> list[str]:
 
 
 def _copy_op_sources(job: Job[PackageStage]) -> None:
-    """Copy the C++ files of the app's own ops next to the header.
-
-    Raises:
-        UnsupportedError: TensorFlow has a file of that name where the file belongs.
-    """
+    """Copy the C++ files of the app's own ops next to the header."""
     for files in job.asked.op_sources.values():
         name = files.root.name
         if any(is_kernel_file(name, release) for release in job.asked.registration):

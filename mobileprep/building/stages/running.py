@@ -29,13 +29,7 @@ _FINEST: Final = -7
 
 
 def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
-    """The engine that the recipe names, for one graph.
-
-    Args:
-        job: the stage's.
-        graph: the graph.
-        where: what the graph is called, for messages.
-    """
+    """The engine that the recipe names, for one graph."""
     choice = job.asked.engine
     opened = open_engine(
         choice.name, graph, None, where=where, seed=_SEED, among=choice.versions, verify=True
@@ -46,13 +40,7 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
 
 
 def measured_graph(job: Job[MeasuringStage]) -> Graph:
-    """Read the graph that a stage runs, from the decrypted bytes if its file is encrypted.
-
-    Raises:
-        CorruptFileError: the file does not decrypt with the key of the build.
-        RecipeError: the key is not set, or changed during the build.
-        UnsupportedError: cryptography is not installed.
-    """
+    """Read the graph that a stage runs, from the decrypted bytes if its file is encrypted."""
     file, is_lite = job.asked.graph, job.asked.lite is not None
     content = None if is_lite else _decrypted(job, file)
     return job.graph(file) if content is None else parse_graph(content, file.output)
@@ -72,14 +60,7 @@ def _decrypted(job: Job[MeasuringStage], file: Upstream) -> bytes | None:
 def measuring_engine(
     job: Job[MeasuringStage], graph: Graph, where: str, section: RunningSection
 ) -> Engine:
-    """The engine of a stage: LiteRT's interpreter for a .tflite file, else one for its graph.
-
-    Args:
-        job: the stage's.
-        graph: the graph.
-        where: what the graph is called, for messages.
-        section: the section of the recipe that has the choice.
-    """
+    """The engine of a stage: LiteRT's interpreter for a .tflite file, else one for its graph."""
     if job.asked.lite is None:
         return stage_engine(job, graph, where)
     from mobileprep.runtime.engines.litert_engine import LiteRtModel
@@ -109,21 +90,7 @@ def compared_with_reference(
     samples: int,
     where: str,
 ) -> EngineRecord:
-    """Run a graph by the interpreter too, unless that is what ran it.
-
-    Args:
-        job: the stage's.
-        engine: what ran the graph; it runs the samples again.
-        graph: the graph.
-        fetches: the tensors to compare.
-        feeds: some samples.
-        samples: how many.
-        where: what the graph is called, for messages.
-
-    Raises:
-        AccuracyError: the results are further apart than engines may be. A .tflite file may be
-            apart by any amount, which the record tells.
-    """
+    """Run a graph by the interpreter too, unless that is what ran it."""
     if engine.name == REFERENCE:
         return EngineRecord(REFERENCE, TOLERANCE)
     version = job.asked.engine.versions.get(engine.name, "")

@@ -24,12 +24,7 @@ def quantized(
     """The float graph quantized, and what that did.
 
     Args:
-        job: the stage's.
-        graph: the float graph.
         rules: for some layers; those of the recipe come after them, and so win.
-
-    Raises:
-        MobileprepError: the transform fails, at the recipe's place.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)

@@ -48,23 +48,13 @@ def run(job: Job[TransformStage]) -> None:
 
 
 def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
-    """The record of a step.
-
-    Args:
-        done: what it did.
-        graph: the graph after it.
-        size: the length of that, serialized.
-    """
+    """The record of a step."""
     statistics = graph_statistics(graph, size)
     return TransformRecord(**dataclasses.asdict(done), **dataclasses.asdict(statistics))
 
 
 def options_of(asked: TransformStage) -> dict[str, Any]:
-    """The step's parameters, with files as they lie instead of as the recipe names them.
-
-    Raises:
-        CorruptFileError: a checkpoint is not among the files that the recipe names.
-    """
+    """The step's parameters, with files as they lie instead of as the recipe names them."""
 
     def lying(item: object, slot: str) -> object:
         named = asked.named.get(slot)

@@ -57,21 +57,12 @@ def settings_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, str]:
-    """What a command line says that variables mean.
-
-    Raises:
-        UsageError: a --set without ``=``.
-    """
+    """What a command line says that variables mean."""
     return dict(_setting(text) for text in args.settings)
 
 
 def tensorflow_argument(parser: argparse.ArgumentParser, first: str = "") -> None:
-    """Add ``--tensorflow``, the TensorFlow release that the app is built with.
-
-    Args:
-        parser: where to.
-        first: what is tried before the default; then the flag is None without a value.
-    """
+    """Add ``--tensorflow``, the TensorFlow release that the app is built with."""
     from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE, RELEASES
 
     flag(
@@ -104,11 +95,7 @@ def jobs_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def jobs_of(args: argparse.Namespace) -> int:
-    """How many stages run at once.
-
-    Raises:
-        UsageError: the number is below 1.
-    """
+    """How many stages run at once."""
     if args.jobs is not None and args.jobs < 1:
         message = f"-j takes a number from 1 on, and got {args.jobs}"
         raise UsageError(message)
@@ -157,11 +144,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes that ``--input_shapes`` gives, in order.
-
-    Raises:
-        UsageError: one is not a shape.
-    """
+    """The shapes that ``--input_shapes`` gives, in order."""
     return tuple(map(_shape, text.split(":"))) if text else ()
 
 
@@ -210,11 +193,7 @@ def _flops(text: str) -> int | None:
 
 @contextlib.contextmanager
 def limits_of(args: argparse.Namespace) -> Iterator[None]:
-    """What runs may take until the command ends, as its line and the environment say.
-
-    Raises:
-        UsageError: a size or a number that is none.
-    """
+    """What runs may take until the command ends, as its line and the environment say."""
     memory = _said(args, "memory", MEMORY_VARIABLE, _bytes, "with MB or GB, such as 4GB")
     iterations = _said(args, "max_iterations", ITERATIONS_VARIABLE, _number, "above 0")
     flops = _said(args, "max_flops", FLOPS_VARIABLE, _flops, "with GFLOP or TFLOP, such as 40TFLOP")
@@ -261,12 +240,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def model_flags(args: argparse.Namespace, fetches: tuple[str, ...]) -> ModelOptions:
-    """How to freeze a model, from a command line.
-
-    Args:
-        args: the command line.
-        fetches: the tensors that are wanted; empty for those that a signature names.
-    """
+    """How to freeze a model, from a command line."""
     from mobileprep.freezing.loading import ModelOptions
 
     return ModelOptions(fetches, args.signature, comma_list(args.saved_model_tags), args.checkpoint)

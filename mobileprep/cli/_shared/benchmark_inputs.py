@@ -34,9 +34,6 @@ def make_feeds(graph: Graph, flags: InputFlags) -> dict[str, Array]:
 
     Without flags every placeholder is fed; without shapes or types those of the placeholders are
     taken, unknown sizes as 1.
-
-    Raises:
-        UsageError: the flags do not fit each other, or the graph.
     """
     layers = comma_list(flags.layers) or default_layers(graph)
     shapes = [_shape(text) for text in flags.shapes.split(":")] if flags.shapes else []

@@ -182,10 +182,6 @@ def print_failure(kind: str, message: str, code: int, *, hint: str = "", where: 
     """Print what failed as a JSON object.
 
     Args:
-        kind: what kind of trouble it was, in one or two words: ``usage``, ``corrupt file``.
-        message: what is wrong; a recipe's problems, one a line.
-        code: the exit code.
-        hint: the mend, where one is known.
         where: the place; a recipe's problems each name their own.
     """
     error = {"kind": kind, "message": message, "hint": hint, "where": where, "exit_code": code}

@@ -33,13 +33,7 @@ def recipe_files(names: Iterable[str], *, recursive: bool, out: str) -> list[Pat
     """The recipe files of a command line, in its order, none twice.
 
     Args:
-        names: of files and folders.
         recursive: take every recipe below a folder instead of the folder's own.
-        out: the folder of outputs, in which no recipes are looked for.
-
-    Raises:
-        UsageError: a folder without a recipe, or an empty name.
-        CorruptFileError: a folder that cannot be listed.
     """
     found: dict[str, Path] = {}
     for name in names:
@@ -99,12 +93,7 @@ def _mend(folder: Path) -> str:
 
 
 def load_recipes(args: argparse.Namespace) -> list[Recipe]:
-    """All recipes of a command line.
-
-    Raises:
-        RecipeError: the problems of all recipes together.
-        UsageError: a --set without ``=``, a folder without a recipe, or two recipes of one name.
-    """
+    """All recipes of a command line."""
     settings = settings_of(args)
     recipes: list[Recipe] = []
     problems: list[str] = []
@@ -163,13 +152,7 @@ def tell(sentence: str) -> None:
 def print_reports(
     reports: Iterable[Report], *, as_json: bool, beside: Sequence[Report] = ()
 ) -> None:
-    """Print reports one after the other, or as a JSON list.
-
-    Args:
-        reports: the reports.
-        as_json: whether as JSON.
-        beside: of all targets, to be summed up after them.
-    """
+    """Print reports one after the other, or as a JSON list."""
     if as_json:
         from mobileprep.building.report.collect import report_data
 

@@ -17,9 +17,6 @@ def printer(*, is_result_data: bool) -> Printer:
 
     A log line has its level before it. No file is written: which one, a graph of unknown origin
     would decide. What should go there is printed with the place before it.
-
-    Args:
-        is_result_data: whether a machine reads the standard output, which then is left alone.
     """
 
     def show(printed: Printed) -> None:

@@ -63,11 +63,7 @@ class RunOutputs:
     def of(
         cls, title: str, outputs: Mapping[str, Array], labels: Sequence[str], count: int
     ) -> RunOutputs:
-        """What some tensors hold, and the ``count`` best classes of the first.
-
-        Raises:
-            UsageError: classes are wanted, and the first tensor holds no scores.
-        """
+        """What some tensors hold, and the ``count`` best classes of the first."""
         scores = best_scores(next(iter(outputs.values())), labels, count) if count > 0 else []
         return cls(title, scores, [described(name, array) for name, array in outputs.items()])
 
@@ -82,21 +78,13 @@ class RunOutputs:
 
 
 def read_labels(path: Path) -> list[str]:
-    """The names of classes, a line each.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
-    """
+    """The names of classes, a line each."""
     text = read_bytes(path, limit=_MOST_LABELS).decode("utf-8", "replace")
     return [line.rstrip() for line in text.splitlines()]
 
 
 def best_scores(output: Array, labels: Sequence[str], count: int) -> list[list[Score]]:
-    """For each sample its ``count`` highest scores, best first, the lower index first of equals.
-
-    Raises:
-        UsageError: the output holds no scores.
-    """
+    """For each sample its ``count`` highest scores, best first, the lower index first of equals."""
     if output.dtype == object or output.dtype.kind == "c" or output.ndim == 0 or not output.size:
         message = f"an output of type {output.dtype} and shape {list(output.shape)} has no scores"
         raise UsageError(message, "fetch the scores of the classes first")

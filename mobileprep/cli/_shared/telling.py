@@ -30,7 +30,6 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
     """The flags that say how much is told.
 
     Args:
-        parser: where to.
         letters: whether ``-q`` and ``-v`` mean them; flags of one dash are other ones to scripts
             that were written for an original tool.
     """
@@ -52,16 +51,7 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
 
 @contextlib.contextmanager
 def telling(args: argparse.Namespace, command: Sequence[str]) -> Iterator[None]:
-    """Tell as much as the flags say while a verb runs, and how it ended to the log.
-
-    Args:
-        args: the command line.
-        command: the same as it was written.
-
-    Raises:
-        UsageError: --quiet with --verbose.
-        ArtifactError: the log cannot be written.
-    """
+    """Tell as much as the flags say while a verb runs, and how it ended to the log."""
     if args.quiet and args.verbose:
         message = "--quiet and --verbose do not go together"
         raise UsageError(message, "leave one of them out")

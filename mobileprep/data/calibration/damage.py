@@ -52,11 +52,6 @@ def counterparts(graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> lis
 
     Tensors in branches and loops are left out, and so is what no input leads to but weights. A
     tensor in eight bits is compared so, else as a float.
-
-    Args:
-        graph: the float graph.
-        quantized: what was made of it.
-        inputs: the names of the nodes that are fed.
     """
     conditional = conditional_nodes(graph) | conditional_nodes(quantized)
     fed = frozenset(dependents(graph, [name for name in inputs if name in graph]))
@@ -172,16 +167,8 @@ def tensor_damage(
     Both graphs run once for each of ``feeds``. All tensors that are compared are kept for one run,
     so that memory grows with what is fed at once, and not with how often.
 
-    Args:
-        graph: the float graph.
-        quantized: the other.
-        feeds: what to feed, run by run; the same inputs each time.
-
     Returns:
         The tensors by signal to noise, the lowest first; of equal ones in the order of the graph.
-
-    Raises:
-        UsageError, UnsupportedError, InvalidGraphError: a graph cannot be run.
     """
     comparison: _Comparison | None = None
     for feed in feeds:

@@ -75,10 +75,6 @@ class OutputComparison:
 
         Where an output has another shape, as with other numbers of detections, what either lacks
         counts as zeros.
-
-        Raises:
-            AccuracyError: an output has another number of axes.
-            UsageError, UnsupportedError, InvalidGraphError: the graph cannot be run.
         """
         runs = zip(self._expected, self._outputs(graph), strict=True)
         pairs = [[_alike(x, y) for x, y in zip(*run, strict=True)] for run in runs]
@@ -137,17 +133,8 @@ def worst_alone(
 ) -> tuple[tuple[str, ...], int]:
     """Layers by what quantizing each alone does, the worst first.
 
-    Args:
-        graph: the float graph.
-        quantize: quantizes it.
-        comparison: what measures the outputs.
-        enough: asked after each layer whether to leave it at those that are measured.
-
     Returns:
         The layers that were measured, in the order of ``layer_damage``; and how many there are.
-
-    Raises:
-        MobileprepError: see ``layer_damage``.
     """
     layers = quantized_layers(graph, quantize(()))
     found: dict[str, float] = {}
@@ -168,13 +155,7 @@ def damage_alone(
     """What quantizing each layer does with all others in float, in the order of the layers.
 
     Args:
-        layers: the names of the layers.
-        quantize: quantizes the float graph.
-        comparison: what measures the outputs.
         tell: called after each layer with how many are done, and how many there are.
-
-    Raises:
-        MobileprepError: what ``quantize`` raises, and what ``OutputComparison.damage`` does.
     """
     found = []
     for done, layer in enumerate(layers, start=1):
@@ -193,16 +174,10 @@ def layer_damage(
     """Quantize one layer at a time, and all but one.
 
     Args:
-        graph: the float graph.
-        quantize: quantizes it.
-        comparison: what measures the outputs.
         tell: called after each layer with how many are done, and how many there are.
 
     Returns:
         The layers by what their quantization alone does, the worst first.
-
-    Raises:
-        MobileprepError: what ``quantize`` raises, and what ``OutputComparison.damage`` does.
     """
     layers = quantized_layers(graph, quantize(()))
     found = []
@@ -222,12 +197,7 @@ def layers_expression(names: Collection[str]) -> str:
 
 
 def rule_text(mode: str, names: Collection[str]) -> str:
-    """A rule as ``quantize_nodes`` takes it.
-
-    Args:
-        mode: ``nodes``, ``weights`` or ``float``.
-        names: of the layers, at least one.
-    """
+    """A rule as ``quantize_nodes`` takes it."""
     return f"mode={mode} nodes={layers_expression(names)}"
 
 
@@ -278,10 +248,6 @@ def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
     All layers in eight bits come first; then the fewest that have to have their weights alone in
     them. If that misses for all, the fewest that have to be float beside, and then again the fewest
     of the others whose weights alone are in eight bits. At least one layer stays quantized.
-
-    Args:
-        layers: how many there are.
-        tries: what the tries before came to.
     """
     held = {one.levels: one.holds for one in tries}
     search = _search(layers)

@@ -142,12 +142,7 @@ class Watcher:
         return run
 
     def observe(self, start: int, stop: int) -> Observation:
-        """What the samples from ``start``, a multiple of the batch, to before ``stop`` show.
-
-        Raises:
-            AccuracyError: a tensor is NaN or infinite, or a sample cannot be had.
-            UsageError: the samples do not fit the graph.
-        """
+        """What the samples from ``start``, a multiple of the batch, to before ``stop`` show."""
         self._begin()
         survey = DataSurvey(self._data.name)
         for run in self._runs(survey, start, stop):
@@ -156,11 +151,7 @@ class Watcher:
         return self._observation
 
     def stream(self) -> Iterator[Observation]:
-        """What all samples show, piece by piece, read from the first to the last.
-
-        Raises:
-            AccuracyError, UsageError: see ``observe``.
-        """
+        """What all samples show, piece by piece, read from the first to the last."""
         self._begin()
         survey = DataSurvey(self._data.name)
         for run in self._runs(survey):

@@ -22,10 +22,6 @@ def ranges_of(observations: Iterable[Observation], method: Method) -> tuple[Rang
 
     What the observations are cut into makes no difference: ends and histograms add up exactly, and
     moving averages go on from batch to batch in order.
-
-    Args:
-        observations: in the order of their samples.
-        method: how ranges come of them.
     """
     values: dict[Edge, ObservedValues] = {}
     averages: Ranges = {}
@@ -79,33 +75,12 @@ def check_fresh(
     data: str | None,
     where: str,
 ) -> None:
-    """Make sure that a range file holds.
-
-    Args:
-        ranges: what the file says.
-        digests: of what computes each tensor that is to have a range, by tensor.
-        method: what the recipe asks for.
-        samples: how many samples it asks for, None for all.
-        data: the digest of the data; None where it is not there, and taken to be what it was.
-        where: the place to name.
-
-    Raises:
-        AccuracyError: something is stale; all of it is named, tensor by tensor.
-    """
+    """Make sure that a range file holds."""
     _refuse([*_as_a_whole(ranges, method, samples, data), *_tensors(ranges, digests)], where)
 
 
 def check_tensors(ranges: RangeFile, digests: Mapping[str, str], where: str) -> None:
-    """Make sure that a range file was measured on this graph, whatever the data and method.
-
-    Args:
-        ranges: the content of the file.
-        digests: as of ``check_fresh``.
-        where: the file, for messages.
-
-    Raises:
-        AccuracyError: a tensor has no range, or the range of another graph.
-    """
+    """Make sure that a range file was measured on this graph, whatever the data and method."""
     _refuse([*_tensors(ranges, digests)], where)
 
 

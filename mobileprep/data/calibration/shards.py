@@ -71,19 +71,8 @@ def observed(
     """What each piece of the samples shows, in order.
 
     Args:
-        subject: the graph, and what to observe of it.
-        data: the samples; they are pickled where others run them.
-        workers: how many processes run them; with one, this process does.
-        dask: the address of a scheduler whose workers run them instead.
-        warn: told of samples that cannot be read, in a sentence.
         tell: called after each piece with how many samples are done, and how many there are.
         survey: takes note of all samples, for a caller that has more to ask of them.
-
-    Raises:
-        AccuracyError: see ``Watcher.observe``; or all samples hold one value, or none can be read;
-            or processes were killed again and again.
-        UnsupportedError: dask.distributed is not installed, or its scheduler cannot be reached.
-        UsageError: a process that runs samples is to begin further ones.
     """
     whole = survey or DataSurvey(data.name)
     count, done = len(data), 0
@@ -112,11 +101,7 @@ def _observations(
 
 
 def _check_begun() -> None:
-    """Refuse to begin processes from one that is begun so: a script would begin itself for ever.
-
-    Raises:
-        UsageError: this is such a process.
-    """
+    """Refuse to begin processes from one that is begun so: a script would begin itself for ever."""
     if multiprocessing.parent_process() is not None:
         message = "a calibration with workers was begun again by one of its own processes"
         raise UsageError(message, _GUARD)

@@ -73,14 +73,7 @@ class MetricBatch:
         return self.chosen[0]
 
     def each_sample(self, name: str = "") -> Array:
-        """An output with an entry for each sample.
-
-        Args:
-            name: the output; without it, the metric's.
-
-        Raises:
-            OutputError: it has none.
-        """
+        """An output with an entry for each sample."""
         output = self.outputs[name or self.name]
         if output.ndim and len(output) == self.count:
             return output
@@ -89,11 +82,7 @@ class MetricBatch:
         raise OutputError(message, "name an output of the metric that has an entry a sample")
 
     def needed_labels(self) -> Array:
-        """The labels.
-
-        Raises:
-            LabelError: there are none.
-        """
+        """The labels."""
         if self.labels is None:
             message = "the data has no labels, and the metric needs them"
             raise LabelError(message, "name them: 'labels: ...', or write 'metric: agreement'")
@@ -105,21 +94,11 @@ class Metric(ABC):
 
     @abstractmethod
     def update(self, batch: MetricBatch) -> None:
-        """Take more samples.
-
-        Raises:
-            LabelError: the labels are not what the metric needs.
-            OutputError: an output is not.
-            AccuracyError: outputs are NaN, or there is more to keep than ``MOST_KEPT`` bytes.
-        """
+        """Take more samples."""
 
     @abstractmethod
     def value(self) -> float:
-        """The metric of all samples that it was given, at least one; always finite.
-
-        Raises:
-            AccuracyError: it is not defined for them.
-        """
+        """The metric of all samples that it was given, at least one; always finite."""
 
     def notes(self) -> tuple[str, ...]:
         """What makes the value worth less than it seems, once it is asked for."""
@@ -127,12 +106,7 @@ class Metric(ABC):
 
 
 def numbers_of(batch: MetricBatch) -> Array:
-    """The metric's output as finite float64, flattened to [samples, elements].
-
-    Raises:
-        OutputError: it holds no numbers.
-        AccuracyError: they are NaN or infinite.
-    """
+    """The metric's output as finite float64, flattened to [samples, elements]."""
     output = batch.each_sample()
     if output.dtype.kind not in "biuf":
         message = f"the output {batch.name!r} is {output.dtype}, and the metric needs numbers"
@@ -143,16 +117,7 @@ def numbers_of(batch: MetricBatch) -> Array:
 
 
 def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool = False) -> None:
-    """Whether outputs are numbers; that they are not is no fault of the choice of an output.
-
-    Args:
-        array: with an entry for each sample.
-        what: is it, in words.
-        infinite: whether infinity has a meaning, as among scores that are ranked.
-
-    Raises:
-        AccuracyError: they are NaN, or infinite where that has no meaning.
-    """
+    """Whether outputs are numbers; that they are not is no fault of the choice of an output."""
     flat = array.reshape(batch.count, -1)
     lost = np.flatnonzero((np.isnan(flat) if infinite else ~np.isfinite(flat)).any(axis=1))
     if len(lost):
@@ -173,11 +138,7 @@ class KeptArrays:
         self._bytes = 0
 
     def add(self, array: Array) -> None:
-        """Keep one more.
-
-        Raises:
-            AccuracyError: they come to too much.
-        """
+        """Keep one more."""
         self._bytes += array.nbytes
         if self._bytes > MOST_KEPT:
             message = f"the metric needs all outputs at once, and they pass {MOST_KEPT >> 20} MiB"
@@ -299,11 +260,7 @@ class PythonFunction(Metric):
             self._labels.append(batch.labels)
 
     def value(self) -> float:
-        """See ``Metric.value``.
-
-        Raises:
-            AccuracyError: what the function raises, at its line, or that it returns no number.
-        """
+        """See ``Metric.value``."""
         outputs = {name: self._joined(name, parts) for name, parts in self._outputs.items()}
         labels = np.concatenate(self._labels) if self._labels else None
         assert callable(self._function)

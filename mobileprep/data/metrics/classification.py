@@ -62,12 +62,7 @@ class TopK(Metric):
 
 
 def class_scores(batch: MetricBatch) -> Array:
-    """The metric's output as [samples, classes].
-
-    Raises:
-        OutputError: it is no score for each class.
-        AccuracyError: there is NaN among them.
-    """
+    """The metric's output as [samples, classes]."""
     output = batch.each_sample()
     if class_count(output.shape) is None or output.dtype.kind not in "iuf":
         raise OutputError(*no_scores(f"{output.dtype} of shape {list(output.shape)}"))
@@ -77,11 +72,7 @@ def class_scores(batch: MetricBatch) -> Array:
 
 
 def class_labels(batch: MetricBatch, classes: int) -> Array:
-    """The labels as int64 [samples].
-
-    Raises:
-        LabelError: they are not the numbers of classes, one a sample.
-    """
+    """The labels as int64 [samples]."""
     labels, name = batch.needed_labels(), batch.labels_name
     fault = labels_fault(labels, name, batch.count)
     fault = fault or counts_fault(labels.size, {batch.name: batch.count})

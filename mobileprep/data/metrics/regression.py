@@ -167,11 +167,7 @@ class Cosine(Metric):
 
 
 def wanted_numbers(batch: MetricBatch) -> Array:
-    """The labels as finite float64 [samples, elements], which the metric's output has too.
-
-    Raises:
-        LabelError: they have another shape, are no numbers, or NaN or infinite.
-    """
+    """The labels as finite float64 [samples, elements], which the metric's output has too."""
     labels, name = batch.needed_labels(), batch.labels_name
     output = batch.each_sample()
     if _without_ones(labels.shape) != _without_ones(output.shape):
@@ -223,14 +219,7 @@ class OutputAgreement:
         """Take more samples.
 
         Args:
-            expected: what the source gave.
-            found: what the model gave.
-            samples: how many they are of.
-            where: the place to blame, for messages.
             free: whether shapes may differ, as those of decoded texts do.
-
-        Raises:
-            AccuracyError: the shapes differ.
         """
         if free and expected.shape != found.shape:
             self.pass_over()
@@ -280,9 +269,6 @@ class OutputAgreement:
             kind: ``top1_agreement`` for the share of samples with the same best class,
                 ``peak_agreement`` for 1 less the share of the peak, ``agreement`` for the first of
                 these where there are scores for classes, and the second otherwise.
-
-        Raises:
-            OutputError: there is none of that kind.
         """
         share = self.share_of_peak
         if share is None:

@@ -21,10 +21,6 @@ def found_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
             up with negative numbers; or with three: the indices ``[n, 2]``, values ``[n]`` and
             shape ``[2]`` of such classes as a sparse tensor, as ``CTCGreedyDecoder`` and
             ``CTCBeamSearchDecoder`` give them.
-        characters: the text that each class stands for.
-
-    Raises:
-        OutputError: it is none of these, or a class has no text.
     """
     if len(batch.chosen) == 3:
         return _sparse_texts(batch, characters)
@@ -41,11 +37,7 @@ def found_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
 
 
 def wanted_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
-    """The references: texts, or classes ``[samples, time]`` filled up with negative numbers.
-
-    Raises:
-        LabelError: they are neither, no UTF-8, or a class has no text.
-    """
+    """The references: texts, or classes ``[samples, time]`` filled up with negative numbers."""
     labels, name = batch.needed_labels(), batch.labels_name
     try:
         if labels.dtype.kind in "OSU" and labels.size == batch.count:

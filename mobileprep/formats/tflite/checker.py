@@ -28,11 +28,7 @@ def is_tflite(data: bytes | memoryview) -> bool:
 
 
 def check(data: bytes | memoryview, file: str) -> None:
-    """Follow every offset of a file, by the format's tables.
-
-    Raises:
-        CorruptFileError: one leads out of the file, or what it leads to does.
-    """
+    """Follow every offset of a file, by the format's tables."""
     if len(data) < 8 or not is_tflite(data):
         message = "is no .tflite file"
         raise CorruptFileError(message, "convert the model again", file)

@@ -46,7 +46,6 @@ class FlatBufferWriter:
         """The bytes of the file.
 
         Args:
-            root: offset of the root table.
             identifier: four bytes that name the format.
         """
         self._prepare(self._alignment, _OFFSET_BYTES + len(identifier))
@@ -84,7 +83,6 @@ class FlatBufferWriter:
         """Write a table; returns its offset.
 
         Args:
-            kind: its name in the format.
             fields: numbers and offsets by name, in the order in which they are written. None and
                 defaults are left out.
         """
@@ -208,12 +206,7 @@ class Table:
         return np.frombuffer(self._data, dtype, count, start + 4)
 
     def table(self, name: str, kind: str = "") -> Table | None:
-        """The table of a field; None if it is not stored.
-
-        Args:
-            name: of the field.
-            kind: which of a union's tables it is.
-        """
+        """The table of a field; None if it is not stored."""
         start = self._followed(name)
         if start is None:
             return None

@@ -55,11 +55,7 @@ class FormatFacts:
     slots: Mapping[str, Mapping[str, Slot]]
 
     def slot(self, table: str, name: str) -> Slot:
-        """Where a field is stored, and how.
-
-        Raises:
-            InternalError: the table has no such field.
-        """
+        """Where a field is stored, and how."""
         found = self.slots[table].get(name)
         if found is None:
             message = f"{table} of the .tflite format has no field {name!r}"
@@ -71,11 +67,7 @@ class FormatFacts:
         return self.defaults.get(table, {}).get(name, 0)
 
     def number(self, enum: str, name: str) -> int:
-        """The number of a name.
-
-        Raises:
-            InternalError: the enumeration has no such name.
-        """
+        """The number of a name."""
         found = self.enums[enum].get(name)
         if found is None:
             message = f"{enum} of the .tflite format has no {name!r}"
@@ -92,11 +84,7 @@ class FormatFacts:
         return next(name for name, known in tables if known == number)
 
     def field(self, table: str, name: str) -> Field:
-        """A field of a table.
-
-        Raises:
-            InternalError: the table has no such field.
-        """
+        """A field of a table."""
         found = self.tables[table][self.slot(table, name)[0]]
         assert found is not None
         return found

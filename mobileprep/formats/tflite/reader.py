@@ -46,15 +46,7 @@ _BITS: Final[Mapping[str, int]] = {
 
 
 def read_model(data: bytes | memoryview, file: str) -> ModelRecord:
-    """The records of a file. Options of operators are not read.
-
-    Args:
-        data: the whole file; constants are views on it.
-        file: its name, for messages.
-
-    Raises:
-        CorruptFileError: the file is damaged, or of another kind.
-    """
+    """The records of a file. Options of operators are not read."""
     check(data, file)
     return _Reader(root_table(layout(), "Model", data), data, file).record()
 
@@ -265,12 +257,7 @@ _ANY: Final = frozenset(
 
 
 def fault_of_tensor_use(graph: SubGraphRecord, buffers: Sequence[bytes | memoryview]) -> str | None:
-    """What is wrong with a subgraph's operators, their order or inputs; None where nothing is.
-
-    Args:
-        graph: the subgraph.
-        buffers: those of the file.
-    """
+    """What is wrong with a subgraph's operators, their order or inputs; None where nothing is."""
     constants = {at for at, t in enumerate(graph.tensors) if len(buffers[t.buffer])}
     for at in graph.inputs:
         if at in constants:

@@ -18,11 +18,7 @@ _WIDTH: Final = 4
 
 
 def text_bytes(texts: Sequence[bytes]) -> bytes:
-    """The buffer of some texts.
-
-    Raises:
-        UnsupportedError: it would have more bytes than int32 counts.
-    """
+    """The buffer of some texts."""
     lengths = [_WIDTH * (len(texts) + 2), *map(len, texts)]
     if sum(lengths) > _MOST_BYTES:
         message = f"texts of {sum(lengths)} bytes do not fit a tensor of a .tflite file"

@@ -36,15 +36,7 @@ _MOST_INT: Final = (1 << 31) - 1
 
 
 def model_bytes(model: ModelRecord, where: str = "") -> memoryview:
-    """The bytes of a file.
-
-    Args:
-        model: what it is to hold.
-        where: what the file is called, for messages.
-
-    Raises:
-        ArtifactError: it would pass the format's limit of 2 GiB.
-    """
+    """The bytes of a file."""
     weights = sum(len(b) + ALIGNMENT for b in model.buffers)
     if weights + _SLACK > MAX_BYTES:
         message = f"the model has {weights} bytes of constants; a .tflite file has less than 2 GiB"

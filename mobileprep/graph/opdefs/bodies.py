@@ -37,18 +37,7 @@ class Body:
 def body_of(
     function: Function, library: Library, bindings: Mapping[str, AttrValue] | None = None
 ) -> Body:
-    """A function's body.
-
-    Args:
-        function: the function.
-        library: where functions that it calls are looked up.
-        bindings: the values of the attributes that the function leaves open, where they are not
-            its defaults.
-
-    Raises:
-        InvalidGraphError: the body refers to what is not there.
-        UnsupportedError: it calls an op that nobody knows, or gives a list.
-    """
+    """A function's body."""
     defaults = {a.name: a.default for a in function.signature.attrs if a.default is not None}
     bindings = {**defaults, **(bindings or {})}
     nodes = tuple(_bound(n, bindings) for n in function.nodes)
@@ -112,13 +101,7 @@ class _Names:
 
 
 def function_of(body: Body, like: Function, library: Library) -> Function:
-    """The function that computes a body, otherwise like another one.
-
-    Args:
-        body: a body whose arguments are those of ``like``, one tensor each.
-        like: gives name, signature and attributes.
-        library: where functions that it calls are looked up.
-    """
+    """The function that computes a body, otherwise like another one."""
     spelt = _Spelling(body, library)
     nodes = tuple(replace(n, inputs=tuple(map(spelt, n.inputs))) for n in body.nodes)
     outputs = [a.name for a in like.signature.outputs]

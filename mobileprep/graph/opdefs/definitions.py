@@ -27,11 +27,7 @@ _DATA = Path(__file__).parent / "data"
 
 
 def op_def(name: str, release: str = NEWEST) -> OpDef | None:
-    """The definition of an op in a release, or None where that release has no such op.
-
-    Raises:
-        UnsupportedError: no table of that release is shipped.
-    """
+    """The definition of an op in a release, or None where that release has no such op."""
     proto = _protos(release).get(name)
     return None if proto is None else _converted(name, release)
 
@@ -84,11 +80,7 @@ def signature_of(node: Node, library: Library | None = None) -> OpDef | None:
 
 
 def output_types(node: Node, definition: OpDef) -> list[DType]:
-    """The type of each output of a node, in order; reference types as such.
-
-    Raises:
-        InvalidGraphError: an attribute that the definition names is missing.
-    """
+    """The type of each output of a node, in order; reference types as such."""
     return _types(node, definition, definition.outputs)
 
 
@@ -128,15 +120,7 @@ def input_count(node: Node) -> int | None:
 
 
 def check_input_count(node: Node, where: str) -> None:
-    """Refuse a node that has other inputs than its op takes, or than its attribute counts.
-
-    Args:
-        node: the node; where it is not known what it takes, it passes.
-        where: the graph's name, for messages.
-
-    Raises:
-        InvalidGraphError: there are more or fewer.
-    """
+    """Refuse a node that has other inputs than its op takes, or than its attribute counts."""
     definition, found = any_op_def(node.op), len(node.data_inputs)
     if definition is None:
         return
@@ -283,10 +267,5 @@ _READ: Final[Mapping[str, frozenset[int]]] = {
 
 
 def only_reads(op: str, index: int) -> bool:
-    """Whether an op is known to leave the memory of an input as it is, and to pass it on nowhere.
-
-    Args:
-        op: the op's name.
-        index: of the input.
-    """
+    """Whether an op never changes the memory of an input and never aliases it."""
     return index in _READ.get(op, ())

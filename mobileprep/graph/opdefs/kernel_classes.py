@@ -39,15 +39,11 @@ def kernel_class(node: Node, release: str) -> str | None:
     ``_kernel`` attribute asks for the kernels registered under that label.
 
     Args:
-        node: the node.
         release: "1.15" or "2.21".
 
     Returns:
         The class as selective registration names it ("BinaryOp<CPUDevice, functor::add<float>>"),
         or None where the release does not know the op or has no kernel for its types.
-
-    Raises:
-        UnsupportedError: no table of that release is shipped.
 
     Source: ``TryFindKernelClass`` and ``FindKernelDef`` of TensorFlow.
     """
@@ -81,11 +77,7 @@ def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
 
 
 def kernel_classes(op: str, release: str) -> frozenset[str]:
-    """The classes of all CPU kernels that a release registers for an op under no label.
-
-    Raises:
-        UnsupportedError: no table of that release is shipped.
-    """
+    """The classes of all CPU kernels that a release registers for an op under no label."""
     return frozenset(row["kernel"] for row in _registrations(op, "", release))
 
 

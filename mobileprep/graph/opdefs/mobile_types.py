@@ -36,7 +36,6 @@ def type_left_out(node: Node, release: str) -> str:
     """The type for which a mobile build by default has no kernel of a node, or an empty text.
 
     Args:
-        node: of an op that the release has a kernel for.
         release: of TensorFlow; by default only builds of 1.15 leave types out.
 
     Returns:

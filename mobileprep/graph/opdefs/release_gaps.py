@@ -85,9 +85,7 @@ def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[Releas
     """All that a release lacks for a node; a call of a function is no node of an op.
 
     Args:
-        node: the node.
         release: "1.15" or "2.21".
-        producer: the version of the graph.
 
     Source: ``ValidateNodeDef``, ``CheckOpDeprecation`` and ``FindKernelDef`` of TensorFlow, and the
     constructors and ``Compute`` of its CPU kernels.

@@ -46,9 +46,6 @@ def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
 
     An op that the default mobile build has some files of needs no others: what it lacks are
     kernels for types that mobile builds leave out.
-
-    Raises:
-        UnsupportedError: no table of that release is shipped.
     """
     by_op, default = _files_by_op(release), _default_files(release)
     needed = set(ops)
@@ -86,9 +83,6 @@ def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
     """The source files that register an op, and those of them that the default mobile build has.
 
     Both are empty for an op of which no file is known.
-
-    Raises:
-        UnsupportedError: no table of that release is shipped.
     """
     files = _files_by_op(release).get(op, frozenset())
     return files, files & _default_files(release)
@@ -100,11 +94,7 @@ def is_kernel_file(name: str, release: str) -> bool:
 
 
 def ops_of_files(release: str) -> Mapping[str, tuple[str, ...]]:
-    """The ops that each source file registers kernels of, sorted.
-
-    Raises:
-        UnsupportedError: no table of that release is shipped.
-    """
+    """The ops that each source file registers kernels of, sorted."""
     ops: dict[str, list[str]] = {}
     for op, files in sorted(_files_by_op(release).items()):
         for file in files:

@@ -113,14 +113,9 @@ def time_graph(
     """Warm up, time runs, and time them again with the times of nodes.
 
     Args:
-        subject: what to run.
-        pace: how long, for each of the two.
-        engine: its name.
-        warmup: how many runs do not count.
         pause: seconds to sleep after each of the three.
         combine: whether to compute nodes that depend only on constants once, before the runs.
         threads: how many to use; 0 or less for all processors.
-        tell: told what is done.
     """
     runner = open_engine(
         engine, subject.graph, subject.path, seed=subject.seed, tell=tell, threads=threads
@@ -189,21 +184,13 @@ _MOST_BYTES = 1 << 32
 
 
 def zero_feeds(graph: Graph) -> dict[str, Array]:
-    """Zeros for each placeholder; unknown sizes are 1.
-
-    Raises:
-        UsageError: the shape of one is not known.
-    """
+    """Zeros for each placeholder; unknown sizes are 1."""
     known = [tensor_info(graph, name) for name in default_layers(graph)]
     return {t.name: filled(t.name, usual_shape(t), t.dtype or DType.FLOAT, ()) for t in known}
 
 
 def output_layers(graph: Graph) -> tuple[str, ...]:
-    """The layers to compute where none are named: the original's default, or the graph's ends.
-
-    Raises:
-        UsageError: the graph has none.
-    """
+    """The layers to compute where none are named: the original's default, or the graph's ends."""
     found = [_OUTPUT] if parse_ref(_OUTPUT).node in graph else ends(graph)
     if not found:
         message = "no layers are named that the graph is to compute"
@@ -218,11 +205,7 @@ def default_layers(graph: Graph) -> Sequence[str]:
 
 
 def usual_shape(known: TensorInfo) -> tuple[int, ...]:
-    """The shape of a tensor, unknown sizes as 1.
-
-    Raises:
-        UsageError: it is not known.
-    """
+    """The shape of a tensor, unknown sizes as 1."""
     if known.shape is not None:
         return tuple(max(d, 1) for d in known.shape)
     if parse_ref(known.name) == parse_ref(_LAYER):
@@ -233,17 +216,7 @@ def usual_shape(known: TensorInfo) -> tuple[int, ...]:
 
 
 def filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[float]) -> Array:
-    """The given values, then zeros; empty texts where the type is that of texts.
-
-    Args:
-        name: the tensor's, for messages.
-        shape: the array's.
-        dtype: its type.
-        values: its first elements.
-
-    Raises:
-        UsageError: there are more values than the shape holds, or it is too large.
-    """
+    """The given values, then zeros; empty texts where the type is that of texts."""
     kind = dtype.numpy
     size = math.prod(shape)
     if len(shape) > MAX_AXES:
@@ -268,14 +241,7 @@ def write_entry(
     """Write a ``BenchmarkEntries`` message with one entry, to a file that must not exist yet.
 
     Args:
-        prefix: what the file's name begins with.
-        name: of the benchmark; its slashes become two underscores in the file's name.
-        runs: how many there were.
-        seconds: of all runs together.
         throughput: megabytes a second, or -1.
-
-    Raises:
-        ArtifactError: the file is there, or cannot be written.
     """
     path = Path(prefix + name.replace("/", "__"))
     if os.path.lexists(path):

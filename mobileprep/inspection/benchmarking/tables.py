@@ -31,9 +31,6 @@ def node_table(title: str, stats: StepStats, order: Order, limit: int) -> Iterat
     """A line for each node: type, start, first time, mean time, shares, memory, calls, name.
 
     Args:
-        title: the heading.
-        stats: of at least one run.
-        order: what to sort by.
         limit: of lines, 0 for all.
     """
     yield f"{_RULE} {title} {_RULE}"

@@ -210,14 +210,7 @@ def matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def matrix_product(scope: Scope, left: Value, right: Value, shape: TensorShape) -> Value:
-    """A product of matrices, or of batches of them; by FULLY_CONNECTED where it can be.
-
-    Args:
-        scope: where operators are emitted.
-        left: [..., rows, depth].
-        right: [..., depth, columns].
-        shape: the result's.
-    """
+    """A product of matrices, or of batches of them; by FULLY_CONNECTED where it can be."""
     if right.data is None or right.data.ndim != 2:
         return _product(scope, left, right, (False, False), shape)
     return _dense(scope, left, relaid(scope, right, "OI", (1, 0)), shape)

@@ -261,16 +261,7 @@ def windows(
     padding: str,
     fill: float | None = None,
 ) -> tuple[list[Value], tuple[int, int]]:
-    """The elements of all windows, a tensor for each place in a window, and the padding before.
-
-    Args:
-        scope: where operators are emitted.
-        image: [batch, height, width, channels].
-        shape: [batch, rows, columns, any] with the numbers of windows.
-        steps: sizes, strides, and rates along height and width.
-        padding: ``SAME`` or ``VALID``.
-        fill: what to pad with, None for zeros.
-    """
+    """The elements of all windows, a tensor for each place in a window, and the padding before."""
     sizes, strides, rates = steps
     if image.shape is None or shape is None or min(*image.shape[1:3], *shape[1:3]) < 1:
         reason = "the size of its image is not known"
@@ -364,11 +355,7 @@ def adjust_hue(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _value_and_chroma(work: Arithmetic, image: Value) -> tuple[Value, Value]:
-    """The largest channel, and its distance from the smallest, 0 for values that are not positive.
-
-    Raises:
-        CannotExpressError: the image does not have three channels.
-    """
+    """The largest channel and its ratio to the smallest, 0 for values that are not positive."""
     if image.shape is None or image.shape[-1] != 3:
         reason = "the number of its channels is not known to be 3"
         raise CannotExpressError(reason, GIVE_SHAPES)

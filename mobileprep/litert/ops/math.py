@@ -573,15 +573,7 @@ def _arsinh(work: Arithmetic, x: Value) -> Value:
 def _near_zero(
     work: Arithmetic, x: Value, coefficients: Sequence[float], otherwise: Value, edge: float = 0.25
 ) -> Value:
-    """x times a polynomial of x * x between -edge and edge, and another value elsewhere.
-
-    Args:
-        work: emits operators.
-        x: the variable.
-        coefficients: the polynomial's, that of the highest power first.
-        otherwise: the value elsewhere.
-        edge: where the polynomial ends.
-    """
+    """x times a polynomial of x * x between -edge and edge, and another value elsewhere."""
     near = work.minimum(work.maximum(x, -edge), edge)
     square = work.mul(near, near)
     series: Value | float = coefficients[0]

@@ -44,11 +44,7 @@ def segment_sum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _steps(scope: Scope, node: Node) -> Array:
-    """By how much each segment of constant ones is above the one before, the first above -1.
-
-    Raises:
-        ValueError: one is below the one before.
-    """
+    """By how much each segment of constant ones is above the one before, the first above -1."""
     known = scope.known(node, 1)
     if known is None:
         return np.zeros(0, np.int64)
@@ -136,15 +132,7 @@ def _count(scope: Scope, ids: Value) -> Value:
 
 
 def combined(scope: Scope, kind: str, rows: Value, ids: Value, count: Value) -> Value:
-    """UNSORTED_SEGMENT_SUM or one of its relatives.
-
-    Args:
-        scope: where operators are emitted.
-        kind: ``Sum``, ``Prod``, ``Max``, or ``Min``.
-        rows: what is combined.
-        ids: the segment of each row; rows of a negative one are dropped.
-        count: the number of segments, a scalar.
-    """
+    """UNSORTED_SEGMENT_SUM or one of its relatives."""
     known = -1 if count.data is None else int(count.data)
     shape = None
     if rows.shape is not None and ids.rank is not None:

@@ -120,11 +120,7 @@ def part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _whole(scope: Scope, node: Node, parts: Parts) -> Value:
-    """A complex tensor of two parts.
-
-    Raises:
-        CannotExpressError: an op reads it that has no form for parts.
-    """
+    """A complex tensor of two parts."""
     readers = scope.graph.consumers.get(node.name, ())
     other = next((reader for reader in readers if reader.op not in _READERS), None)
     if other is not None:

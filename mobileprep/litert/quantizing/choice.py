@@ -65,16 +65,7 @@ class OperatorChoice:
 
 
 def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
-    """Which operators compute in integers.
-
-    Args:
-        program: the program in float.
-        asked: what is asked of it.
-        ranges: of tensors, by name.
-
-    Raises:
-        TransformError: a rule is not understood.
-    """
+    """Which operators compute in integers."""
     rules = Rules("quantize", asked.rules, eightbit=_LAYER_OPS)
     reasons: dict[Op, str] = {}
     kept: list[Op] = []
@@ -222,11 +213,7 @@ def hidden_by_masks(
     With them go the operators that put the mask in.
 
     Args:
-        ops: the operators that are to compute in integers.
-        readers: of the program.
-        scales: the steps of what the operators take and give.
         kind: int8 or int16.
-        ranges: of tensors, by name.
     """
     found: dict[Op, str] = {}
     kept = frozenset(ops)

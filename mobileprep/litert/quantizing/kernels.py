@@ -168,7 +168,6 @@ def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
     """The steps for a range, which is widened to hold zero: int8 uses it all, int16 is symmetric.
 
     Args:
-        span: finite ends, in order.
         kind: int8 or int16.
         least: the least scale; narrower ranges are widened.
     """
@@ -208,8 +207,6 @@ def quantized_bias(
 
     Args:
         values: float32, one for each output channel.
-        scale: the input's.
-        weights: their scales, one for all channels or one for each.
         kind: int32 or int64.
     """
     scales = (np.float64(scale) * weights.scales.astype(np.float64)).astype(np.float32)

@@ -190,13 +190,7 @@ def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Q
     ``in_int8`` does, unless a rule says that they are not to be touched.
 
     Args:
-        program: in float, without FAKE_QUANT.
-        asked: how.
         trained: the ranges of FAKE_QUANT operators, by the name of the tensor that they clip.
-
-    Raises:
-        TransformError: a rule is not understood.
-        UsageError: an input or output is to be in integers, and its range is not known.
     """
     ranges = {**fixed_ranges(program, asked.kind), **asked.ranges, **trained}
     if not asked.is_trained:

@@ -38,11 +38,7 @@ from mobileprep.ops.shape_function import (
 
 
 def check_indices(indices: Array, extent: int) -> None:
-    """Refuse indices outside [0, extent): numpy would count negative ones from the end.
-
-    Raises:
-        IndexError: naming the first bad index.
-    """
+    """Refuse indices outside [0, extent): numpy would count negative ones from the end."""
     bad = (indices < 0) | (indices >= extent)
     if bool(np.any(bad)):
         found = int(indices[bad].flat[0])

@@ -72,11 +72,7 @@ flop_rule("LoopCond")(free)
 
 @kernel("EnsureShape")
 def ensure_shape(node: Node, x: Array) -> Array:
-    """x as it is.
-
-    Raises:
-        ValueError: it does not have the shape that the attribute says.
-    """
+    """x as it is."""
     shape = node.attr_shape("shape")
     if shape is None:
         return x
@@ -127,11 +123,7 @@ flop_rule("ControlTrigger", "NoOp")(free)
 
 @kernel("CheckNumerics", "CheckNumericsV2")
 def check_numerics(node: Node, x: Array) -> Array:
-    """x as it is.
-
-    Raises:
-        InvalidGraphError: an element is infinite or no number.
-    """
+    """x as it is."""
     if bool(np.isfinite(x).all()):
         return x
     found = "NaN" if bool(np.isnan(x).any()) else "Inf"

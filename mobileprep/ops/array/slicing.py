@@ -31,9 +31,6 @@ def sliced_axis(node: Node, values: Array) -> int | None:
     """The axis whose slices have ranges of their own, or None where there is one range.
 
     A single slice counts as none: it has one range whatever the mode.
-
-    Raises:
-        InvalidGraphError: the tensor has no such axis.
     """
     axis = node.attr_int("axis", -1)
     if not -1 <= axis < values.ndim:
@@ -46,13 +43,8 @@ def along_axis(node: Node, end: Array, values: Array, axis: int | None) -> Array
     """The ends of ranges, shaped to broadcast against the values that they belong to.
 
     Args:
-        node: the node, for messages.
         end: the low or the high ends: a scalar, or a vector along the axis.
-        values: what the ranges belong to.
         axis: the axis of ``sliced_axis``.
-
-    Raises:
-        InvalidGraphError: there are more or fewer ends than slices.
     """
     wanted = 1 if axis is None else values.shape[axis]
     if end.size != wanted:
@@ -169,11 +161,7 @@ flop_rule("StridedSlice")(free)
 def strided_index(
     node: Node, rank: int, begin: Array, end: Array, strides: Array, shape: tuple[int, ...]
 ) -> tuple[Index, ...]:
-    """The numpy index that a StridedSlice node stands for.
-
-    Raises:
-        ValueError: a stride of 0, too many entries, or an element out of range.
-    """
+    """The numpy index that a StridedSlice node stands for."""
     masks = _Masks(
         *(
             node.attr_int(f"{name}_mask", 0)

@@ -146,12 +146,7 @@ def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
 
 @context_kernel("PrintV2")
 def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...]:
-    """No outputs; the text goes to the printer.
-
-    Raises:
-        InvalidGraphError: the stream is none that TensorFlow knows.
-        ValueError: there is more than one text.
-    """
+    """No outputs; the text goes to the printer."""
     stream = node.attr_str("output_stream", "stderr")
     if stream not in STREAMS and not stream.startswith(_FILE):
         message = f"there is no output stream {stream!r}"
@@ -170,11 +165,7 @@ flop_rule("PrintV2")(free)
 
 @kernel("StringFormat")
 def string_format(node: Node, *data: Array) -> Array:
-    """The template with each placeholder replaced by what the next input holds.
-
-    Raises:
-        ValueError: the template has not as many placeholders as there are inputs.
-    """
+    """The template with each placeholder replaced by what the next input holds."""
     count = node.attr_int("summarize", 3)
     pieces = node.attr_str("template", "%s").split(node.attr_str("placeholder", "%s"))
     if len(pieces) != len(data) + 1:
@@ -194,12 +185,7 @@ flop_rule("StringFormat")(free)
 
 @kernel("Assert")
 def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]:
-    """No outputs.
-
-    Raises:
-        InvalidGraphError: the condition is false; the message shows the data.
-        ValueError: there is more than one condition.
-    """
+    """No outputs."""
     if condition.ndim:
         message = f"the condition should be a scalar, not of shape {list(condition.shape)}"
         raise ValueError(message)

@@ -15,16 +15,7 @@ _POINTER = 8
 
 
 def check_places(count: int, most: int) -> None:
-    """Refuse a list that is longer than any sequence, or than the memory that is left.
-
-    Args:
-        count: its elements, set or not.
-        most: how many it may have.
-
-    Raises:
-        ValueError: a negative number, or more than ``most``.
-        OverBudgetError: more memory than is left.
-    """
+    """Refuse a list that is longer than any sequence, or than the memory that is left."""
     if not 0 <= count <= most:
         message = f"a list of {count} elements"
         raise ValueError(message)
@@ -44,12 +35,7 @@ class Blanks:
         self._bytes = 0
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
-        """Zeros, not to be written to.
-
-        Raises:
-            ValueError: no such tensor can be.
-            OverBudgetError: all that were made take more memory than is left.
-        """
+        """Zeros, not to be written to."""
         made = self._made.get(shape)
         if made is None:
             check_allocation(shape, self._dtype)
@@ -60,11 +46,7 @@ class Blanks:
 
 
 def stacked(parts: Sequence[Array]) -> Array:
-    """Elements along a new first axis.
-
-    Raises:
-        OverBudgetError: they take more memory than is left.
-    """
+    """Elements along a new first axis."""
     check_bytes(sum(x.nbytes for x in parts), "the stacked elements")
     return np.stack(parts)
 

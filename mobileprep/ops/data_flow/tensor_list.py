@@ -57,7 +57,6 @@ class TensorList:
         """An element; zeros where none was set.
 
         Args:
-            index: its place.
             shape: what else is known of its shape.
         """
         self._check(index)
@@ -94,12 +93,7 @@ class TensorList:
         raise ValueError(message)
 
     def with_items(self, items: tuple[Array | None, ...], added: int | None = None) -> Array:
-        """A handle of a list with other elements; they have so many bytes more, where it is known.
-
-        Raises:
-            ValueError: the list cannot hold so many.
-            OverBudgetError: they take more memory than is left.
-        """
+        """A handle of a list with other elements, and by how many bytes it grew, if known."""
         if len(items) > (MOST_ELEMENTS if self.limit < 0 else self.limit):
             message = f"the list cannot hold {len(items)} elements"
             raise ValueError(message)
@@ -136,11 +130,7 @@ def shape_of(array: Array) -> TensorShape:
 
 
 def list_in(handle: Array) -> TensorList:
-    """The list of a handle.
-
-    Raises:
-        TypeError: the handle is of something else.
-    """
+    """The list of a handle."""
     found = handle.item() if handle.dtype == object and handle.size == 1 else None
     if not isinstance(found, TensorList):
         message = "the handle is no TensorList"
@@ -160,12 +150,7 @@ def new_list(node: Node, items: tuple[Array | None, ...], shape: Array, limit: i
 
 
 def checked_count(count: int) -> int:
-    """A number of elements that a list may have.
-
-    Raises:
-        ValueError: it is negative, or too many.
-        OverBudgetError: it takes more memory than is left.
-    """
+    """A number of elements that a list may have."""
     check_places(count, MOST_ELEMENTS)
     return count
 

@@ -148,13 +148,9 @@ def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size
     Args:
         node: with ``method`` bilinear or nearest, and ``extrapolation_value``, which stands for
             what is outside of the image.
-        images: [batch, height, width, channels] of any real type.
         boxes: [boxes, 4] float32, as y, x, y, x with 1 for the last row or column.
         owners: [boxes] int32, which image each box is cut out of.
         size: [2], the crops' height and width.
-
-    Returns:
-        float32 [boxes, *size, channels].
     """
     height, width = _checked(images, boxes, owners, size)
     rows = _grid(boxes[:, 0], boxes[:, 2], images.shape[1], height)

@@ -36,7 +36,6 @@ def decode_csv(node: Node, records: Array, *defaults: Array) -> tuple[Array, ...
     Args:
         node: with ``field_delim`` (one character), ``use_quote_delim``, ``na_value`` (what counts
             as missing beside an empty field) and ``select_cols`` (empty for all columns).
-        records: texts.
         defaults: for each column [1] or a scalar, or [0] where no field may be missing.
     """
     delimiter = node.attr_str("field_delim", ",").encode()

@@ -67,9 +67,7 @@ def parse_example(node: Node, serialized: Array, names: Array, *rest: Array) -> 
 
     Args:
         node: with the types of the features, and the shapes of the dense ones.
-        serialized: [batch] texts.
         names: [batch] or [0], what to call the examples; not used.
-        rest: the names of the sparse features, of the dense ones, and their defaults.
 
     Returns:
         The indices of all sparse features, the values, the shapes, and the dense tensors.

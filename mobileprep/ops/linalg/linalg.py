@@ -35,11 +35,7 @@ _COST = 8
 
 
 def check_matrices(x: Array) -> None:
-    """Refuse a tensor of less than two axes.
-
-    Raises:
-        ValueError: it holds no matrices.
-    """
+    """Refuse a tensor of less than two axes."""
     if x.ndim < 2:
         message = f"expected matrices, found the shape {list(x.shape)}"
         raise ValueError(message)

@@ -43,11 +43,7 @@ class Table:
     entries: dict[Any, Any] = field(default_factory=dict)
 
     def add(self, keys: Sequence[Any], values: Sequence[Any], *, fixed: bool) -> None:
-        """Enter keys with their values.
-
-        Raises:
-            ValueError: in a fixed table, a key has another value already.
-        """
+        """Enter keys with their values."""
         if len(keys) != len(values):
             message = f"{len(keys)} keys for {len(values)} values"
             raise ValueError(message)
@@ -59,11 +55,7 @@ class Table:
         self.filled = True
 
     def contents(self) -> tuple[Array, Array]:
-        """Keys and values, ``[count]`` each.
-
-        Raises:
-            OverflowError: the type of keys or values does not have such a number.
-        """
+        """Keys and values, ``[count]`` each."""
         return _elements(self.entries, self.key), _elements(self.entries.values(), self.value)
 
 
@@ -132,13 +124,7 @@ def initialize_from_file(context: RunContext, node: Node, handle: Array, file: A
 
 
 def fill_from_file(table: Table, node: Node, path: Path) -> None:
-    """Enter the lines of a file, as the attributes of an ``InitializeTableFromTextFile`` say.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
-        InvalidGraphError: a line does not fit the table.
-        ValueError: a key has two values.
-    """
+    """Enter the lines of a file, as the attributes of an ``InitializeTableFromTextFile`` say."""
     rows = list(_rows(node, path))
     columns = node.attr_int("key_index"), node.attr_int("value_index")
     keys, values = (

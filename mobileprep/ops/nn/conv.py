@@ -48,12 +48,7 @@ from mobileprep.ops.shape_inference import Shapes, shape_of
 
 
 def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:
-    """Whether a Conv2D is known to have filters for fewer channels than its images have.
-
-    Args:
-        convolution: the node.
-        shapes: of all nodes, see ``infer_shapes``.
-    """
+    """Whether a Conv2D is known to have filters for fewer channels than its images have."""
     if len(convolution.data_inputs) != 2:
         return False
     images, filters = (shape_of(shapes, ref) for ref in convolution.data_inputs)

@@ -27,11 +27,6 @@ _BEAM_STEPS = 8
 def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
     """The best class of each step, blanks (and, if asked, repetitions) left out.
 
-    Args:
-        node: with ``merge_repeated`` and ``blank_index``.
-        inputs: [time, batch, classes].
-        lengths: steps of each batch entry.
-
     Returns:
         Indices, values and shape of a sparse matrix, and the negated sum of the largest logits.
     """
@@ -68,11 +63,6 @@ flop_rule("CTCGreedyDecoder")(per_input(1))
 @kernel("CTCBeamSearchDecoder")
 def ctc_beam_search_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
     """The likeliest sequences of labels, found by a beam search over prefixes.
-
-    Args:
-        node: with ``beam_width``, ``top_paths``, and ``merge_repeated``.
-        inputs: [time, batch, classes], logits; the last class is the blank.
-        lengths: steps of each batch entry.
 
     Returns:
         The indices, then the values, then the shapes of ``top_paths`` sparse matrices, and the log

@@ -36,9 +36,6 @@ def image_layout(node: Node, rank: int = 4) -> ImageLayout:
 def window_count(size: int, window: int, stride: int, padding: str, edges: int = 0) -> int:
     """How many windows fit into a size and the edges that explicit padding adds to it.
 
-    Raises:
-        ShapeConflictError: the window is larger than what it slides over.
-
     Source: ``GetWindowedOutputSizeFromDims``.
     """
     if stride < 1:

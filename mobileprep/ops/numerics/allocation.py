@@ -99,11 +99,7 @@ def memory_left(wanted: int) -> int:
 
 
 def check_kept(count: int, what: str) -> None:
-    """Refuse what a list is to keep beyond the run that makes it; arguments as ``check_bytes``.
-
-    Raises:
-        OverBudgetError: it is larger than the memory that is left.
-    """
+    """Refuse what a list is to keep beyond the run that makes it; arguments as ``check_bytes``."""
     held = _current.get()
     while held is not None:
         held.made += count
@@ -117,9 +113,6 @@ def check_bytes(count: int, what: str) -> None:
     Args:
         count: its bytes.
         what: for the message, such as "a tensor of shape [2]".
-
-    Raises:
-        OverBudgetError: it is.
     """
     check_total(count, what, MAX_OUTPUT_BYTES)
 
@@ -129,11 +122,6 @@ def check_total(count: int, what: str, most: int | None = None) -> None:
 
     Args:
         count: their bytes.
-        what: for the message.
-        most: how many they may be whatever is left.
-
-    Raises:
-        OverBudgetError: they are larger than the memory that is left.
     """
     left = memory_left(count)
     left = left if most is None else min(left, most)
@@ -143,12 +131,7 @@ def check_total(count: int, what: str, most: int | None = None) -> None:
 
 
 def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Refuse shapes that cannot be, that no device could hold, or that the run may not take.
-
-    Raises:
-        ValueError: a negative dimension, more than ``MAX_OUTPUT_BYTES`` or ``MAX_AXES``.
-        OverBudgetError: more than is left.
-    """
+    """Refuse shapes that cannot be, that no device could hold, or that the run may not take."""
     if any(d < 0 for d in shape):
         message = f"{list(shape)} is no shape"
         raise ValueError(message)

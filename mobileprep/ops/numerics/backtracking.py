@@ -43,12 +43,7 @@ class _Group:
 
 @lru_cache(maxsize=1024)
 def doublings(pattern: str, length: int) -> float:
-    """The binary logarithm of a bound on the ways that an engine may try on a text.
-
-    Args:
-        pattern: a pattern of Python's syntax that compiles.
-        length: the text's length in characters.
-    """
+    """The binary logarithm of a bound on the ways that an engine may try on a text."""
     groups = [_Group()]
     for token in _TOKEN.finditer(pattern):
         if token["open"]:

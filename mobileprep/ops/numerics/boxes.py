@@ -82,12 +82,6 @@ def suppress_softly(
 ) -> tuple[Array, Array]:
     """Boxes that lose score, rather than their place, by overlapping those kept before them.
 
-    Args:
-        scores: of each box.
-        overlap: see there.
-        limits: what is kept; ``limits.overlap`` is not looked at.
-        sigma: of the Gaussian of an overlap that a score is multiplied with.
-
     Returns:
         The indices kept, int32, and their scores, lowered.
 

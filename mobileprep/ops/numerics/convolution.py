@@ -34,19 +34,7 @@ _TRANSPOSED_COST = 4
 
 
 def convolve(x: Array, filters: Array, window: Window) -> Array:
-    """The convolution (cross-correlation) of a batch with a bank of filters.
-
-    Args:
-        x: [batch, *spatial, channels].
-        filters: [*window, channels / groups, filters].
-        window: how the filters slide.
-
-    Returns:
-        [batch, *positions, filters].
-
-    Raises:
-        ValueError: the channels do not fit the filters.
-    """
+    """The convolution (cross-correlation) of a batch with a bank of filters."""
     depth, count = filters.shape[-2:]
     groups = _groups(x.shape[-1], depth, count)
     positions = window.positions(x.shape[1:-1])
@@ -112,16 +100,8 @@ def _product_tiles(out: Array, window: Window, summed: int) -> list[Tile]:
 def convolve_depthwise(x: Array, filters: Array, window: Window) -> Array:
     """The convolution of each channel with its own filters.
 
-    Args:
-        x: [batch, height, width, channels].
-        filters: [height, width, channels, multiplier].
-        window: how the filters slide.
-
     Returns:
         [batch, positions, positions, channels * multiplier].
-
-    Raises:
-        ValueError: the channels do not fit the filters.
     """
     channels, multiplier = filters.shape[2:]
     if x.shape[-1] != channels:
@@ -170,18 +150,7 @@ def _lines(source: Array, window: Window, into: Array, columns: int) -> Array:
 def convolve_transposed(
     shape: tuple[int, ...], filters: Array, y: Array, window: Window, *, depthwise: bool = False
 ) -> Array:
-    """What a convolution with these filters would have to be given, to first order, to give y.
-
-    Args:
-        shape: of the result, [batch, *spatial, channels].
-        filters: [*window, channels, filters], of a depthwise convolution [.., multiplier].
-        y: [batch, *positions, filters].
-        window: how the filters slid over the result.
-        depthwise: whether each channel has filters of its own.
-
-    Raises:
-        ValueError: the shapes do not belong to one convolution.
-    """
+    """What a convolution with these filters would have to be given, to first order, to give y."""
     depth, count = filters.shape[-2:]
     made = depth * count if depthwise else count
     positions = window.positions(shape[1:-1])

@@ -49,17 +49,7 @@ class Difference:
 def difference(
     name: str, expected: Sequence[Array], found: Sequence[Array], where: str = ""
 ) -> Difference:
-    """How far an output is from the source's over some runs.
-
-    Args:
-        name: the output's.
-        expected: the source's values, run by run.
-        found: the other's.
-        where: the place to blame, for messages.
-
-    Raises:
-        AccuracyError: the shapes differ.
-    """
+    """How far an output is from the source's over some runs."""
     gaps = [largest_difference(x, y, name, where) for x, y in zip(expected, found, strict=True)]
     absolute = max(gaps, default=0.0)
     highest = peak(expected)
@@ -81,17 +71,7 @@ def differences(
     found: Iterable[Sequence[Array]],
     where: str = "",
 ) -> list[Difference]:
-    """How far each output is from the source's over some runs.
-
-    Args:
-        names: the outputs.
-        expected: the source's outputs of each run.
-        found: the other's.
-        where: the place to blame, for messages.
-
-    Raises:
-        AccuracyError: the shapes of an output differ.
-    """
+    """How far each output is from the source's over some runs."""
     columns = zip(*expected, strict=True), zip(*found, strict=True)
     return [difference(name, x, y, where) for name, x, y in zip(names, *columns, strict=True)]
 
@@ -115,18 +95,9 @@ def peak(arrays: Iterable[Array]) -> float:
 def largest_difference(expected: Array, found: Array, name: str, where: str = "") -> float:
     """The largest absolute difference of any element; NaN in the same place agrees.
 
-    Args:
-        expected: the source's output.
-        found: the other's.
-        name: what the output is called, for messages.
-        where: the place to blame, for messages.
-
     Returns:
         The difference; infinity where only one side is NaN or infinite; for text the share of
         elements that differ.
-
-    Raises:
-        AccuracyError: the shapes differ.
     """
     if found.shape != expected.shape:
         message = (
@@ -151,9 +122,6 @@ def not_finite(
 
     Args:
         gap: the difference, whose share is infinite.
-        where: the other graph: ``after a_step``, or ``in a_file``.
-        feeds: what was fed, run by run.
-        hint: what to do if the other graph is at fault.
     """
     if not gap.is_source_lost:
         broken = f"{where} the output {gap.name!r} is NaN or infinite"
@@ -209,11 +177,6 @@ Show = Callable[[Any], str]
 def summary(array: Array, dtype: DType, count: int) -> str:
     """The first elements in row-major order, rows in brackets: ``[1 2][3...]...``.
 
-    Args:
-        array: the tensor, quantized types as plain integers.
-        dtype: its type.
-        count: how many elements to show, all if negative.
-
     Source: ``Tensor::SummarizeValue`` of TensorFlow 1.15; 2.21 writes the same, and shows bfloat16,
     of which 1.15 shows question marks.
     """
@@ -231,8 +194,6 @@ def edges(array: Array, dtype: DType, count: int) -> str:
     """The first and last elements along each axis, a line a row, texts in quotes.
 
     Args:
-        array: the tensor, quantized types as plain integers.
-        dtype: its type.
         count: how many elements to show at each end of an axis, all if negative.
 
     Source: ``Tensor::SummarizeValue`` of TensorFlow 1.15 with ``print_v2``.
@@ -394,9 +355,7 @@ class DamageSum:
         """Count an array in.
 
         Args:
-            expected: the float values.
             found: what stands for them, of the same shape.
-            grid: what ``found`` can be, where it is quantized itself.
         """
         self._elements += expected.size
         flat, other = expected.reshape(-1), found.reshape(-1)

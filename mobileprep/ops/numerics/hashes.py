@@ -137,11 +137,7 @@ class _Texts:
 
 
 def fingerprint64(elements: Sequence[bytes]) -> Array:
-    """FarmHash's fingerprint of each text. Source: ``farmhashna::Hash64`` of Google's FarmHash.
-
-    Returns:
-        uint64 [texts].
-    """
+    """FarmHash's fingerprint of each text. Source: ``farmhashna::Hash64`` of Google's FarmHash."""
     given = _Texts(elements)
     out = np.full(len(elements), _K2)
     for low, high, rule in _RULES:
@@ -159,15 +155,7 @@ def combined_fingerprints(first: Array, second: Array) -> Array:
 
 
 def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
-    """SipHash-2-4 of each text. Source: Aumasson and Bernstein, "SipHash", 2012.
-
-    Args:
-        elements: the texts.
-        key: two numbers of 64 bits.
-
-    Returns:
-        uint64 [texts].
-    """
+    """SipHash-2-4 of each text. Source: Aumasson and Bernstein, "SipHash", 2012."""
     given = _Texts(elements)
     lengths = given.lengths
     start = np.array([k ^ w for k, w in zip(key * 2, _SIP_WORDS, strict=True)], _U64)

@@ -53,17 +53,8 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
     INTEGER_ACCURATE: values then differ by up to about six, by one on average.
 
     Args:
-        data: the file.
         channels: 1 for luminance, 3 for RGB, 0 for what the image has.
         ratio: by how much to shrink while decoding: 1, 2, 4 or 8.
-
-    Returns:
-        uint8 [height, width, channels].
-
-    Raises:
-        CorruptFileError: the image is damaged, or too large.
-        OverBudgetError: its pixels would take more memory than is left.
-        UnsupportedError: Pillow is not installed.
     """
     if channels not in (0, 1, 3) or ratio not in (1, 2, 4, 8):
         message = f"JPEG images have 1 or 3 channels, not {channels}, by a ratio of 1, 2, 4 or 8"
@@ -89,9 +80,7 @@ def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
     """The pixels of a PNG image; raises as ``decode_jpeg`` does.
 
     Args:
-        data: the file.
         channels: 1 for luminance, 3 for RGB, 4 with transparency, 0 for what the image has.
-        wide: whether to give 16 bits for each value.
 
     Returns:
         uint8, or uint16, [height, width, channels].
@@ -218,14 +207,7 @@ def decode_bmp(data: bytes, channels: int) -> Array:
     Values of 8 bits are taken for grey, as TensorFlow does, whatever the palette says.
 
     Args:
-        data: the file.
         channels: 3 for RGB, 4 with transparency, 0 for what the image has.
-
-    Returns:
-        uint8 [height, width, channels].
-
-    Raises:
-        CorruptFileError: the header is impossible, or the length does not fit it.
     """
     if channels not in (0, 3, 4):
         message = f"BMP images have 3 or 4 channels, not {channels}"
@@ -294,10 +276,6 @@ def picture(data: bytes, wanted: Normalization) -> Array:
 
     Decoded as RGB, resized with ``ResizeBilinear`` and normalized, all as the original
     ``label_image`` does.
-
-    Raises:
-        CorruptFileError: the file is damaged, or no JPEG, PNG, GIF or BMP.
-        UnsupportedError: Pillow is not installed.
     """
     pixels = decoded(data)[np.newaxis]
     resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
@@ -309,7 +287,6 @@ def central_crop(pixels: Array, share: float) -> Array:
     """The middle of a picture [height, width, channels], as ``tf.image.central_crop`` cuts it out.
 
     Args:
-        pixels: the picture.
         share: of each side, above 0 and up to 1.
     """
     top, left = (int((size - size * share) / 2) for size in pixels.shape[:2])
@@ -320,13 +297,8 @@ def decoded(data: bytes, channels: int = 3) -> Array:
     """The first frame of a picture file as uint8 [height, width, channels].
 
     Args:
-        data: the file.
         channels: 3 for RGB, 1 for luminance: that of JPEG and PNG files is made while decoding,
             as TensorFlow does, that of others as ``tf.image.rgb_to_grayscale`` makes it.
-
-    Raises:
-        CorruptFileError: the file is damaged, too large, or no JPEG, PNG, GIF or BMP.
-        UnsupportedError: Pillow is not installed.
     """
     try:
         return _decoded(data, channels)

@@ -78,13 +78,7 @@ def _times(sums: Array, missing: int) -> NDArray[np.int32]:
 
 
 def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDArray[np.int32]:
-    """The product of two matrices, modulo 2**32.
-
-    Args:
-        left: eight-bit integers [rows, summed].
-        right: eight-bit integers [summed, columns].
-        zeros: what to take from the elements of each, of 32 bits.
-    """
+    """The product of two matrices, modulo 2**32."""
     summed = left.shape[1]
     spend(_COST * len(left) * right.size)
     out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
@@ -113,16 +107,7 @@ def convolve_integers(
     above the eight-bit numbers: the padding then is its lowest eight bits.
 
     Args:
-        x: eight-bit integers [batch, *spatial, channels].
         filters: integers [*window, channels, filters], of 8 bits unless their zero is 0.
-        window: how the filters slide.
-        zeros: what to take from the elements of each, of 32 bits.
-
-    Returns:
-        [batch, *positions, filters].
-
-    Raises:
-        ValueError: the window is larger than the input.
     """
     positions = window.positions(x.shape[1:-1])
     summed = math.prod(filters.shape[:-1])
@@ -182,8 +167,6 @@ def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
 
     Args:
         x: int32 of any shape.
-        limits: the range of x.
-        wanted: the range of the result; numbers beyond it become its ends.
     """
     scale, offset = (np.int64(n) for n in _factors(limits, wanted))
     flat = x.reshape(-1)

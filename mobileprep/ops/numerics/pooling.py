@@ -22,15 +22,7 @@ _COST = 16
 
 
 def maximum(x: Array, window: Window) -> Array:
-    """The largest element of each window.
-
-    Args:
-        x: [batch, *spatial, channels].
-        window: how the window slides; padding never wins.
-
-    Returns:
-        [batch, *positions, channels].
-    """
+    """The largest element of each window."""
     return _pooled(x, window, lowest(x), np.maximum)
 
 

@@ -117,8 +117,6 @@ def as_integers(x: Array, kind: Kind, missing: int = 0) -> Array:
     Args:
         x: the floats. The highest integer of 32 bits is none: 2**31, which stands for it, becomes
             the lowest.
-        kind: the type.
-        missing: what NaN and infinities become.
     """
     finite = np.isfinite(x)
     if not finite.all():
@@ -193,7 +191,6 @@ def looked_up(table: Array, values: Array) -> Array:
     """The entry of a table for each eight-bit number.
 
     Args:
-        table: 256 entries, in the order of ``EVERY_BYTE``.
         values: uint8 or int8 of any shape.
     """
     flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -289,7 +286,6 @@ def to_quint8(values: Array, low: np.float32, high: np.float32) -> NDArray[np.ui
     Args:
         values: finite float32 of any shape.
         low: what 0 stands for.
-        high: what 255 stands for; larger than ``low``.
 
     Source: ``FloatToQuantized`` of TensorFlow's quantization utilities, to the last bit: the scale
     and the products are in double precision, halves are rounded away from zero.
@@ -328,12 +324,7 @@ _CLIPPING_BLOCK = 1 << 16
 
 
 def clipped(x: Array, least: float, most: float) -> Array:
-    """A copy whose elements below ``least`` or above ``most`` are these; NaN stays.
-
-    Args:
-        x: of a floating type.
-        least, most: the bounds; infinity for none.
-    """
+    """A copy whose elements below ``least`` or above ``most`` are these; NaN stays."""
     low, high = x.dtype.type(least), x.dtype.type(most)
     out = allocated(x.shape, x.dtype)
     source, target = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)

@@ -51,7 +51,6 @@ class Histogram:
 
         Args:
             values: finite float32, of any shape.
-            largest: their largest magnitude.
         """
         if largest == 0:
             self.counts[BINS] += values.size
@@ -155,7 +154,6 @@ class ObservedValues:
 
         Args:
             values: of any shape.
-            known: their least and greatest, where they are known.
         """
         if not values.size:
             return True
@@ -219,13 +217,7 @@ def observed_range(
     """The range of some values, one at least, within their least and greatest.
 
     Args:
-        values: what was observed; with a histogram but for ``min_max``.
-        method: ``min_max``, ``percentile``, ``entropy`` or ``mse``.
         percentile: how many percent of the values ``percentile`` keeps.
-        levels: those on each side of zero that ``entropy`` takes the range to have.
-
-    Returns:
-        Its ends as float32 has them.
     """
     low, high = values.low, values.high
     histogram = values.histogram
@@ -370,7 +362,6 @@ def channel_steps(
             equal ones the widest. Source: Banner et al., "Post training 4-bit quantization of
             convolutional networks for rapid-deployment", 2019, by search instead of a
             distribution's formula.
-        most: steps on either side of zero: 127 for eight bits.
         percentile: how many percent of the magnitudes ``percentile`` keeps.
 
     Returns:

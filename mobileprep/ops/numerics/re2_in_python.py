@@ -58,7 +58,6 @@ def differs(pattern: str, text: str) -> bool:
     """Whether RE2 may find another match in a text than Python's engine does.
 
     Args:
-        pattern: in RE2's syntax.
         text: decoded, bytes that are no UTF-8 as lone surrogates.
     """
     if _FOLDS_CASE.search(pattern) and not (text.isascii() and pattern.isascii()):
@@ -69,12 +68,7 @@ def differs(pattern: str, text: str) -> bool:
 
 
 def translated(text: str) -> str:
-    """A pattern of RE2's syntax in Python's.
-
-    Raises:
-        UnsupportedError: the pattern uses what only one of the engines has.
-        ValueError: it is too long.
-    """
+    """A pattern of RE2's syntax in Python's."""
     if len(text) > _LONGEST:
         message = f"a regular expression of {len(text)} characters"
         raise ValueError(message)

@@ -82,8 +82,6 @@ class Expression(Generic[AnyStr]):
 
         Args:
             rewrite: what takes the place of a match, with ``\\1`` for its first group.
-            text: the text.
-            everywhere: whether to go on after the first match.
 
         Source: ``RE2::GlobalReplace``: a match of nothing right after a match does not count.
         """
@@ -130,12 +128,7 @@ class Expression(Generic[AnyStr]):
 
 @lru_cache(maxsize=256)
 def compiled(pattern: bytes) -> Expression[bytes] | Expression[str]:
-    """A pattern of RE2's syntax, for RE2 where it is installed.
-
-    Raises:
-        UnsupportedError: RE2 is not installed, and Python's engine cannot run the pattern.
-        ValueError: it is malformed.
-    """
+    """A pattern of RE2's syntax, for RE2 where it is installed."""
     try:
         import re2  # rarely needed
     except ImportError:
@@ -144,11 +137,7 @@ def compiled(pattern: bytes) -> Expression[bytes] | Expression[str]:
 
 
 def re2_expression(pattern: bytes, re2: ModuleType) -> Expression[bytes]:
-    """A pattern for RE2, given its module.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+    """A pattern for RE2, given its module."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -158,12 +147,7 @@ def re2_expression(pattern: bytes, re2: ModuleType) -> Expression[bytes]:
 
 
 def python_expression(pattern: bytes) -> Expression[str]:
-    """A pattern for Python's engine.
-
-    Raises:
-        UnsupportedError: the pattern uses what only one of the engines has.
-        ValueError: it is malformed.
-    """
+    """A pattern for Python's engine."""
     python = translated(decoded(pattern))
     try:
         engine = re.compile(python, re.ASCII)

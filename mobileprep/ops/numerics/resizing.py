@@ -69,11 +69,7 @@ def resize_bilinear(x: Array, size: tuple[int, int], sampling: Sampling) -> Arra
 
     Args:
         x: [batch, height, width, channels] of any real type, height and width positive.
-        size: the new height and width, positive.
         sampling: where the pixels come from.
-
-    Returns:
-        float32 [batch, *size, channels].
     """
     if x.shape[1:3] == size:
         return x.astype(np.float32)

@@ -13,16 +13,8 @@ _NARROW = 4
 def summed(rows: Array, ids: Array, count: int) -> Array:
     """The sum of the rows of each segment, 0 where there are none.
 
-    Args:
-        rows: [rows, ...].
-        ids: [rows], the segment of each, ascending and below ``count``.
-        count: how many segments there are.
-
     Returns:
         [count, ...] of the rows' type; narrow reals are added in single precision.
-
-    Raises:
-        ValueError: the sums would take more memory than any tensor may.
     """
     shape = (count, *rows.shape[1:])
     check_allocation(shape, rows.dtype)

@@ -15,11 +15,7 @@ from mobileprep.ops.numerics.allocation import check_allocation
 
 
 def texts(array: Array) -> list[bytes]:
-    """The elements of a tensor of texts, in row-major order.
-
-    Raises:
-        ValueError: the tensor holds something else.
-    """
+    """The elements of a tensor of texts, in row-major order."""
     if array.dtype != object:
         message = f"texts are needed, not {array.dtype}"
         raise ValueError(message)
@@ -28,11 +24,7 @@ def texts(array: Array) -> list[bytes]:
 
 
 def one_text(array: Array) -> bytes:
-    """The only element of a tensor of texts.
-
-    Raises:
-        ValueError: there is none, or there are several.
-    """
+    """The only element of a tensor of texts."""
     found = texts(array)
     if len(found) != 1:
         message = f"one text is needed, not {len(found)}"
@@ -66,8 +58,6 @@ def labels_fault(labels: Array, name: str, samples: int) -> Fault | None:
 
     Args:
         labels: an entry a sample; axes of one do not matter.
-        name: what the array is called.
-        samples: how many there are.
     """
     if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == samples and _one_hot(labels):
         message = f"the labels {name!r} are one-hot, of shape {list(labels.shape)}"
@@ -102,14 +92,7 @@ def no_scores(found: str) -> Fault:
 
 
 def range_fault(labels: Array, name: str, classes: int, *, first: int = 0) -> Fault | None:
-    """What is wrong with labels of a model with so many classes: a message and its mend, or None.
-
-    Args:
-        labels: whole numbers.
-        name: what the array is called.
-        classes: how many scores the model gives a sample.
-        first: the number of the first sample, for messages.
-    """
+    """The problem of labels for a number of classes, with its fix, or None."""
     flat = labels.ravel()
     wrong = np.flatnonzero((flat < 0) | (flat >= classes))
     if not len(wrong):
@@ -154,10 +137,6 @@ def decode_wav(data: bytes) -> tuple[Array, int]:
 
     Returns:
         float32 [samples, channels] from -1 up to, but not including, 1; and the sample rate in Hz.
-
-    Raises:
-        CorruptFileError: the file is damaged.
-        UnsupportedError: the samples are not 16-bit integers.
     """
     try:
         with wave.open(io.BytesIO(data)) as reader:

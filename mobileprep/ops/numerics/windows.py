@@ -47,11 +47,7 @@ class Window:
     pads: tuple[tuple[int, int], ...]
 
     def positions(self, extents: Sequence[int]) -> tuple[int, ...]:
-        """How many positions the window has along each axis.
-
-        Raises:
-            ValueError: the window is larger than what it slides over.
-        """
+        """How many positions the window has along each axis."""
         counts = []
         for extent, size, stride, dilation, pads in zip(
             extents, self.size, self.strides, self.dilations, self.pads, strict=True
@@ -70,11 +66,7 @@ def reach(size: int, dilation: int) -> int:
 
 
 def layout_of(node: Node) -> str:
-    """The node's data format, as "NHWC" or "NCHW" whatever the number of spatial axes.
-
-    Raises:
-        ValueError: the format is none of TensorFlow's plain ones.
-    """
+    """The node's data format, as "NHWC" or "NCHW" whatever the number of spatial axes."""
     found = node.attr_str("data_format", NHWC)
     if found not in _LAYOUTS:
         message = f"the data format {found!r} is not supported"
@@ -83,11 +75,7 @@ def layout_of(node: Node) -> str:
 
 
 def spatial(values: Sequence[int], layout: str) -> tuple[int, ...]:
-    """The spatial entries of a list over all axes.
-
-    Raises:
-        ValueError: an entry for batch or channels is not 1.
-    """
+    """The spatial entries of a list over all axes."""
     batch, channels = values[0], values[-1] if layout == NHWC else values[1]
     if batch != 1 or channels != 1:
         message = f"{list(values)} steps along batch or channels"
@@ -102,16 +90,7 @@ def make_window(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Window:
-    """A window with the padding that the node's attributes ask for.
-
-    Args:
-        node: with ``padding`` SAME, VALID or EXPLICIT (then with ``explicit_paddings``).
-        extents: spatial dimensions of the input.
-        size, strides, dilations: of the window, spatial entries only.
-
-    Raises:
-        ValueError: an entry below 1, or an unknown padding.
-    """
+    """A window with the padding that the node's attributes ask for."""
     if min((*size, *strides, *dilations)) < 1 or max(size) > _LARGEST:
         message = f"window {list(size)}, strides {list(strides)}, dilations {list(dilations)}"
         raise ValueError(message)
@@ -158,10 +137,6 @@ def filter_window(
     """The window of a convolution's filters.
 
     Args:
-        node: the convolution.
-        x: its input, channels last.
-        filters: [*window, channels, filters].
-        layout: the layout that the node's attributes speak of.
         pads: zeros to put before and after each spatial axis of x, which the node takes for a
             part of its input; nothing for none.
     """
@@ -199,10 +174,8 @@ def tiles(shape: Sequence[int], footprint: int, limit: int, least: int) -> list[
     """Cut an output along batch, or along batch and rows.
 
     Args:
-        shape: of the output, [batch, rows, ...].
         footprint: bytes of work space for each position (an element of all axes but the last).
         limit: about how many bytes a tile may take.
-        least: minimum number of tiles, if there are as many rows.
     """
     batch, rows = shape[:2]
     count = max(-(-math.prod(shape[:-1]) * footprint // limit), least, 1)
@@ -245,9 +218,6 @@ def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) ->
     """The elements that a tile's windows cover: a view [images, *positions, *window, channels].
 
     Args:
-        x: the whole input, [batch, *spatial, channels], not padded.
-        window: how the window slides.
-        tile: images and rows of the output.
         positions: number of positions of the window along each axis.
     """
     source = padded_rows(x, window, tile)

@@ -74,10 +74,6 @@ def align(node: Node, x: Array, y: Array) -> Pair:
     Where the shapes are not equal, and neither operand is a single number, the original takes the
     smaller one for a vector along the last axes, and repeats it. It does so also where a proper
     broadcast would repeat its elements one by one, as for [4, 3] and [4, 1].
-
-    Raises:
-        UnsupportedError: the original refuses the shapes, or leaves elements of the result unset.
-        ValueError: the shapes do not fit each other.
     """
     shape = np.broadcast_shapes(x.shape, y.shape)
     check_allocation(shape, np.dtype(np.int32))
@@ -144,12 +140,7 @@ _BIAS_ROOM, _SUM_ROOM = np.float32(1 << 17), np.float32(1 << 14)
 def quantized_bias_add(
     node: Node, x: Array, bias: Array, low_x: Array, high_x: Array, low_b: Array, high_b: Array
 ) -> Quantized:
-    """x plus a bias for each of its last dimension's slices.
-
-    Raises:
-        UnsupportedError: the original has no kernel for the types.
-        ValueError: there are more or fewer biases than slices, or none.
-    """
+    """x plus a bias for each of its last dimension's slices."""
     dtype = check_type(node, "T1", x, DType.QUINT8, DType.QINT8)
     check_type(node, "T2", bias, dtype)
     check_output(node, "out_type", DType.QINT32)
@@ -190,13 +181,7 @@ def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
 def quantized_add(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
-    """x plus y, broadcast as far as the original can.
-
-    Raises:
-        UnsupportedError: the original has no kernel for the types, or cannot broadcast the shapes.
-        InvalidGraphError: a range does not end above its beginning.
-        ValueError: the shapes do not fit each other.
-    """
+    """x plus y, broadcast as far as the original can."""
     _check_operands(node, x, y)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
     ends = min(of_x.low, of_y.low), max(of_x.high, of_y.high)
@@ -259,11 +244,7 @@ def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> N
 
 @kernel("QuantizedRelu", "QuantizedRelu6")
 def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """x, but no number below the one that stands for 0.0, nor above that for 6.0 in Relu6.
-
-    Raises:
-        UnsupportedError: the original has no kernel for the types.
-    """
+    """x, but no number below the one that stands for 0.0, nor above that for 6.0 in Relu6."""
     dtype = check_type(node, "Tinput", x, DType.QUINT8, DType.QINT32)
     check_type(node, "out_type", x, dtype)
     limits = limits_of(low, high)
@@ -291,11 +272,6 @@ def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Qu
         node: gives variance_epsilon, min_separation and, with output_range_given, the range of the
             result from given_y_min to given_y_max; without it, that of its elements.
         x: uint8 [batch, height, width, channels].
-        low: the low end of the range.
-        high: the high end.
-
-    Raises:
-        InvalidGraphError: a range ends before it begins.
     """
     check_type(node, "T", x, DType.QUINT8)
     limits = proper_limits(node, low, high)
@@ -344,10 +320,7 @@ def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: A
     """Each channel less its mean over its standard deviation, scaled and shifted.
 
     Args:
-        node: gives variance_epsilon and scale_after_normalization.
         x: uint8 [batch, height, width, channels].
-        low: the low end of its range.
-        high: the high end.
         rest: means, variances, shifts and scales, uint8 [channels], each followed by both ends of
             its range.
     """

@@ -60,11 +60,6 @@ def quantized_conv(
 
     With unsigned filters, numbers stand for floats as their ranges say. TensorFlow 2 leaves signed
     ones to oneDNN, to which the zero of both factors is 0, whatever their ranges are.
-
-    Raises:
-        UnsupportedError: types, strides or dilations that the original has no kernel for.
-        InvalidGraphError: strides, dilations or padding cannot be.
-        ValueError: the filters do not fit x.
     """
     check_type(node, "Tinput", x, DType.QUINT8)
     check_type(node, "Tfilter", filters, DType.QUINT8, DType.QINT8)
@@ -97,13 +92,7 @@ flop_rule("QuantizedConv2D")(convolution_flops)
 def quantized_depthwise_conv(
     node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
 ) -> Quantized:
-    """A convolution of each channel with its own signed filters; the zero of both factors is 0.
-
-    Raises:
-        UnsupportedError: the original has no kernel for the types.
-        InvalidGraphError: strides, dilations or padding cannot be.
-        ValueError: the filters do not fit x.
-    """
+    """A convolution of each channel with its own signed filters; the zero of both factors is 0."""
     check_type(node, "Tinput", x, DType.QUINT8)
     check_type(node, "Tfilter", filters, DType.QINT8)
     check_output(node, "out_type", DType.QINT32)
@@ -182,12 +171,7 @@ def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def quantized_mat_mul(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
-    """The product of two matrices, each transposed where its attribute says so.
-
-    Raises:
-        InvalidGraphError: a range does not end above its beginning.
-        ValueError: the matrices do not fit each other.
-    """
+    """The product of two matrices, each transposed where its attribute says so."""
     check_type(node, "T1", x, DType.QUINT8)
     check_type(node, "T2", y, DType.QUINT8)
     check_output(node, "Toutput", DType.QINT32)

@@ -34,12 +34,8 @@ def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
     """Tensors joined along an axis, in a range that holds all of theirs.
 
     Args:
-        node: gives N, how many tensors there are.
         axis: the axis, counted from the front.
         rest: N tensors, the low ends of their ranges, and the high ends.
-
-    Raises:
-        ValueError: the tensors do not fit each other, or there is no such axis.
     """
     along = scalar(axis)
     if along < 0:
@@ -150,18 +146,7 @@ _BITS = {DType.QUINT8: 7, DType.QINT32: 30}
 
 @kernel("QuantizedResizeBilinear")
 def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: Array) -> Quantized:
-    """Images resized by linear interpolation in fixed-point arithmetic.
-
-    Args:
-        node: gives T, align_corners and half_pixel_centers.
-        images: [batch, height, width, channels].
-        size: the new height and width.
-        low: the low end of the range.
-        high: the high end.
-
-    Raises:
-        ValueError: there is no image of that size, or none in ``images``.
-    """
+    """Images resized by linear interpolation in fixed-point arithmetic."""
     dtype = check_type(node, "T", images, DType.QUINT8, DType.QINT32, DType.FLOAT)
     wanted = integers(size)
     if images.ndim != 4 or len(wanted) != 2 or min(*wanted, *images.shape[1:3]) < 1:

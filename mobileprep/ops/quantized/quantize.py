@@ -59,13 +59,7 @@ def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     Args:
         node: gives T, mode and round_mode and, since TensorFlow 2, axis, narrow_range and
             ensure_minimum_range.
-        x: the floats; those beyond the range become its ends.
         low: the low end of the range: a scalar, or a vector along axis.
-        high: the high end.
-
-    Raises:
-        UnsupportedError: a type, or a mode with an axis, that the op does not have.
-        InvalidGraphError: a range ends before it begins, or does not fit the axis.
     """
     check_type(node, "dtype", x, DType.FLOAT)
     kind = check_output(node, "T", *_TYPES).numpy
@@ -176,13 +170,7 @@ def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
 
     Args:
         node: gives T, mode and, since TensorFlow 2, axis, narrow_range and dtype.
-        values: the integers.
         low: the float that the lowest integer stands for: a scalar, or a vector along axis.
-        high: the same for the highest.
-
-    Raises:
-        UnsupportedError: a type, or a mode with an axis or a type, that the op does not have.
-        InvalidGraphError: there is no such mode, or the ends of the range do not fit the axis.
     """
     check_type(node, "T", values, *_DEQUANTIZED_TYPES)
     dtype = check_output(node, "dtype", DType.FLOAT, DType.BFLOAT16)
@@ -331,12 +319,7 @@ def round_trip(node: Node, x: Array, low: Array, high: Array) -> Array:
 
     Args:
         node: gives signed_input, num_bits, range_given, round_mode, narrow_range and axis.
-        x: floats or doubles.
         low: the low end of the range, where range_given: a scalar, or a vector along axis.
-        high: the high end.
-
-    Raises:
-        InvalidGraphError: num_bits, round_mode, axis or the range cannot be.
     """
     mode = node.attr_str("round_mode", "HALF_TO_EVEN")
     if mode not in ("HALF_TO_EVEN", "HALF_UP"):

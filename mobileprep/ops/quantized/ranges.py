@@ -22,12 +22,7 @@ Quantized = tuple[Array, Array, Array]
 
 
 def check_type(node: Node, attribute: str, array: Array, *known: DType) -> DType:
-    """The element type that an attribute names, which the array must have.
-
-    Raises:
-        UnsupportedError: the type is not among those that the original has a kernel for.
-        InvalidGraphError: the array has another.
-    """
+    """The element type that an attribute names, which the array must have."""
     dtype = node.attr_dtype(attribute, known[0])
     if dtype not in known:
         message = f"node {node.name!r}: there is no {node.op} of {dtype.short}"
@@ -39,11 +34,7 @@ def check_type(node: Node, attribute: str, array: Array, *known: DType) -> DType
 
 
 def check_output(node: Node, attribute: str, *known: DType) -> DType:
-    """The element type of the result that an attribute names.
-
-    Raises:
-        UnsupportedError: the type is not among those that the original has a kernel for.
-    """
+    """The element type of the result that an attribute names."""
     dtype = node.attr_dtype(attribute, known[0])
     if dtype not in known:
         message = f"node {node.name!r}: {node.op} does not put out {dtype.short}"
@@ -56,11 +47,7 @@ def _listed(types: Collection[DType]) -> str:
 
 
 def number(array: Array) -> np.float32:
-    """The one float of a tensor.
-
-    Raises:
-        ValueError: the tensor has no or several elements.
-    """
+    """The one float of a tensor."""
     if array.size != 1:
         message = f"the end of a range is one number, and no tensor of shape {list(array.shape)}"
         raise ValueError(message)
@@ -69,11 +56,7 @@ def number(array: Array) -> np.float32:
 
 
 def limits_of(low: Array, high: Array) -> Limits:
-    """The range between two scalars.
-
-    Raises:
-        ValueError: a tensor has no or several elements.
-    """
+    """The range between two scalars."""
     return Limits(_normal(number(low)), _normal(number(high)))
 
 
@@ -83,11 +66,7 @@ def _normal(end: np.float32) -> np.float32:
 
 
 def proper_limits(node: Node, low: Array, high: Array) -> Limits:
-    """The range between two scalars, which must not be empty nor reversed.
-
-    Raises:
-        InvalidGraphError: the high end is not above the low one, or one of them is NaN.
-    """
+    """The range between two scalars, which must not be empty nor reversed."""
     limits = limits_of(low, high)
     if not limits.low < limits.high:
         raise bad_limits(node, limits.low, limits.high)
@@ -116,11 +95,7 @@ def _step(limits: Limits, kind: Kind) -> np.float32:
 
 
 def same_range(low: Array, high: Array) -> tuple[Array, Array]:
-    """The ends of an input's range, put out as they are.
-
-    Raises:
-        ValueError: an end is no single number.
-    """
+    """The ends of an input's range, put out as they are."""
     return np.asarray(number(low)), np.asarray(number(high))
 
 

@@ -42,11 +42,7 @@ _INT8, _INT32 = np.dtype(np.int8), np.dtype(np.int32)
 def requantize(
     node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
 ) -> Quantized:
-    """Eight-bit numbers of a wanted range for 32-bit numbers of another.
-
-    Raises:
-        InvalidGraphError: the wanted range begins above zero, or ends before it begins.
-    """
+    """Eight-bit numbers of a wanted range for 32-bit numbers of another."""
     check_type(node, "Tinput", x, DType.QINT32)
     dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
     limits, wanted = limits_of(low, high), limits_of(wanted_low, wanted_high)
@@ -115,8 +111,6 @@ def requantization_range_per_channel(
     Args:
         node: gives clip_value_max, which the range does not go beyond.
         x: int32 [batch, height, width, channels].
-        low: the low end of each channel's range.
-        high: the high end.
     """
     check_type(node, "T", x, DType.QINT32)
     if x.ndim != 4 or not x.size or not low.shape == high.shape == x.shape[3:]:
@@ -140,11 +134,7 @@ flop_rule("RequantizationRangePerChannel")(per_input(2))
 def requantize_per_channel(
     node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
 ) -> Quantized:
-    """Eight-bit numbers of one range, with zero at 0, for 32-bit numbers.
-
-    Raises:
-        InvalidGraphError: signed numbers are wanted of a range without negative ones.
-    """
+    """Eight-bit numbers of one range, with zero at 0, for 32-bit numbers."""
     check_type(node, "T", x, DType.QINT32)
     dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
     if x.ndim not in (4, 5) or low.size != high.size or low.size not in (1, x.shape[-1]):

@@ -28,11 +28,7 @@ from mobileprep.ops.shape_function import (
 
 
 def checked_splits(splits: Array, count: int) -> Array:
-    """Row splits as int64, which must cover so many values.
-
-    Raises:
-        ValueError: they do not ascend from 0 to ``count``.
-    """
+    """Row splits as int64, which must cover so many values."""
     if splits.ndim != 1 or not splits.size:
         message = f"row splits of shape {list(splits.shape)} are none"
         raise ValueError(message)
@@ -106,7 +102,6 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """Chosen rows of a ragged tensor.
 
     Args:
-        node: the node.
         inputs: the row splits, outermost first; the values; the rows' indices, of any rank above 0.
 
     Returns:
@@ -149,12 +144,7 @@ flop_rule("RaggedGather")(free)
 
 @kernel("RaggedTensorToSparse")
 def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
-    """A ragged tensor's elements with their indices.
-
-    Args:
-        node: the node.
-        inputs: the row splits, outermost first, and the values.
-    """
+    """A ragged tensor's elements with their indices."""
     *nested, values = inputs
     if not values.ndim or not nested:
         message = "row splits and values of rank 1 or above are needed"
@@ -197,10 +187,7 @@ def ragged_to_dense(
     """A dense tensor of a ragged one, padded with a default; what passes the shape is cut off.
 
     Args:
-        node: with ``row_partition_types``, the kind of each partition.
         wanted: the shape, -1 for a dimension as large as need be; the scalar -1 for all.
-        values: [values, ...].
-        default: what broadcasts to one value.
         partitions: the first dimension and the row of each value, or row splits; outermost first.
     """
     same_type(node, values, default)

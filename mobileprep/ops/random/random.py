@@ -27,11 +27,7 @@ from mobileprep.ops.shape_function import (
 
 
 def generator(context: RunContext, node: Node) -> np.random.Generator:
-    """The source of a node's numbers; other numbers than TensorFlow's, equally distributed.
-
-    Raises:
-        UnsupportedError: neither the node nor the run has a seed.
-    """
+    """The source of a node's numbers; other numbers than TensorFlow's, equally distributed."""
     seeds = node.attr_int("seed", 0), node.attr_int("seed2", 0)
     if any(seeds):
         return np.random.default_rng([s % (1 << 63) for s in seeds])

@@ -58,9 +58,6 @@ def audio_spectrogram(node: Node, x: Array) -> Array:
             squared magnitude is given.
         x: float32 [samples, channels].
 
-    Returns:
-        float32 [channels, windows, frequencies].
-
     Source: ``spectrogram.cc`` of TensorFlow: a periodic Hann window, filled up with zeros to a
     power of two, transformed in double precision.
     """
@@ -122,9 +119,6 @@ def mfcc(node: Node, spectrogram: Array, rate: Array) -> Array:
             ``filterbank_channel_count`` and ``dct_coefficient_count``.
         spectrogram: float32 [channels, windows, frequencies].
         rate: the sample rate in Hz.
-
-    Returns:
-        float32 [channels, windows, coefficients].
 
     Source: ``mfcc.cc`` and ``mfcc_mel_filterbank.cc`` of TensorFlow.
     """

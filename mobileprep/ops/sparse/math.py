@@ -35,11 +35,6 @@ def sparse_shape(indices: Array, shape: Array, values: Array | None = None) -> t
     Args:
         indices: [count, axes] integers.
         shape: [axes] integers.
-        values: [count], where there are any.
-
-    Raises:
-        ValueError: the parts do not fit, or no tensor has so many elements.
-        IndexError: an index lies outside of the shape.
     """
     dims = integers(shape)
     if indices.ndim != 2 or shape.ndim != 1 or indices.shape[1] != len(dims):
@@ -80,11 +75,7 @@ _ELEMENTWISE: dict[str, Callable[[Array, Array], Any]] = {
 
 @kernel("SparseReduceMax", "SparseReduceSum")
 def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: Array) -> Array:
-    """The sum or the largest of a sparse tensor's elements along axes, 0 where there are none.
-
-    Returns:
-        A dense tensor.
-    """
+    """The sum or the largest of a sparse tensor's elements along axes, 0 where there are none."""
     shape = sparse_shape(indices, dims, values)
     reduced = axes_of(axes, len(shape))
     kept = [a for a in range(len(shape)) if a not in reduced]
@@ -220,9 +211,6 @@ def sparse_segment(node: Node, x: Array, indices: Array, ids: Array) -> Array:
 
     Args:
         node: its op tells how: the sum, the mean, or the sum by the root of the number of rows.
-        x: [rows, ...].
-        indices: [chosen], which rows.
-        ids: [chosen], the segment of each, ascending.
 
     Returns:
         [segments, ...], 0 for a segment without rows.

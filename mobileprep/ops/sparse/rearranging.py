@@ -199,9 +199,6 @@ def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
             must be set.
         inputs: the indices of N sparse matrices [batch, any], their values and shapes, and then
             dense matrices [batch, any]; texts or integers.
-
-    Raises:
-        UnsupportedError: texts are wanted, not hashes.
     """
     if not node.attr_bool("hashed_output"):
         message = f"node {node.name!r} ({node.op}) joins texts instead of hashing them"

@@ -102,11 +102,7 @@ flop_rule("StringToNumber")(free)
 
 
 def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
-    """The number that a text spells, of a type.
-
-    Raises:
-        ValueError: the text is no number, or none that fits.
-    """
+    """The number that a text spells, of a type."""
     whole = kind.kind in "iu"
     if (_INTEGER if whole else _REAL).fullmatch(text) is None:
         message = f"{text!r} is no number of type {kind}"

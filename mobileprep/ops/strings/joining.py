@@ -247,7 +247,6 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
         node: with ``ngram_widths``, ``separator``, ``left_pad`` and ``right_pad``, ``pad_width``
             (-1 for one less than each width) and ``preserve_short_sequences`` (a row too short for
             any run counts as one).
-        words: [words], the rows one after another.
         splits: [rows + 1], where they begin and end.
 
     Returns:
@@ -349,11 +348,7 @@ class _Reader:
         return _Reader(codec, errors, chr(code), controls, node.op == "UnicodeTranscode")
 
     def read(self, text: bytes) -> str:
-        """The characters of a text.
-
-        Raises:
-            ValueError: the text is not so encoded, and ``errors`` is strict.
-        """
+        """The characters of a text."""
         found = text.decode(self.codec, _MARKING)
         marked = _CONTROLS.sub(_MARK, found) if self.controls else found
         if self.errors == "strict" and _MARK in (marked if self.strict_controls else found):

@@ -23,11 +23,7 @@ _CHAINS: Final = ("transforms", "then")
 
 
 def editor_schema(schemas: TransformSchemas) -> Schema:
-    """The schema of a recipe as it is written.
-
-    Args:
-        schemas: the transforms that it is to know.
-    """
+    """The schema of a recipe as it is written."""
     base = recipe_schema()
     found: Schema = _as_written(base, base)
     found = {"$schema": found.pop("$schema"), "$id": SCHEMA_ID, **found}

@@ -72,12 +72,7 @@ green ones are new, yellow ones differ.
 
 
 def render(schemas: TransformSchemas, pictures: Container[str] = ()) -> str:
-    """The whole page, in Markdown.
-
-    Args:
-        schemas: those of the transforms.
-        pictures: the transforms that have a picture in ``images/transforms``.
-    """
+    """The whole page, in Markdown."""
     lines = [_INTRODUCTION]
     read = {name: schemas.get(name) or {} for name in schemas.names}
     for heading, original in (("## Of the Graph Transform Tool", True), ("## Beyond it", False)):

@@ -246,15 +246,8 @@ def inferred_costs(
     """The costs as far as inferred shapes tell, each node executed once.
 
     Args:
-        graph: the graph.
-        fetches: names of the tensors wanted.
         feeds: shapes of the tensors that are fed, by name.
-        where: what the graph is called, for messages.
         assumed: shapes of other tensors, where inference does not find them.
-
-    Raises:
-        InvalidGraphError: a missing input, or a cycle.
-        UsageError: a fetch or a feed is not in the graph.
     """
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [edge(known_ref(graph, name, "feed", where)) for name in feeds]
@@ -285,14 +278,7 @@ def executed_costs(
     given: Mapping[Edge, TensorLayout],
     wanted: Sequence[Edge],
 ) -> GraphCosts:
-    """The costs of what was executed.
-
-    Args:
-        graph: where the constants are.
-        ran: the executions, in order.
-        given: the tensors that were fed.
-        wanted: the tensors that were fetched.
-    """
+    """The costs of what was executed."""
     known = _Known(graph, dict(given))
     costs: dict[str, NodeCost] = {}
     for executed in ran:
@@ -369,15 +355,6 @@ def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[st
 
     A graph with loops or functions is run, on zeros; where that fails and all sizes are known,
     loops count once, and functions are among ``uncounted``.
-
-    Args:
-        graph: the graph.
-        inputs: what is fed.
-        fetches: the tensors wanted.
-
-    Raises:
-        UsageError: the size of an input, or of a tensor on the way, is not known.
-        InvalidGraphError: a missing input, or a cycle.
     """
     shapes = {fed.name: _one_sample(fed) for fed in inputs}
     costs = inferred_costs(graph, fetches, shapes)
@@ -407,18 +384,7 @@ def run_costs(
     *,
     seed: int | None = None,
 ) -> GraphCosts:
-    """The costs by the shapes that a run of the interpreter shows.
-
-    Args:
-        graph: the graph.
-        feeds: arrays by tensor name.
-        fetches: the tensors wanted.
-        where: what the graph is called, for messages.
-        seed: for random numbers that the graph draws.
-
-    Raises:
-        UnsupportedError, InvalidGraphError, UsageError: as the interpreter's.
-    """
+    """The costs by the shapes that a run of the interpreter shows."""
     recorder = Recorder()
     NumpyEngine(graph, where, combine=False, observer=recorder, seed=seed).run(fetches, feeds)
     given = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}

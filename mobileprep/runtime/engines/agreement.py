@@ -74,11 +74,7 @@ class Agreement:
 def check_agreement(
     engine: Engine, reference: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]
 ) -> Agreement:
-    """Run both engines on the same feeds and compare what they give.
-
-    Raises:
-        MobileprepError: whatever running raises, see ``Engine.run``.
-    """
+    """Run both engines on the same feeds and compare what they give."""
     found = engine.run(fetches, feeds)
     expected = reference.run(fetches, feeds)
     return agreement_of(engine.name, found, reference.name, expected, fetches)
@@ -91,13 +87,7 @@ def agreement_of(
     expected: Sequence[Array],
     fetches: Sequence[str],
 ) -> Agreement:
-    """Compare what two engines gave for the same fetches and feeds.
-
-    Args:
-        engine, reference: their names.
-        found, expected: what each gave.
-        fetches: the names of the tensors.
-    """
+    """Compare what two engines gave for the same fetches and feeds."""
     apart = [relative_difference(a, b) for a, b in zip(found, expected, strict=True)]
     worst = max(range(len(apart)), key=lambda i: apart[i], default=0)
     largest, fetch = (apart[worst], fetches[worst]) if apart else (0.0, "no tensor")

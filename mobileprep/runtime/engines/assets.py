@@ -31,7 +31,6 @@ def with_found_assets(graph: Graph, folders: Sequence[Path]) -> Graph:
     such as an absolute path of the machine that trained the model, is looked for by its name alone.
 
     Args:
-        graph: the graph.
         folders: where to look, in this order. What is in none of them is left for the engine to
             look for, which starts at the working directory.
     """

@@ -79,21 +79,12 @@ def open_engine(
 
     Args:
         name: "auto" for the fastest installed one that can run the graph, else the engine's name.
-        graph: the graph.
         path: where the graph was read from: for messages, and to find the files beside it that
             the graph reads.
-        where: what the graph is called, for messages; its path if empty.
         threads: how many to use, 0 or less for what the engine takes by itself.
-        seed: for random numbers that the graph draws, which only numpy takes.
-        among: with "auto", the engines to choose from, numpy besides; None for all installed.
-        tell: with "auto", told in a sentence why an engine cannot be taken.
         printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
         verify: with "auto", compare the first two runs of an engine with numpy, and take the next
             engine where it does not agree.
-
-    Raises:
-        UnsupportedError: the engine is not installed, or does not take the graph.
-        UsageError: there is no engine of that name.
     """
     where = where or str(path or "graph")
     if name not in (*ENGINE_NAMES, LITERT):
@@ -203,11 +194,7 @@ class _Fastest:
         fetches: Sequence[str],
         feeds: Mapping[str, Array],
     ) -> None:
-        """Compare the outputs of a run with the interpreter's.
-
-        Raises:
-            UnsupportedError: they do not agree.
-        """
+        """Compare the outputs of a run with the interpreter's."""
         from mobileprep.runtime.engines.agreement import agreement_of
 
         self._unverified -= 1

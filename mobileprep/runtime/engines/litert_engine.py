@@ -107,11 +107,7 @@ class LiteRtEngine:
         return [np.asarray(interpreter.get_tensor(number)) for number in numbers]
 
     def _check_memory(self, interpreter: Any) -> None:  # noqa: ANN401 - of a library without types
-        """Refuse a file whose tensors declare more than a run may take; LiteRT would just take it.
-
-        Raises:
-            MemoryLimitError: they do.
-        """
+        """Refuse a file whose tensors exceed the memory limit; LiteRT would allocate them."""
         details = interpreter.get_tensor_details()
         declared = sum(
             math.prod(map(int, d["shape"])) * np.dtype(d["dtype"]).itemsize for d in details
@@ -220,14 +216,7 @@ class FastPath:
 
 
 def fast_path(path: Path) -> FastPath:
-    """Ask the interpreter.
-
-    Args:
-        path: a .tflite file, sound in all its offsets.
-
-    Raises:
-        UnsupportedError: the interpreter is not installed, or does not take the file.
-    """
+    """Ask the interpreter."""
     library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", _INSTALL)
     try:
         interpreter = library.Interpreter(model_path=str(path))

@@ -39,17 +39,7 @@ class Subgraph:
 
 
 def known_ref(graph: Graph, name: str, what: str, where: str) -> Ref:
-    """The reference to a tensor of the graph.
-
-    Args:
-        graph: the graph.
-        name: the tensor's name.
-        what: "feed" or "fetch", for the message.
-        where: what the graph is called.
-
-    Raises:
-        UsageError: there is no such tensor.
-    """
+    """The reference to a tensor of the graph."""
     ref = parse_ref(name)
     if ref.node not in graph or ref.is_control:
         message = f"the {what} {name!r} is not in the graph"
@@ -71,14 +61,7 @@ def cut_out(
     """What has to run for ``fetches`` when ``feeds`` are given.
 
     Args:
-        graph: the graph.
-        fetches: the tensors wanted.
         feeds: arrays for tensors, checked, of which only types and shapes are looked at.
-        where: what the graph is called.
-
-    Raises:
-        InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
-        UsageError: a fetch is not in the graph, or a placeholder that is needed is not fed.
     """
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [known_ref(graph, name, "feed", where) for name in feeds]
@@ -135,16 +118,7 @@ def _type(graph: Graph, ref: Ref, where: str) -> DType:
 
 
 def import_library(module: str, title: str, install: str) -> Any:  # noqa: ANN401 - anything
-    """A module of an optional library.
-
-    Args:
-        module: its name.
-        title: what the library is called.
-        install: the command that installs it.
-
-    Raises:
-        UnsupportedError: it is not installed, or cannot be imported.
-    """
+    """A module of an optional library."""
     # Their logging keeps the standard error that it finds, which a stage has for a time only.
     lasting = sys.__stderr__ or sys.stderr
     try:

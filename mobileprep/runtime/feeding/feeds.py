@@ -31,11 +31,7 @@ _WRITTEN_IN = "@"
 
 
 def split_feed(text: str) -> tuple[str, str]:
-    """``name=what`` in two.
-
-    Raises:
-        UsageError: there is no equals sign, or nothing on one of its sides.
-    """
+    """``name=what`` in two."""
     name, equals, what = text.partition("=")
     if not (name and equals and what):
         message = f"--feed takes name=file, name=number or name=random, and got {text!r}"
@@ -44,11 +40,7 @@ def split_feed(text: str) -> tuple[str, str]:
 
 
 def files_of(what: str) -> list[str] | None:
-    """The files that a feed names where it names several; None for one file or any other value.
-
-    Raises:
-        UsageError: a pattern fits no file, or a folder holds none that can be fed.
-    """
+    """The files that a feed names where it names several; None for one file or any other value."""
     is_list = what.startswith("[") and what.endswith("]")
     if is_list or what == _RANDOM or what.startswith((f"{_RANDOM}:", _TEXT, _WRITTEN_IN)):
         return None
@@ -59,20 +51,11 @@ def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array
     """The array that a tensor is fed.
 
     Args:
-        graph: the graph.
-        name: the tensor's.
         what: "random", "random:1,224,224,3", a number or several, "true", "false", a list as JSON
             has it, "text:" and a text, "@" and a file that any of these is written in, or a file:
             ``.npy``, ``.npz`` (the array of the tensor's name, or the only one), ``x.npz:name``,
             a picture, ``.wav``. A tensor of text is fed the bytes of the file. Several files, with
             commas between them, as a pattern or a folder, become one batch.
-        options: how files become arrays.
-
-    Raises:
-        UsageError: the tensor is not in the graph, or the file does not suit it.
-        CorruptFileError: the file is missing or damaged.
-        UnsupportedError: the file needs a library that is not installed, or has samples of
-            another width than 16 bits.
     """
     tensor = tensor_info(graph, name)
     if what == _RANDOM or what.startswith(f"{_RANDOM}:"):
@@ -91,17 +74,7 @@ def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array
 
 
 def check_fed(graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], where: str) -> None:
-    """Make sure that every placeholder that is needed is fed.
-
-    Args:
-        graph: the graph.
-        feeds: what is fed.
-        fetches: what is to be computed.
-        where: what the graph is called.
-
-    Raises:
-        UsageError: one is not, with its type and shape; or a name is not in the graph.
-    """
+    """Make sure that every placeholder that is needed is fed."""
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = {edge(known_ref(graph, name, "feed", where)) for name in feeds}
     needed = needed_nodes(graph, wanted, fed, where)
@@ -139,9 +112,6 @@ def written(tensor: TensorInfo, what: str) -> Array | None:
     """The numbers of a text such as ``1``, ``0.5,2``, ``true`` or ``[[1, 2], [3, 4]]``.
 
     Lists may hold texts too. None where it is no such text.
-
-    Raises:
-        UsageError: it is, and the tensor takes no such values.
     """
     if what.lstrip().startswith("["):
         values = _parsed(what)
@@ -153,21 +123,12 @@ def written(tensor: TensorInfo, what: str) -> Array | None:
 
 
 def text_value(tensor: TensorInfo, text: str) -> Array:
-    """A text, which fills the whole shape of the tensor where that is known.
-
-    Raises:
-        UsageError: the tensor takes no texts.
-    """
+    """A text, which fills the whole shape of the tensor where that is known."""
     return _filled(tensor, _typed(tensor, [text]))
 
 
 def value_in(tensor: TensorInfo, file: str) -> Array:
-    """The value that is written in a file: as on the command line, or a text.
-
-    Raises:
-        UsageError: the file holds no value for the tensor.
-        CorruptFileError: it is missing, or beyond all measure.
-    """
+    """The value that is written in a file: as on the command line, or a text."""
     data = read_bytes(Path(file), limit=_MOST_WRITTEN)
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     found = written(tensor, text.strip())
@@ -183,12 +144,7 @@ def random_values(tensor: TensorInfo, dims: str, seed: int) -> Array:
     """Seeded random numbers: from 0 to 1, integers from 0 to 9, or truth values.
 
     Args:
-        tensor: what they are for.
         dims: the sizes, with commas; empty for the tensor's own, unknown ones as 1.
-        seed: the seed.
-
-    Raises:
-        UsageError: the shape is none, or is not known, or the tensor holds no numbers.
     """
     shape = _parsed_shape(dims) if dims else tuple(max(d, 1) for d in tensor.shape or ())
     if not dims and tensor.shape is None:
@@ -244,11 +200,7 @@ def _listed(tensor: TensorInfo, values: list[Any]) -> Array:
 
 
 def _shape_of(tensor: TensorInfo, values: list[Any]) -> tuple[int, ...]:
-    """The sizes of nested lists, all of which are alike.
-
-    Raises:
-        UsageError: they are not.
-    """
+    """The sizes of nested lists, all of which are alike."""
     shape: list[int] = []
     level: list[Any] = [values]
     while any(isinstance(value, list) for value in level):
@@ -269,11 +221,7 @@ def _too_deep() -> UsageError:
 
 
 def _typed(tensor: TensorInfo, values: Sequence[Any]) -> Array:
-    """Values in the type of the tensor, in a row.
-
-    Raises:
-        UsageError: it takes no such values.
-    """
+    """Values in the type of the tensor, in a row."""
     if tensor.dtype is DType.STRING:
         if all(isinstance(value, str) for value in values):
             return as_texts([v.encode("utf-8", "surrogateescape") for v in values], (len(values),))

@@ -51,11 +51,7 @@ class FeedOptions:
 
 
 def several_files(what: str) -> list[str] | None:
-    """The files that a pattern, a folder or a list with commas names; None for a single file.
-
-    Raises:
-        UsageError: the pattern fits no file, or the folder holds none that can be fed.
-    """
+    """The files that a pattern, a folder or a list with commas names; None for a single file."""
     path = Path(what)
     if path.is_dir():
         found = [str(p) for p in sorted(path.iterdir()) if p.suffix.lower() in _KNOWN]
@@ -73,19 +69,7 @@ def several_files(what: str) -> list[str] | None:
 
 
 def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
-    """What one file holds for a tensor.
-
-    Args:
-        tensor: what it is for.
-        what: the file, or ``x.npz:name``.
-        options: how it becomes an array.
-
-    Raises:
-        UsageError: the file does not suit the tensor.
-        CorruptFileError: it is missing or damaged.
-        UnsupportedError: it needs a library that is not installed, or has samples of another
-            width than 16 bits.
-    """
+    """What one file holds for a tensor."""
     archive, colon, member = what.rpartition(_MEMBER)
     if colon and member:
         return converted(_from_arrays(Path(archive + _NPZ), member), tensor.dtype)
@@ -116,10 +100,6 @@ def batch_of(tensor: TensorInfo, files: Sequence[str], options: FeedOptions) -> 
 
     Arrays with all axes of the tensor are put one behind the other along the first; those that
     lack an axis, and scalars, are stacked.
-
-    Raises:
-        UsageError: they do not fit each other, or the tensor takes fewer at a time.
-        CorruptFileError, UnsupportedError: see ``from_file``.
     """
     arrays: list[Array] = []
     size = 0

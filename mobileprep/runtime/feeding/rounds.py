@@ -23,11 +23,7 @@ class Round:
 
 
 def named_feeds(texts: Sequence[str]) -> dict[str, str]:
-    """``name=what`` by name.
-
-    Raises:
-        UsageError: one cannot be taken apart, or a name is there twice.
-    """
+    """``name=what`` by name."""
     feeds: dict[str, str] = {}
     for text in texts:
         name, what = split_feed(text)
@@ -39,15 +35,7 @@ def named_feeds(texts: Sequence[str]) -> dict[str, str]:
 
 
 def rounds(feeds: Mapping[str, str], apart: Sequence[str]) -> list[Round]:
-    """The runs for some feeds.
-
-    Args:
-        feeds: what each tensor is fed.
-        apart: the tensors of which each file is fed in a run of its own.
-
-    Raises:
-        UsageError: two of them have different numbers of files, or none has several.
-    """
+    """The runs for some feeds."""
     lists = {name: files for name in apart if (files := files_of(feeds[name])) is not None}
     if not lists:
         return [Round(feeds)]

@@ -36,11 +36,7 @@ class TensorInfo:
 
 
 def tensor_info(graph: Graph, name: str) -> TensorInfo:
-    """What is known of a tensor.
-
-    Raises:
-        UsageError: it is not in the graph.
-    """
+    """What is known of a tensor."""
     ref = parse_ref(name)
     node = graph.get(ref.node)
     if node is None or ref.is_control:

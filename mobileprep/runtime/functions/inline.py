@@ -42,16 +42,8 @@ def inline_calls(
     name, as an Identity or IdentityN of its results, so that they can be fetched as before.
 
     Args:
-        graph: the graph.
-        roots: names of nodes that are to keep their names.
-        where: for messages.
         ops: the only ops that count as calls; without it those of ``kinds.CALLS``, and every op
             that is a function's name.
-        lower_control_flow: whether loops and conditionals are taken apart too.
-
-    Raises:
-        InvalidGraphError: a function calls itself, or calls grow beyond a million nodes.
-        UnsupportedError: a function's body cannot be taken apart.
     """
     calls = {*CALLS, *graph.library.functions} if ops is None else ops
     lowered: Collection[str] = FUNCTIONAL if lower_control_flow else ()
@@ -269,17 +261,7 @@ class Lowered:
 
 
 def lower(node: Node, library: Library, taken: Container[str]) -> Lowered:
-    """A loop or a conditional without functions.
-
-    Args:
-        node: an op of ``trace.FUNCTIONAL``.
-        library: has the functions that it runs.
-        taken: names that new nodes must not have.
-
-    Raises:
-        InvalidGraphError: a function is missing, or does not fit the node.
-        UnsupportedError: the condition is no number that could be true or false.
-    """
+    """A loop or a conditional without functions."""
     work = _Lowering(node, library, taken)
     if node.op in LOOPS:
         outcome = work.loop()
@@ -480,14 +462,6 @@ def check_growth(graph: Graph, called: Callable[[Node], Iterable[str]], where: s
     """Refuse calls that grow a graph beyond ``MOST_NODES``, before any of them is replaced.
 
     A function that calls another twice, which calls a third twice and so on, doubles it at each.
-
-    Args:
-        graph: the graph.
-        called: the functions that are put in a node's place.
-        where: for messages.
-
-    Raises:
-        InvalidGraphError: they do; the function that grows most is named.
     """
     sizes = _Sizes(graph.library, called)
     whole, largest, name = 0, 0, ""
@@ -593,16 +567,6 @@ def splice(
 
     Nodes that are colocated with others of the body stay so. What else a function's body names
     there is no node of the caller's graph.
-
-    Args:
-        prefix: what their names begin with.
-        device: for the nodes that have none.
-        body: what to put in.
-        inputs: a tensor for each argument.
-        anchor: control inputs for the nodes that would else wait for nothing.
-
-    Raises:
-        InvalidGraphError: the numbers of inputs and arguments differ.
     """
     if len(inputs) != len(body.args):
         message = f"{prefix!r} gives {len(inputs)} of {len(body.args)} arguments to its function"

@@ -34,16 +34,7 @@ T = TypeVar("T")
 
 
 def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
-    """The array for a tensor, under the tensor's name or its node's.
-
-    Args:
-        arrays: arrays, or their headers, by name.
-        name: the tensor's.
-        data: what the file is called, for messages.
-
-    Raises:
-        AccuracyError: there is none; the nearest name is told, or how arrays are named.
-    """
+    """The array for a tensor, under the tensor's name or its node's."""
     plain = parse_ref(name).node
     for key in (name, plain):
         if key in arrays:
@@ -53,13 +44,7 @@ def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
 
 
 def is_nearly(name: str, arrays: Iterable[str], inputs: Iterable[str]) -> bool:
-    """Whether arrays that are no inputs have a name so near that it may be misspelt.
-
-    Args:
-        name: what is looked for.
-        arrays: the names of the arrays.
-        inputs: the names of the inputs.
-    """
+    """Whether arrays that are no inputs have a name so near that it may be misspelt."""
     nodes = {parse_ref(given).node for given in inputs}
     return bool(nearest_hint(name, {key for key in arrays if key.partition(":")[0] not in nodes}))
 
@@ -98,14 +83,7 @@ def recorded_feeds(
     in front of it. Inputs that are the same for all samples have a single one.
 
     Args:
-        arrays: by name.
-        inputs: what to feed.
-        ops: what the first ops tell of each input.
         count: how many runs at most; of more samples, some spread evenly.
-        data: what the arrays are called, for messages.
-
-    Raises:
-        AccuracyError: an array is missing, does not fit, or has samples that are all NaN.
     """
     pieces: dict[str, list[Array]] = {}
     for fed, found in zip(inputs, ops, strict=True):
@@ -169,45 +147,18 @@ def _pieces(array: Array, wanted: TensorShape, ops: FirstOps) -> list[Array]:
 
 
 def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fault]:
-    """What is wrong with a file of samples.
-
-    Args:
-        path: the file.
-        name: what the recipe calls it.
-        inputs: what is fed of it.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
-    """
+    """What is wrong with a file of samples."""
     return _found(read_headers(path), name, inputs)[1]
 
 
 def has_labels(path: Path, labels: str, inputs: Sequence[FedTensor]) -> bool:
-    """Whether a file has an array of labels, or one of nearly that name.
-
-    Args:
-        path: the file.
-        labels: the name of the array of labels.
-        inputs: what is fed of the file.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
-    """
+    """Whether a file has an array of labels, or one of nearly that name."""
     headers = read_headers(path)
     return labels in headers or is_nearly(labels, headers, [fed.name for fed in inputs])
 
 
 def label_faults(path: Path, name: str, labels: str) -> list[Fault]:
-    """What is wrong with a file that needs labels of any kind: that there are none.
-
-    Args:
-        path: the file.
-        name: what the recipe calls it.
-        labels: the name of the array of labels.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
-    """
+    """What is wrong with a file that needs labels of any kind: that there are none."""
     try:
         array_of(read_headers(path), labels, name)
     except AccuracyError as error:
@@ -221,14 +172,7 @@ def class_faults(
     """What is wrong with a file of samples whose labels are the numbers of classes.
 
     Args:
-        path: the file.
-        name: what the recipe calls it.
-        inputs: what is fed of it.
-        labels: the name of the array of labels.
         scores: the shape of the output; None where it is not known.
-
-    Raises:
-        CorruptFileError: the file cannot be read.
     """
     headers = read_headers(path)
     found, faults = _found(headers, name, inputs)
@@ -277,15 +221,8 @@ def feeds_from_file(
     """What to feed, run by run.
 
     Args:
-        graph: the graph.
-        inputs: the names of the tensors to feed.
         path: an ``.npz`` file with an array for each input, or an ``.npy`` file for a single one.
         count: how many runs at most; of more samples, some spread evenly.
-
-    Raises:
-        CorruptFileError: the file is missing or damaged.
-        AccuracyError: an array is missing or does not fit.
-        InvalidGraphError, UsageError: an input is not in the graph, or of no known type.
     """
     arrays = read_arrays(path)
     if list(arrays) == [""] and len(inputs) == 1:

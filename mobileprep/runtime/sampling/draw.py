@@ -62,19 +62,7 @@ def sample(
     generator: np.random.Generator,
     longest: int,
 ) -> Array:
-    """Values for one input.
-
-    Args:
-        fed: the input.
-        shape: its sizes.
-        ops: what the first ops tell of it.
-        limits: the least and the greatest value.
-        generator: where the values come from.
-        longest: the size that open dimensions have, for inputs that are lengths.
-
-    Raises:
-        UsageError: nothing can be drawn of its type, or it is too large.
-    """
+    """Values for one input."""
     fault = undrawable(fed, ops)
     if fault is not None:
         raise UsageError(*fault)
@@ -223,17 +211,6 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
 
     Open dimensions get the first sizes with which the graph runs. Where nothing in the graph
     tells the range of an input, the first usual one is taken to which the outputs answer.
-
-    Args:
-        graph: the graph.
-        inputs: what to feed.
-        count: how many samples, each of them a run.
-        run: runs the graph.
-
-    Raises:
-        UsageError: the graph runs with no sizes that were tried, or nothing can be drawn for
-            the type of an input.
-        LoopLimitError: its loops do not end within their bound.
     """
     drawing = _Drawing(graph, inputs)
     count = count if inputs else 1

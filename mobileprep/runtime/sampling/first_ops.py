@@ -165,9 +165,6 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
     """For each output how far it moves from sample to sample, as a share of its peak.
 
-    Args:
-        runs: the outputs of each run.
-
     Returns:
         shares from 0; of values that are counted, the share of elements that change. Outputs of
         changing shape move by 1, outputs without elements or numbers by 0. None where there is
@@ -179,13 +176,7 @@ def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
 def standing_still(
     names: Sequence[str], runs: Sequence[Sequence[Array]], fed: Mapping[str, str] = _NOTHING
 ) -> list[str]:
-    """What makes a comparison of outputs worth less than it seems, a sentence each.
-
-    Args:
-        names: the outputs.
-        runs: their values in each run.
-        fed: what each input was fed, in words.
-    """
+    """What makes a comparison of outputs worth less than it seems, a sentence each."""
     columns = list(zip(*runs, strict=True))
     empty = [n for n, column in zip(names, columns, strict=True) if not sum(a.size for a in column)]
     lost = [
@@ -272,12 +263,7 @@ class NormSpread:
 
 
 def first_norm_spread(graph: Graph, runs: Sequence[Mapping[str, Array]]) -> NormSpread | None:
-    """The spread before the first fused batch normalization that keeps its variance; None without.
-
-    Args:
-        graph: a graph for inference.
-        runs: what to feed.
-    """
+    """The spread before the first fused batch normalization that keeps its variance, or None."""
     norm = _first_norm(graph, [parse_ref(name).node for run in runs[:1] for name in run])
     variance = None if norm is None else _constant(graph, norm.data_inputs[4])
     if norm is None or variance is None or not variance.size:
@@ -355,12 +341,7 @@ class ValueRange:
 
 
 def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
-    """The ranges to try, likeliest first; one alone where something tells.
-
-    Args:
-        fed: an input of numbers.
-        ops: what the first ops tell of it.
-    """
+    """The ranges to try, likeliest first; one alone where something tells."""
     limits = type_limits(fed.dtype)
     if limits is not None:
         return (ValueRange(*limits, f"it is {fed.dtype.short}"),)

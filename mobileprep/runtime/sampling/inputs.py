@@ -52,13 +52,7 @@ def fed_tensors(
     """The tensors of these names.
 
     Args:
-        graph: the graph.
-        names: tensors to feed, placeholders or not.
         declared: shapes that a recipe gives, by name; they say more than the graph, or the same.
-
-    Raises:
-        InvalidGraphError: a name is not in the graph, or a shape contradicts the graph's.
-        UsageError: the type of a tensor is not known.
     """
     names = list(names)
     for name in names:
@@ -143,10 +137,6 @@ def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterat
 
     Open dimensions have one size in all inputs, and first dimensions, which count samples,
     another. Sizes that the first layers ask for are taken as they are.
-
-    Args:
-        inputs: the inputs.
-        ops: what the first ops tell of each.
     """
     names = [fed.name for fed in inputs]
     seen = set()
@@ -162,8 +152,6 @@ def known_sizes(fed: FedTensor, ops: FirstOps, rank: int = 0) -> list[int]:
     """A shape with the sizes that the first layers ask for; -1 where one is still open.
 
     Args:
-        fed: the input.
-        ops: what the first ops tell of it.
         rank: how many axes it gets where nothing tells.
     """
     shape = list(_ranked(fed, ops, rank))

@@ -117,14 +117,7 @@ def app_tensors(
     """The tensors that an app feeds, and those that it fetches, with their types and shapes.
 
     Args:
-        graph: the graph that ships.
-        inputs: names.
-        outputs: names.
         declared: the shapes of inputs that a recipe gives, by name.
-
-    Raises:
-        InvalidGraphError: a name is not in the graph, or a shape contradicts the graph's.
-        UsageError: the type of an input is not known.
     """
     fed = tuple(
         AppTensor(tensor.name, tensor.dtype, tensor.shape)
@@ -403,12 +396,7 @@ def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
 
 
 def integration_code(model: AppModel, language: Language) -> dict[str, str]:
-    """The code of a language: file names and texts.
-
-    Raises:
-        UnsupportedError: the language's interface takes no tensors of such a type or no such
-            model file, or Jinja is not installed.
-    """
+    """The code of a language: file names and texts."""
     _check(model, language)
     known = _known(model)
     whose = "lite" if model.artifact == "tflite" else "app"
@@ -556,11 +544,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _finished(value: object) -> object:
-    """What an expression of a template may write.
-
-    Raises:
-        InternalError: it is a text that nothing has made safe.
-    """
+    """What an expression of a template may write."""
     if isinstance(value, (Code, int)):
         return value
     message = f"a template writes {value!r} without a filter for its language"

@@ -56,11 +56,7 @@ def c_text(text: str) -> Code:
 
 
 def float_text(value: float) -> Code:
-    """A number in single precision, as all of the languages write it.
-
-    Raises:
-        UnsupportedError: it is not finite in that precision.
-    """
+    """A number in single precision, as all of the languages write it."""
     with np.errstate(over="ignore"):
         single = np.float32(value)
     if not math.isfinite(single):
@@ -70,11 +66,7 @@ def float_text(value: float) -> Code:
 
 
 def number_text(value: float) -> Code:
-    """A number in single precision, as Swift writes it.
-
-    Raises:
-        UnsupportedError: it is not finite in that precision.
-    """
+    """A number in single precision, as Swift writes it."""
     return Code(float_text(value).removesuffix("f"))
 
 
@@ -88,10 +80,6 @@ def words_of(names: Iterable[str], suffix: str) -> list[tuple[str, ...]]:
 
     The last part of a name, ``Reshape_1`` of ``Logits/Reshape_1``, where that is unique among
     them, else all of it.
-
-    Args:
-        names: of tensors.
-        suffix: a last word, with which no identifier is a keyword.
     """
     listed = list(names)
     short = [_words(name.rpartition("/")[2]) for name in listed]

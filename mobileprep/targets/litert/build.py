@@ -66,14 +66,6 @@ def lite_files(platform: str, abis: Collection[str], model: LiteFile) -> dict[st
     - ``litert.BUILD``: rules of TensorFlow's Bazel build that make such a runtime from the file.
     - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, LiteRT.
     - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
-
-    Args:
-        platform: a name of ``targets.PLATFORMS``.
-        abis: its binary interfaces to build for; all where there are none.
-        model: the file.
-
-    Raises:
-        UnsupportedError: an unknown platform or binary interface.
     """
     wanted = platform_named(platform).abis_named(abis)
     files = {"litert_ops.txt": _operators(model), "litert.BUILD": _bazel(model)}
@@ -191,9 +183,6 @@ def described(
     """The description of a model.
 
     Args:
-        name: the model's.
-        inputs: what is fed, in the file's order.
-        outputs: what is fetched, in the file's order.
         pictures: how pictures become values of an input; None where none are fed. Readers know no
             order but red, green and blue, so pictures in another one are told as plain numbers.
         classes: how many there are in the file of classes; 0 for none. They are of the first

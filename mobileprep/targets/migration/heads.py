@@ -57,11 +57,7 @@ def kind_of_head(op: str) -> Kind | None:
 
 
 def advice(graph: Graph) -> Iterator[Advice]:
-    """What of a graph to cut off or to feed instead, a piece for each kind.
-
-    Args:
-        graph: a frozen graph, cut between inputs and outputs.
-    """
+    """What of a graph to cut off or to feed instead, a piece for each kind."""
     named: dict[Kind, list[Node]] = {}
     for node in graph:
         kind = kind_of_head(node.op)
@@ -87,12 +83,7 @@ def heads(graph: Graph) -> frozenset[str]:
 
 
 def fed_instead(graph: Graph, names: Collection[str]) -> tuple[str, ...]:
-    """The tensors of numbers to feed so that some nodes, and all texts, need not run.
-
-    Args:
-        graph: the graph.
-        names: nodes that are not to run.
-    """
+    """The tensors of numbers to feed so that some nodes, and all texts, need not run."""
     before = _with_texts(graph, names)
     fed = dict.fromkeys(
         str(ref)
@@ -132,11 +123,7 @@ _FORMS: Final[Mapping[str, tuple[str, Mapping[str, object]] | None]] = {
 
 
 def stripped(graph: Graph, context: Context) -> Graph:
-    """What a graph's outputs need, from its inputs on.
-
-    Raises:
-        TransformError: an output is not there, or several outputs of a fed node are used.
-    """
+    """What a graph's outputs need, from its inputs on."""
     return make_transform(_STRIP, {}).apply(graph, context).graph
 
 
@@ -148,18 +135,7 @@ def mobile_route(
     selective: bool,
     release: str = DEFAULT_RELEASE,
 ) -> Route:
-    """Find out whether TensorFlow Mobile loads and runs a graph, as it is or after changes.
-
-    Args:
-        graph: as the app would load it.
-        context: its inputs and outputs.
-        platform: a name of `targets.targets.PLATFORMS`.
-        selective: whether the app builds with the registration header and its build files.
-        release: the TensorFlow release.
-
-    Raises:
-        UnsupportedError: an unknown platform.
-    """
+    """Find out whether TensorFlow Mobile loads and runs a graph, as it is or after changes."""
     gaps = target_gaps(graph, release, platform, selective=selective)
     route = Route(
         f"TensorFlow Mobile {release}{', selective' if selective else ''}",

@@ -46,18 +46,8 @@ def surveyed(
     """Whether a graph runs on each runtime, and what to change where it does not.
 
     Args:
-        graph: a frozen graph.
-        context: its inputs and outputs.
-        platform: a name of `targets.targets.PLATFORMS`.
-        release: the TensorFlow release of the app.
         is_part: whether only the part between inputs and outputs is meant, rather than the graph as
             the app loads it.
-
-    Raises:
-        UnsupportedError: an unknown platform.
-        UsageError: a name is not in the graph, or a placeholder that is needed is no input.
-        TransformError: an output is not there.
-        InvalidGraphError: the graph is malformed.
     """
     given, outputs = (
         tuple(str(parse_ref(name)) for name in names) for names in (context.inputs, context.outputs)
@@ -98,12 +88,7 @@ def lite_route(graph: Graph, context: Context, whole: int) -> Route:
     """Whether LiteRT runs a graph, as it is or after changes.
 
     Args:
-        graph: a frozen graph.
-        context: its inputs and outputs.
         whole: the bytes of the graph between them.
-
-    Raises:
-        InvalidGraphError: the graph is malformed.
     """
     route = Route("LiteRT", "as it is", inputs=context.inputs)
     first = _tried(graph, context)
@@ -200,19 +185,8 @@ def migrate(
     """Try a model on each runtime, by what is known of it and by converting.
 
     Args:
-        path: a GraphDef, a SavedModel or a MetaGraph.
-        platform: a name of `targets.targets.PLATFORMS`.
         inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
             that something reads.
-        outputs: what is fetched; empty for the signature's, or the graph's ends.
-        tensorflow: the TensorFlow release of the app.
-        tell: told in a sentence what freezing changed.
-
-    Raises:
-        UsageError: a name is not in the graph, or the file is for LiteRT already.
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the model is malformed, or holds no nodes.
-        UnsupportedError: there is no such platform, or the model cannot be frozen.
     """
     model = load_model(path, ModelOptions(tuple(outputs)), tell)
     check_holds_nodes(model.graph, str(path))

@@ -77,16 +77,6 @@ def run_chain(
 
     The functions of the library are carried through. As the original does, ``tf115``
     keeps those too that nothing calls any more.
-
-    Args:
-        graph: the graph to start from.
-        steps: what to do.
-        context: inputs, outputs and mode for every step.
-        watch: called with each step's record and result.
-
-    Raises:
-        TransformError, InvalidGraphError: a step failed and did not ask to be ignored.
-        UsageError: a step that does not exist.
     """
     records = []
     steps = list(steps)
@@ -166,11 +156,6 @@ def load_plugin(name: str, path: Path) -> type[Transform]:
     """The transform of that name in a Python file, which is run anew.
 
     A class that the file imports from a module of the user's counts, one of this package not.
-
-    Raises:
-        TransformError: the file cannot be run, or tries to end the program; the message names its
-            line.
-        UsageError: it is not there, or holds no transform of that name.
     """
     module = load_file(path, f"mobileprep_plugin_{name}", _AUTHOR)
     found = {n: kind for n, kind in transforms_in(module).items() if not is_built_in(kind)}
@@ -184,13 +169,7 @@ def load_plugin(name: str, path: Path) -> type[Transform]:
 def apply_plugin(
     name: str, options: Mapping[str, Any], path: Path, graph: Graph, context: Context
 ) -> Result:
-    """Load and apply a user's transform.
-
-    Raises:
-        TransformError: it raised something, tried to end the program, or answered something other
-            than a Result of a graph.
-        UsageError: what ``load_plugin`` raises, or an option that it does not have.
-    """
+    """Load and apply a user's transform."""
     kind = load_plugin(name, path)
     with blaming(path, _AUTHOR):
         result = make_transform(name, options, kind).apply(graph, context)
@@ -269,14 +248,7 @@ _FOLDS: Final = frozenset(
 def cautions(
     graph: Graph, earlier: Sequence[str], name: str, options: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """What the user should know before a step runs, a sentence each, with what to do.
-
-    Args:
-        graph: the graph, at the step or at the start of the chain.
-        earlier: the names of the steps before it.
-        name: the step's transform.
-        options: the step's parameters.
-    """
+    """What the user should know before a step runs, a sentence each, with what to do."""
     ops = {node.op for node in graph}
     told = []
     if name == "remove_nodes" and "Identity" in options.get("op", ()) and ops & _CONTROL_FLOW:
@@ -318,10 +290,6 @@ def norms_left(graph: Graph, context: Context) -> str:
 
     They are looked for by folding them, and those too whose weights are stored in 8 bits by now,
     which no transform folds any more.
-
-    Args:
-        graph: the graph after the chain.
-        context: its inputs and outputs.
     """
     if not any(node.op in BATCH_NORMS or node.op in SCALINGS for node in graph):
         return ""
@@ -341,12 +309,7 @@ def norms_left(graph: Graph, context: Context) -> str:
 
 
 def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
-    """What a model shows before its chain runs: batch normalizations that no step of it folds.
-
-    Args:
-        graph: the model's graph, frozen or not.
-        steps: the names of the chain's transforms.
-    """
+    """What a model shows before its chain runs: batch normalizations that no step of it folds."""
     if _FUSES & set(steps):
         return ""
     from mobileprep.transforms.fold_old_batch_norms import FOLDED  # as above

@@ -33,11 +33,7 @@ class ChooseInference(Transform):
     summary = "Takes the branch for inference where a graph chooses between training and inference."
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Decide every conditional whose phase is known.
-
-        Raises:
-            InvalidGraphError: an input is not there.
-        """
+        """Decide every conditional whose phase is known."""
         check_inputs(graph, "")
         protected = context.protected
         phases = _phases(graph, context)

@@ -21,11 +21,6 @@ def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -
 
     Switch and Merge become Identity; what takes a known value takes a constant instead, and the
     nodes themselves stay where they are protected. A reason instead where that cannot be done.
-
-    Args:
-        graph: the graph.
-        known: the values of boolean nodes, by their names.
-        protected: names of nodes that must survive.
     """
     choice = _Choice(graph, known)
     dead = choice.dead()

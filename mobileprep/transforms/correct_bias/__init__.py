@@ -87,15 +87,7 @@ class CorrectBias(Transform):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Correct the biases of all layers whose weights will be rounded.
-
-        Raises:
-            TransformError: an option is out of its bounds, or no data is named and the graph has no
-                statistics.
-            CorruptFileError: the data is missing or damaged.
-            AccuracyError: the data does not fit the inputs.
-            InvalidGraphError, UnsupportedError, UsageError: the graph cannot run on the data.
-        """
+        """Correct the biases of all layers whose weights will be rounded."""
         self._check()
         check_inputs(graph, "")
         biased = self._biased(graph, context)

@@ -61,12 +61,6 @@ def channel_means(graph: Graph) -> dict[str, Array]:
 
     Known are those of BiasAdds that have statistics, of Relu, Relu6 and Minimum after them, of sums
     of known ones, and of what averages them over pictures.
-
-    Args:
-        graph: the graph.
-
-    Returns:
-        float64 [channels] for each.
     """
     return _Search(graph).run()
 
@@ -193,11 +187,6 @@ def _source(ref: Ref) -> str:
 def clipped_means(statistics: ChannelStatistics, low: float, high: Array | float) -> Array:
     """The means of normally distributed channels that are cut off at both ends.
 
-    Args:
-        statistics: of the channels before.
-        low: what lies below becomes this; may be minus infinity.
-        high: what lies above becomes this, not below ``low``; [channels] or one, may be infinity.
-
     Returns:
         float64 [channels]. With ``a`` and ``b`` the ends in deviations from the mean, that is
         ``low * P(a) + high * (1 - P(b)) + mean * (P(b) - P(a)) + deviation * (p(a) - p(b))``, where
@@ -233,11 +222,6 @@ def analytically_corrected(
     biased: Biased, rounded: Mapping[str, Node], means: Mapping[str, Array]
 ) -> tuple[Graph, int]:
     """The graph with biases that keep the channels' means where they are in float.
-
-    Args:
-        biased: a graph whose layers have biases.
-        rounded: the constants of weights as they will be after quantizing, by name.
-        means: of channels, by the node that puts them out; see ``channel_means``.
 
     Returns:
         The graph, and how many layers were corrected.
@@ -275,14 +259,6 @@ def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Run
 
     The outputs of the layers that later ones need are kept for all runs, so that each layer runs
     once with float weights and once with rounded ones.
-
-    Args:
-        biased: a graph whose layers have biases.
-        rounded: the constants of weights as they will be after quantizing, by name.
-        runs: what to feed.
-
-    Raises:
-        UsageError, InvalidGraphError, UnsupportedError: the graph does not run on the data.
     """
     wanted = _float_means(biased, runs)
     now = replaced(biased.graph, rounded)

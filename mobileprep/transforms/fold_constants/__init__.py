@@ -64,12 +64,7 @@ class FoldConstants(Transform):
     ] = MAX_CONSTANT_BYTES
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fold.
-
-        Raises:
-            TransformError: no outputs are named; a node cannot be computed.
-            InvalidGraphError: an input or output is not in the graph.
-        """
+        """Fold."""
         if not context.outputs:
             message = "no outputs are named"
             raise refuse(self.transform_name, message, "name what the graph is run for")

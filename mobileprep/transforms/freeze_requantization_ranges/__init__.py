@@ -54,13 +54,7 @@ class FreezeRequantizationRanges(Transform):
     ] = 5.0
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace every node that the log has ranges of.
-
-        Raises:
-            CorruptFileError: the log is not there or cannot be read.
-            TransformError: the log has no range, or one of a node that is not in the graph or
-                measures no range.
-        """
+        """Replace every node that the log has ranges of."""
         ranges = self._ranges(graph)
         renames = Renames()
         nodes: list[Node] = []

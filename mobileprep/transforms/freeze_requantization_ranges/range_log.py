@@ -33,9 +33,6 @@ def read_range_log(path: Path) -> dict[str, list[Range]]:
     What stands before, such as the time and the source file that TensorFlow's own log begins lines
     with, and after does not matter, nor do colours, nor that PowerShell writes UTF-16.
     Source: ``ExtractMinMaxRecords`` of TensorFlow 1.15's graph transforms.
-
-    Raises:
-        CorruptFileError: the file is missing, unreadable or beyond all measure.
     """
     data = read_bytes(path, limit=_LARGEST)
     text = data.decode("utf-16" if data.startswith(_WIDE) else "utf-8", "replace")

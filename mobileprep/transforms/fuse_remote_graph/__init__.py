@@ -42,12 +42,7 @@ class FuseRemoteGraph(RemoteOptions):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Put every part into its node, and keep what the outputs need of the rest.
-
-        Raises:
-            TransformError: no executor or no part is named, the executor is not known, or a node
-                of the part takes tensors from inside and from outside.
-        """
+        """Put every part into its node, and keep what the outputs need of the rest."""
         checked = self.checked(graph, context)
         if not names(self.fused_nodes) and not self._is_bordered and not self.fused_op_types:
             raise self._without_part()

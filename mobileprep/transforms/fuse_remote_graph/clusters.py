@@ -111,10 +111,7 @@ def execute_info(
     """The serialized message.
 
     Args:
-        part: the nodes that the op stands for.
-        executor: the name of the program that runs them.
         inputs: the tensors that go in, with their types and shapes where they are recorded.
-        outputs: the tensors that come out, likewise.
     """
     return b"".join(
         [

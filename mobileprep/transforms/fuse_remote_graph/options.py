@@ -73,12 +73,7 @@ class RemoteOptions(Transform):
     ] = ""
 
     def checked(self, graph: Graph, context: Context) -> Graph:
-        """The graph with the shapes of all tensors recorded, where input types are given.
-
-        Raises:
-            TransformError: no executor is named, or types and shapes do not fit the inputs.
-            InvalidGraphError, UnsupportedError, UsageError: the graph cannot be run.
-        """
+        """The graph with the shapes of all tensors recorded, where input types are given."""
         if not self.remote_fused_graph_executor_name:
             message = "remote_fused_graph_executor_name is empty"
             raise self.refused(message, "name an executor")

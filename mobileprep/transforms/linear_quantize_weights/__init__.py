@@ -60,11 +60,7 @@ class LinearQuantizeWeights(Transform):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Quantize the large constants.
-
-        Raises:
-            TransformError: a constant has no type or no value, or an option is out of its bounds.
-        """
+        """Quantize the large constants."""
         if not _BITS[0] <= self.bits <= _BITS[1]:
             message = f"bits is {self.bits}"
             raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")

@@ -51,15 +51,7 @@ def parts_of(bits: int) -> list[_Part]:
 
 
 def packed(codes: NDArray[np.uint8], part: _Part) -> NDArray[np.uint8]:
-    """Some bits of codes, the first code lowest in the first byte.
-
-    Args:
-        codes: one dimension, its length a multiple of eight.
-        part: which bits.
-
-    Returns:
-        Shape [bytes, 1].
-    """
+    """Some bits of codes, the first code lowest in the first byte."""
     each = _BYTE // part.width
     digits = (codes >> part.shift) & ((1 << part.width) - 1)
     shifted = digits.reshape(-1, each) << (np.arange(each, dtype=np.uint8) * part.width)

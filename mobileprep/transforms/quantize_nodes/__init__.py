@@ -127,11 +127,7 @@ class QuantizeNodes(Transform):
     ] = "1.15"
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Quantize the nodes; float nodes and conversions that this leaves unused stay.
-
-        Raises:
-            TransformError: half a range, an empty one, or one that no run would take.
-        """
+        """Quantize the nodes; float nodes and conversions that this leaves unused stay."""
         if self.ranges is not None or self.range_file is not None:
             return self._with_eightbit_layers(graph, context)
         if self.rule:

@@ -192,9 +192,6 @@ def choose_layers(
     """Choose the layers that are quantized.
 
     Args:
-        graph: the graph.
-        rules: what is done to which.
-        ignored: ops that stay float.
         trained: whether ranges come from training, so that a layer whose input was trained with
             more bits stays float.
         store_rest: whether layers that cannot compute in eight bits store their weights in them,
@@ -305,9 +302,6 @@ def is_worth_storing(
     """Whether a file becomes smaller by weights in eight bits.
 
     Args:
-        graph: the graph.
-        layer: the layer.
-        weights: its weights.
         quantized: the names of all layers that take eight-bit weights; where others take the same
             weights, they have to stay.
     """

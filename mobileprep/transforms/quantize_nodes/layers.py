@@ -48,16 +48,7 @@ def quantize_layers(
     warn: bool,
     carrying: Collection[str] = (),
 ) -> Result:
-    """Quantize the chosen layers.
-
-    Args:
-        graph: the graph.
-        choice: which layers, and how.
-        ranges: what is known of the tensors that they take.
-        context: what must survive.
-        warn: whether a tensor without a known range is worth telling of.
-        carrying: see ``EightbitTensors``.
-    """
+    """Quantize the chosen layers."""
     done = _Layers(graph, choice, ranges, context, carrying)
     nodes: list[Node] = []
     for node in graph:
@@ -165,7 +156,6 @@ class _Layers:
         """The constants of a layer's weights, made once for all layers that have them alike.
 
         Args:
-            layer: the layer.
             spread: whether the scales are laid out along the weights' own axes.
         """
         beside = layer.node.data_inputs[data_input(layer.node)]

@@ -77,11 +77,7 @@ def quantized_input(
     """A float tensor to eight bits of the range that it has when the graph runs.
 
     Args:
-        names: gives the names of the nodes.
-        prefix: what these begin with; the last one is ``PREFIX/quantize``.
-        value: the tensor.
         tied: whether the constants have control inputs, which put them into the tensor's loop.
-        with_zero: count zero as one of the elements, so that an empty tensor has a range too.
     """
     after = (control(value.node),) if tied else ()
     dims = Node(names.name(f"{prefix}/reshape_dims"), "Const", after, attrs=_RESHAPE_DIMS)
@@ -99,14 +95,7 @@ def quantized_input(
 
 
 def held_by_zero(names: FreshNames, prefix: str, low: Ref, high: Ref) -> list[Node]:
-    """A measured range made to hold zero, as that of an empty tensor does not.
-
-    Args:
-        names: gives the names of the nodes; the last two are the ends.
-        prefix: what these begin with.
-        low: the low end, in whose loop or branch the nodes are put.
-        high: the high end.
-    """
+    """A measured range made to hold zero, as that of an empty tensor does not."""
     zero = Node(names.name(f"{prefix}/zero"), "Const", (control(low.node),), attrs=_ZERO)
     ends = (("min", "Minimum", low), ("max", "Maximum", high))
     held = [

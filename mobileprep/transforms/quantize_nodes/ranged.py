@@ -21,16 +21,8 @@ def ranged_tensors(
 ) -> tuple[Edge, ...]:
     """What eight-bit layers would take, and what that is carried on from in eight bits.
 
-    Args:
-        graph: the float graph.
-        ignored: ops that stay float.
-        rules: those of the transform.
-
     Returns:
         Tensors in the order of the graph, constants left out.
-
-    Raises:
-        TransformError: a rule is not understood.
     """
     read = Rules("quantize_nodes", tuple(rules))
     choice = choose_layers(graph, read, frozenset(ignored), trained=False)

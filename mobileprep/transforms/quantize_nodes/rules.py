@@ -103,20 +103,12 @@ class Rules:
         self._rules = [_parsed(transform, text) for text in texts]
 
     def settings(self, node: Node) -> Settings:
-        """What is done to a layer.
-
-        Raises:
-            TransformError: a regular expression cannot be run on its name.
-        """
+        """What is done to a layer."""
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
         return Settings("nodes") if not fitting else self._by_rule(node, fitting[-1])
 
     def decide(self, node: Node) -> bool:
-        """Whether any rule is about a node.
-
-        Raises:
-            TransformError: a regular expression cannot be run on its name.
-        """
+        """Whether any rule is about a node."""
         return any(self._fits(rule, node) for rule in self._rules)
 
     def _by_rule(self, node: Node, rule: LayerRule) -> Settings:
@@ -198,8 +190,6 @@ def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Cho
     """Choose the nodes of a graph that compute in eight bits.
 
     Args:
-        graph: the graph.
-        ignored: ops that stay float.
         all_possible: choose every node that has an eight-bit form, as the original does. It wraps
             each into seven nodes and more, so that a graph of small ops grows many times over.
             Without it, only convolutions, matrix products, and what follows them are chosen.
@@ -335,11 +325,7 @@ def eightbit_nodes(
     again under the node's own name.
 
     Args:
-        node: a node that has no ``reason_to_stay_float``.
-        names: gives the names of the others.
-        fallback: the range of 32-bit results, or None to measure it at run time.
         tied: the nodes that need constants of their own beside them, or None for all.
-        empty: the nodes whose results may be empty, so that no range can be measured.
     """
     kind = EIGHTBIT_OPS[node.op]
     nodes: list[Node] = []

@@ -134,8 +134,6 @@ def hoist(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
     """Move fake quantizations up chains of up to three one-input ops, to where results are wide.
 
     Args:
-        graph: the graph.
-        protected: names of nodes that must survive.
         borrow: let several fake quantizations share constants and inputs, where the original
             moves but one of them.
 

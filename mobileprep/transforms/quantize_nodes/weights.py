@@ -70,9 +70,7 @@ def quantize_weights(
     """Finite float32 weights as eight-bit numbers.
 
     Args:
-        weights: the weights.
         axes: the axes that make up the output channels, counted from the last: -1.
-        settings: how.
     """
     if settings.bits == _MOST_BITS and settings.granularity != "channel":
         steps = steps_of_lattice(weights)
@@ -176,9 +174,6 @@ def rounded_with_sums(values: Array, axes: tuple[int, ...]) -> Array:
     Args:
         values: any shape.
         axes: those of the output channels, counted from the last: -1.
-
-    Returns:
-        float32, at most one from each value.
     """
     places = [values.ndim + axis for axis in axes]
     last = list(range(-len(places), 0))

@@ -142,8 +142,6 @@ def merge_adjacent_requantizes(graph: Graph, protected: Collection[str], *, borr
     """Let a learnt range take the place of one measured at run time just before it.
 
     Args:
-        graph: the graph.
-        protected: names of nodes that must survive.
         borrow: let several places share the constants of the range.
 
     Source: ``MergeAdjacentRequantizes`` of TensorFlow 1.15's graph transforms.

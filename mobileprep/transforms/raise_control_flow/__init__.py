@@ -49,12 +49,7 @@ class RaiseControlFlow(Transform):
     ] = 0
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Raise everything that the outputs need; what else is in loops and branches goes.
-
-        Raises:
-            InvalidGraphError: the graph is malformed.
-            UnsupportedError: naming the node that has no functional form, and why.
-        """
+        """Raise everything that the outputs need; what else is in loops and branches goes."""
         check_graph(graph, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
         if not any(node.op in GATES or node.op == _ARRAY for node in graph):

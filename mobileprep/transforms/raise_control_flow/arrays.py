@@ -36,13 +36,7 @@ _JOINABLE: Final = frozenset({"TensorArrayWriteV3", "TensorArrayConcatV3"})
 
 
 def without_arrays(graph: Graph, live: Iterable[str]) -> Graph:
-    """The graph with tensors in place of the TensorArrays that live nodes use.
-
-    Raises:
-        InvalidGraphError: a node takes too few tensors.
-        UnsupportedError: naming the array whose elements have no known shape, or the node that does
-            what has no form as an op on tensors.
-    """
+    """The graph with tensors in place of the TensorArrays that live nodes use."""
     needed = frozenset(live)
     arrays = traced_arrays(graph, needed)
     if not arrays:

@@ -60,14 +60,7 @@ def raise_conditionals(
     """Raise every conditional of a region.
 
     Args:
-        work: the graph; from now on what stands for the outputs of each Merge is known.
-        functions: where functions are added.
         region: the nodes, without those that make loops, their inputs resolved.
-        roots: the tensors that the region is for.
-
-    Raises:
-        InvalidGraphError: a Merge is malformed, or nodes feed each other in a circle.
-        UnsupportedError: naming the node that has no functional form.
     """
     order = in_order(region)
     if any(n.op in SWITCHES or n.op in MERGES for n in order):
@@ -240,14 +233,7 @@ def assembled(
     """The raised graph.
 
     Args:
-        work: what stands for tensors that are gone, and the nodes that were made.
-        functions: what these run.
-        outputs: the tensors wanted; their nodes keep their names.
         beside: names of nodes that stay, though the outputs do not need them.
-        inputs: the tensors that are fed.
-
-    Raises:
-        UnsupportedError: a tensor that is fed or wanted is in a loop or a branch.
     """
     graph = work.graph
     fed = [n for n in map(graph.get, (parse_ref(name).node for name in inputs)) if n is not None]

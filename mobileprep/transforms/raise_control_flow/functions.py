@@ -30,14 +30,7 @@ class Functions:
     def add(
         self, wanted: str, nodes: Sequence[Node], args: Sequence[Ref], rets: Sequence[Ref]
     ) -> AttrValue:
-        """Make a function, and give the attribute that names it.
-
-        Args:
-            wanted: its name, if that is free.
-            nodes: its nodes; their inputs name each other, or arguments.
-            args: the tensors that it is given; each is read as what stands at this place.
-            rets: the tensors that it gives.
-        """
+        """Make a function, and give the attribute that names it."""
         name = self.work.names.name(wanted.replace("/", "_"))
         nodes = list(without_dangling(nodes, {n.name for n in nodes}))
         own = FreshNames(n.name for n in nodes)

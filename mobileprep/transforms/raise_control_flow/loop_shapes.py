@@ -39,10 +39,6 @@ class LoopShapes:
         """The shapes that a loop gives, where any changes in its turns; an empty list elsewhere.
 
         Without them TensorFlow takes the shape of what enters for that of what leaves.
-
-        Args:
-            entered: the tensor that each loop variable begins with.
-            args: the loop variables, and what else the loop takes.
         """
         shapes = [self.of(ref) for ref in args]
         if shapes[: len(entered)] == [self.of(ref) for ref in entered]:

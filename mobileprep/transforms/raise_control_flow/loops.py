@@ -63,17 +63,10 @@ def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) ->
     """Raise every loop that the outputs need.
 
     Args:
-        work: the graph.
-        functions: where functions are added.
-        where: what to call the graph in messages.
         unroll: loops of at most so many turns become copies of their bodies.
 
     Returns:
         The nodes outside of all loops, the new ones among them, their inputs resolved.
-
-    Raises:
-        InvalidGraphError: a loop is malformed.
-        UnsupportedError: naming the node that has no functional form.
     """
     frames = Frames(execution_order(work.graph, where), (), where)
     loops = _found(work, frames.root)

@@ -124,11 +124,7 @@ class Raising:
         )
 
     def type_of(self, ref: Ref) -> DType:
-        """The element type of a tensor.
-
-        Raises:
-            UnsupportedError: the op of its node is not known.
-        """
+        """The element type of a tensor."""
         if ref.index < len(self.gives.get(ref.node, ())):
             return self.gives[ref.node][ref.index]
         node = self.node(ref.node)
@@ -143,11 +139,7 @@ class Raising:
         return DType(kind.value - 100) if kind.is_ref else kind
 
     def count_copies(self, count: int) -> None:
-        """Refuse graphs whose branches hang together so that copies of them never end.
-
-        Raises:
-            UnsupportedError: far more nodes were copied than the graph has.
-        """
+        """Refuse graphs whose branches hang together so that copies of them never end."""
         self._copied += count
         most = _COPIES_A_NODE * len(self.graph) + _COPIES
         if self._copied > most:
@@ -179,11 +171,8 @@ def upstream(
     """What some tensors need, constants from outside copied along.
 
     Args:
-        work: the graph.
-        targets: the tensors.
         inside: for a resolved tensor the one that it is within the slice, which is then followed;
             None where it comes from outside.
-        outside: for a resolved tensor that comes from outside the one to take.
     """
     nodes: dict[str, Node] = {}
     taken: dict[Ref, None] = {}
@@ -225,11 +214,7 @@ def _own(
 
 
 def in_order(nodes: Mapping[str, Node]) -> list[Node]:
-    """Nodes with inputs before consumers; inputs that are none of them do not count.
-
-    Raises:
-        InvalidGraphError: nodes feed each other in a circle.
-    """
+    """Nodes with inputs before consumers; inputs that are none of them do not count."""
     order: list[Node] = []
     state: dict[str, int] = {}
     for start in nodes:

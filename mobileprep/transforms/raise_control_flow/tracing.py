@@ -55,12 +55,7 @@ class TracedArray:
 
 
 def traced_arrays(graph: Graph, live: Iterable[str]) -> list[TracedArray]:
-    """The TensorArrays that live nodes use.
-
-    Raises:
-        InvalidGraphError: a node takes too few tensors.
-        UnsupportedError: a node does with an array what tensors of known size have no form for.
-    """
+    """The TensorArrays that live nodes use."""
     needed = frozenset(live)
     nodes = [n for n in graph if n.name in needed]
     readers: dict[Edge, list[tuple[Node, int]]] = {}

@@ -50,14 +50,7 @@ class Turning:
 
 
 def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | None:
-    """How often a loop turns, where that follows from constants and is not too often.
-
-    Args:
-        work: the graph.
-        loop: the loop.
-        test: what says whether there is a next turn.
-        most: the largest number that counts.
-    """
+    """How often a loop turns, where that follows from constants and is not too often."""
     outer = {ref: ref for ref in (*test.taken, *loop.body.taken)}
     sources = {**outer, **dict(zip(loop.heads, loop.entered, strict=True))}
     found = {ref: work.value(source) for ref, source in sources.items()}

@@ -65,11 +65,7 @@ class ReplaceDetectionPostprocess(Transform):
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace the post-processor, and compare the detections on a random image.
-
-        Raises:
-            TransformError: naming the part of the post-processor that was not recognized.
-        """
+        """Replace the post-processor, and compare the detections on a random image."""
         images = Images(graph, context)
         found = recognized(graph, images, self.transform_name)
         if found is None:

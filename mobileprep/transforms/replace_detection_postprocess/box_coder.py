@@ -35,18 +35,7 @@ class _Column(NamedTuple):
 def box_coder(
     graph: Graph, images: Images, boxes: Ref, where: str
 ) -> tuple[Ref, Array, tuple[float, ...]]:
-    """The raw encodings, the anchors as centers and sizes, and the scales y, x, height, width.
-
-    Args:
-        graph: the graph.
-        images: values of its tensors.
-        boxes: the decoded boxes.
-        where: the name of the transform, for errors.
-
-    Raises:
-        TransformError: the boxes are not decoded as ``Exp(h / scale) * anchor_h`` and
-            ``y / scale * anchor_h + anchor_y``, or the anchors depend on the image.
-    """
+    """The raw encodings, the anchors as centers and sizes, and the scales y, x, height, width."""
     above = reachable(graph, [boxes.node], through_control=False)
     nodes = [node for node in graph if node.name in above]
     exps = [_column(graph, images, n.data_inputs[0]) for n in nodes if n.op == "Exp"]

@@ -69,11 +69,7 @@ class Detector:
 
 
 def recognized(graph: Graph, images: Images, where: str) -> Detector | None:
-    """What the post-processor of a graph does; None if the outputs need no suppression of boxes.
-
-    Raises:
-        TransformError: naming the part that was not recognized.
-    """
+    """What the post-processor of a graph does; None if the outputs need no suppression of boxes."""
     try:
         return _Recognition(graph, images, where).detector()
     except (InvalidGraphError, UnsupportedError, UsageError) as error:

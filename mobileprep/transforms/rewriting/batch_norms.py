@@ -49,12 +49,7 @@ class Statistics:
 
 
 def statistics(norm: Node, values: Sequence[Tensor]) -> Statistics:
-    """The statistics of a batch normalization op.
-
-    Args:
-        norm: FusedBatchNorm of any version, or BatchNormWithGlobalNormalization.
-        values: its inputs after the first, in order.
-    """
+    """The statistics of a batch normalization op."""
     order = _FUSED_ORDER if norm.op in FUSED_BATCH_NORMS else _GLOBAL_ORDER
     return Statistics(**dict(zip(order, values, strict=True)))
 
@@ -107,9 +102,6 @@ def variances(graph: Graph) -> frozenset[str]:
 
     Found are those that reach the variance of a batch normalization op, or Rsqrt or Sqrt, through
     nothing but Identity, the branches of conditionals and additions, such as of the epsilon.
-
-    Raises:
-        InvalidGraphError: an input is not there.
     """
     check_inputs(graph, "")
     found: set[str] = set()

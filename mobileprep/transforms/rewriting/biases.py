@@ -69,11 +69,6 @@ def with_biases(
 
     Layers of branches and loops, which may not run, are left out, and so are those whose weights
     are no finite float32.
-
-    Args:
-        graph: the graph; its inputs must be there.
-        wanted: of a layer and the constant of its weights whether it is asked for.
-        protected: names of nodes that must survive.
     """
     conditional = conditional_nodes(graph)
     names = FreshNames(graph.by_name)

@@ -47,7 +47,6 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
     (2019), which minimizes the same error over symmetric ranges.
 
     Args:
-        values: finite floats, one at least.
         bits: 2 to 8.
     """
     low, high = range_with_zero(values)
@@ -81,11 +80,6 @@ def rounded(values: Array, limits: tuple[float, float], bits: int) -> Array:
     """Weights as they come back from few bits, in double precision.
 
     They are multiples of the step, as Dequantize by the rule MIN_FIRST gives them.
-
-    Args:
-        values: floats.
-        limits: the numbers that the least and the greatest code stand for.
-        bits: how many bits a code has.
     """
     low, high = limits
     steps = (1 << bits) - 1
@@ -143,7 +137,6 @@ def eightbit_constant(values: Array, *, tf115: bool = False) -> EightbitConstant
     range is made wider by a 65,536th then.
 
     Args:
-        values: one or more.
         tf115: as TensorFlow 1.15 has it, with floats one step off.
 
     Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
@@ -179,12 +172,7 @@ _Stored = TypeVar("_Stored")
 
 
 def float_value(node: Node, transform: str) -> Tensor | None:
-    """The value of a float32 constant, or None for any other node.
-
-    Raises:
-        TransformError: a constant without type or value.
-        InvalidGraphError: an attribute is of the wrong kind.
-    """
+    """The value of a float32 constant, or None for any other node."""
     if node.op != "Const":
         return None
     for name in ("dtype", "value"):
@@ -220,15 +208,8 @@ def convert_floats(
     """Store the float32 constants of a graph in another form.
 
     Args:
-        graph: the graph.
-        transform: whose errors they are.
         convert: gives a constant's new form, or None and why it stays as it is. Called in several
             threads for large ones.
-        put: gives the nodes that stand for a constant from now on.
-
-    Raises:
-        TransformError: a constant without type or value.
-        InvalidGraphError: an attribute is of the wrong kind; and what ``convert`` raises.
     """
     skipped: Counter[str] = Counter()
     nodes: list[Node] = []
@@ -321,9 +302,7 @@ class ConstantExpressions:
         """Which nodes of constants are not needed any more.
 
         Args:
-            graph: the graph as it is now.
             names: the nodes that lost a consumer; what they alone needed is looked at as well.
-            protected: names of nodes that must stay.
         """
 
         def stays(node: Node) -> bool:

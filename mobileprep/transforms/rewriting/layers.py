@@ -91,8 +91,6 @@ def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
     """A constant that is combined with a layer's output as one value a channel.
 
     Args:
-        layer: the layer.
-        channels: its output channels.
         values: the constant, of any shape.
 
     Returns:
@@ -107,9 +105,7 @@ def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Arr
 
     Args:
         values: the constant, of any shape.
-        channels: the tensor's channels.
         axis: its dimension that runs over them, counted from the last: -1.
-        rank: how many dimensions it has; None where that is not known.
 
     Returns:
         Shape [channels], or None where the constant does not run along the channels alone, or
@@ -131,8 +127,6 @@ def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
     """Weights multiplied channel by channel, in their own precision.
 
     Args:
-        layer: the layer.
-        weights: its weights, of a floating type and the right rank.
         factors: shape [output channels], of the weights' type.
     """
     shape = [1] * len(weights.shape)
@@ -152,16 +146,7 @@ def input_axis(layer: Node) -> int:
 
 
 def through(layer: Node, weights: Array, amounts: Array) -> Array:
-    """What a layer makes of inputs that are the same everywhere, its borders aside.
-
-    Args:
-        layer: Conv2D, DepthwiseConv2dNative, MatMul or Conv3D.
-        weights: its weights.
-        amounts: float64 [input channels].
-
-    Returns:
-        float64 [output channels].
-    """
+    """What a layer makes of inputs that are the same everywhere, its borders aside."""
     shape = [1] * weights.ndim
     shape[input_axis(layer)] = len(amounts)
     kept = [axis + weights.ndim for axis in layer_kind(layer).channels]
@@ -176,14 +161,7 @@ def data_input(layer: Node) -> int:
 
 
 def own_constant(graph: Graph, ref: Ref, user: Node, protected: Collection[str]) -> Node | None:
-    """The float constant behind an input, which nothing else takes; None where there is none.
-
-    Args:
-        graph: the graph.
-        ref: the input; identities may lie between it and the constant.
-        user: the node whose input it is.
-        protected: names of nodes that must survive.
-    """
+    """The float constant behind an input, which nothing else takes; None where there is none."""
     while not ref.index:
         node = graph.get(ref.node)
         users = [n for n in graph.consumers.get(ref.node, ()) if ref in n.data_inputs]
@@ -212,10 +190,6 @@ _GATHERS: Final = frozenset({"Gather", "GatherV2"})
 
 def weight_axes(graph: Graph, constant: Node) -> tuple[int, ...]:
     """The dimensions that run over output channels, or over the rows of a table, from the last.
-
-    Args:
-        graph: the graph.
-        constant: a Const node.
 
     Returns:
         None of them where layers disagree, or something else takes the constant too.
@@ -282,7 +256,6 @@ def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
 
     Args:
         values: finite floats of any shape.
-        bits: how many there are for a code.
     """
     found = np.unique(values.reshape(-1)[:_SOME]).astype(np.float64)
     if found.size < 2 or found.size > 1 << bits:

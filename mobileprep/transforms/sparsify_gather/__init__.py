@@ -55,14 +55,7 @@ class SparsifyGather(Transform):
     ] = ""
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace the look-ups.
-
-        Raises:
-            TransformError: the values of a variable cannot be found, or with ``tf115`` the
-                original refuses a look-up.
-            CorruptFileError: the checkpoint is not there, or is damaged.
-            InvalidGraphError: an input is not there.
-        """
+        """Replace the look-ups."""
         check_inputs(graph, self.transform_name)
         before = graph
         graph = graph.with_nodes(n.without_attrs("_output_shapes") for n in graph)

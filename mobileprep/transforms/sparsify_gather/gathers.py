@@ -143,7 +143,6 @@ def table_nodes(weights: Node, column: Array) -> tuple[str, list[Node]]:
     """The name of the table for a column, and the nodes that make and fill it, the filling last.
 
     Args:
-        weights: the node that held the column.
         column: float32 of shape [N, 1].
     """
     flat = column.ravel()

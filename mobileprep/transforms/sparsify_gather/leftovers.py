@@ -33,14 +33,6 @@ def without_leftovers(graph: Graph, removed: Iterable[str], protected: Collectio
     too few to mean anything; so does a node that only removed ones used. A ConcatV2 joins what is
     left to join.
 
-    Args:
-        graph: the graph; the removed nodes may be in it still.
-        removed: names of nodes that are gone or to go.
-        protected: names of nodes that stay.
-
-    Raises:
-        TransformError: the axis of a ConcatV2 that has a single tensor left is used elsewhere.
-
     Source: the last part of ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
     """
     cleaning = _Cleaning(graph, protected)
@@ -145,12 +137,7 @@ class Restored:
             self._checkpoint.close()
 
     def value(self, node: Node) -> Array:
-        """The elements of a Const, or of a variable as its restore op would fill it.
-
-        Raises:
-            TransformError: there is no checkpoint, or no restore op fills the variable.
-            CorruptFileError: the checkpoint does not hold it.
-        """
+        """The elements of a Const, or of a variable as its restore op would fill it."""
         if node.op == "Const":
             return node.attr_tensor("value").array()
         if self._checkpoint is None:

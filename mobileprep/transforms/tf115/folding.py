@@ -33,11 +33,7 @@ def fetch_order(run: Execution) -> list[str]:
 
 
 def check_feeds(run: Execution) -> None:
-    """Nothing is fed and fetched.
-
-    Raises:
-        TransformError: something is.
-    """
+    """Nothing is fed and fetched."""
     for ref in run.fetched:
         if ref in run.fed:
             message = f"{_NAME}: {str(ref)!r} is an input and an output"
@@ -45,16 +41,7 @@ def check_feeds(run: Execution) -> None:
 
 
 def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[Node]:
-    """The nodes of the folded graph in the original's order.
-
-    Args:
-        graph: the graph as it was given.
-        folding: what to replace by constants.
-        serials: what names the constants, over all steps of a chain.
-
-    Raises:
-        TransformError: a node that is fed is no placeholder.
-    """
+    """The nodes of the folded graph in the original's order."""
     run = folding.run
     folded, sources = _constants(folding, serials)
     by_name = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}

@@ -29,9 +29,6 @@ def imported_nodes(graph: Graph) -> list[Node]:
 
     Attributes that a node lacks get the defaults of TensorFlow 1.15's op definitions, where it
     knows the op; recorded output shapes go; control inputs are sorted, each once.
-
-    Raises:
-        InvalidGraphError: nodes feed each other in a circle.
     """
     defaults: dict[str, Mapping[str, AttrValue]] = {}
     nodes = []
@@ -47,9 +44,6 @@ def import_order(graph: Graph) -> list[Node]:
 
     Of the nodes whose inputs are there, the one that the graph lists first comes next. A Merge
     that closes a loop waits for one tensor and its control inputs.
-
-    Raises:
-        InvalidGraphError: nodes feed each other in a circle.
     """
     nodes = graph.nodes
     position = {node.name: i for i, node in enumerate(nodes)}
@@ -113,11 +107,6 @@ def copies_warning(step: str, before: Graph, after: Graph) -> str:
     The original folds each Identity of a constant to a second constant of the same value; where
     something else still needs the first, as a NoOp that waits for it, the file has both. Values
     are compared by where they lie in memory, which costs nothing.
-
-    Args:
-        step: the step's name.
-        before: the graph before the step.
-        after: the graph after it.
     """
     if after is before:
         return ""

@@ -169,10 +169,6 @@ def std_sorted(items: Iterable[Item], key: Callable[[Item], int]) -> list[Item]:
     Where its introsort would turn to a heap, which needs input made for that, equals keep the
     order that they have by then.
 
-    Args:
-        items: in the order that they are given to ``std::sort``.
-        key: what is compared.
-
     Source: ``std::__introsort_loop`` of libstdc++, with which TensorFlow's wheels are built.
     """
     order = list(items)

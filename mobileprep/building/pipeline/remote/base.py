@@ -28,8 +28,6 @@ class Remote(Protocol):
 
         Args:
             kind: ``cas`` for objects by their digest, ``ac`` for records by their fingerprint.
-            key: 64 hexadecimal digits in lower case.
-            target: where to write.
             limit: the most bytes that are taken.
         """
         ...
@@ -111,11 +109,7 @@ class TimeLeft:
         self._until += seconds_for(size)
 
     def left(self) -> float:
-        """How many seconds the rest may take.
-
-        Raises:
-            TimeoutError: none.
-        """
+        """How many seconds the rest may take."""
         left = self._until - time.monotonic()
         if left <= 0:
             message = "too slow"
@@ -135,9 +129,6 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     """What a call gives that has no time-out of its own, such as one that looks a name up.
 
     A call that takes longer goes on in a thread that holds nothing up.
-
-    Raises:
-        TimeoutError: it takes longer.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -211,12 +202,7 @@ class Sink:
         self.size = 0
 
     def write(self, block: bytes) -> None:
-        """Take the next bytes.
-
-        Raises:
-            TooLongError: they are more than the limit.
-            LocalError: they cannot be written here.
-        """
+        """Take the next bytes."""
         self.expect(self.size + len(block))
         self.size += len(block)
         self.time_left.moved(len(block))
@@ -227,11 +213,7 @@ class Sink:
             raise LocalError(error.strerror or str(error)) from error
 
     def expect(self, size: int) -> None:
-        """Hear how many bytes will come in all, before any is read.
-
-        Raises:
-            TooLongError: they would be more than the limit.
-        """
+        """Hear how many bytes will come in all, before any is read."""
         if size > self.limit:
             raise TooLongError
 
@@ -245,11 +227,7 @@ _BLOCK = 1 << 18
 
 
 def file_size(source: Path) -> int:
-    """The length of a file to send.
-
-    Raises:
-        LocalError: it cannot be read.
-    """
+    """The length of a file to send."""
     try:
         return source.stat().st_size
     except OSError as error:
@@ -261,10 +239,6 @@ def file_blocks(name: str, source: Path, size: int, time_left: TimeLeft) -> Iter
 
     The last block comes when all of them are known to be right: a receiver that is promised
     ``size`` bytes and gets fewer keeps none.
-
-    Raises:
-        LocalError: the file cannot be read, is not ``size`` bytes long, or is an object whose
-            bytes do not have its digest.
     """
     kind, key = PurePosixPath(name).parts
     digest, left = hashlib.sha256(), size

@@ -323,12 +323,7 @@ _LIBRARIES = {
 
 
 def open_remote(settings: RemoteSettings | None) -> Remote | None:
-    """The store that settings name; None for none. Nothing is sent before it is first used.
-
-    Raises:
-        UnsupportedError: the library for such a store is not installed.
-        UsageError: the file of certificates cannot be read.
-    """
+    """The store that settings name; None for none. Nothing is sent before it is first used."""
     if settings is None:
         return None
     scheme = urlsplit(settings.url).scheme

@@ -43,15 +43,7 @@ class RemoteSettings:
 
 
 def remote_settings(cache: Cache | None, environ: Mapping[str, str]) -> RemoteSettings | None:
-    """The remote store of a build, or None. The environment wins over the recipe, key by key.
-
-    Args:
-        cache: the recipe's section.
-        environ: variables; those that are empty count as not set.
-
-    Raises:
-        UsageError: a variable cannot be used, or a secret would go out in the clear.
-    """
+    """The remote store of a build, or None. The environment wins over the recipe, key by key."""
     mode = environ.get(MODE) or (cache.mode if cache is not None else CACHE_MODES[0])
     if mode not in (*CACHE_MODES, OFF):
         message = f"{mode!r} is no mode of a remote store"

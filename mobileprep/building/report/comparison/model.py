@@ -259,8 +259,6 @@ def comparison_lines(
     """What a target differs in.
 
     Args:
-        one: the comparison.
-        width: of the terminal, in characters; None where it is not for one.
         listed: how many ranges, tensors and nodes to name at most; None for all.
     """
     body = _lines(one, listed)

@@ -36,11 +36,6 @@ def render_page(
 ) -> bytes:
     """The page.
 
-    Args:
-        data: what the page tells, see ``page_data``.
-        compared: what the page of another build tells, which this one is compared with.
-        key: digits and letters that tell this page's data from others.
-
     Returns:
         HTML in UTF-8. No text of ``data`` is ever markup: the program sets all of it as text, and
         the policy lets nothing run but that program.
@@ -144,14 +139,7 @@ def nodes_data(
     steps: Sequence[str],
     graphs: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What a page tells of a target's graphs.
-
-    Args:
-        source: what the stage ``nodes`` left of the frozen source.
-        shipped: what it left of the graph after all transforms.
-        steps: the names of the transforms.
-        graphs: what those left that made the source, and the graph after each transform.
-    """
+    """What a page tells of a target's graphs."""
     told = [*graphs]
     return {
         "graphs": [source["graph"], shipped["graph"]],
@@ -169,14 +157,7 @@ def page_data(
     targets: Sequence[tuple[Report, Mapping[str, Any]]],
     stages: Sequence[StageTime],
 ) -> dict[str, Any]:
-    """What a page tells of a recipe's targets.
-
-    Args:
-        recipe: the recipe's name.
-        tool: the program and its version.
-        targets: of each target its report, and what ``nodes_data`` says of its graphs.
-        stages: those of the build.
-    """
+    """What a page tells of a recipe's targets."""
     return {
         "format": FORMAT,
         "recipe": recipe,
@@ -194,12 +175,7 @@ _DATA: Final = re.compile(rb'<script type="application/json" id="data">([^<]*)</
 
 
 def data_of_page(page: bytes) -> dict[str, Any]:
-    """What a page tells, see ``page_data``.
-
-    Raises:
-        ValueError: it is no page, or one that another version of this program made.
-        RecursionError: its data are nested too deeply.
-    """
+    """What a page tells, see ``page_data``."""
     found = _DATA.search(page)
     data = json.loads(found[1]) if found else {}
     known = data.get("format") if isinstance(data, dict) else None

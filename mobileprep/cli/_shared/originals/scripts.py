@@ -60,12 +60,7 @@ _LOGGING_VALUES: Final = frozenset(
 
 
 def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Action]) -> list[str]:
-    """A script's arguments as argparse takes them.
-
-    Args:
-        arguments: what stands behind the verb.
-        flags: the verb's own by their spelling, dashes included.
-    """
+    """A script's arguments as argparse takes them."""
     plain: list[str] = []
     left = list(reversed(arguments))
     while left:

@@ -10,13 +10,7 @@ from mobileprep.core.printable import plain
 
 
 def show(lines: Iterable[str], keep: str = "", *, file: TextIO | None = None) -> None:
-    """Print lines, whatever they hold and the stream can encode.
-
-    Args:
-        lines: without their ends.
-        keep: controls to leave as they are.
-        file: where to, by default the standard output.
-    """
+    """Print lines, whatever they hold and the stream can encode."""
     stream = sys.stdout if file is None else file
     encoding = stream.encoding or "utf-8"
     for line in lines:

@@ -71,13 +71,7 @@ class AffineChains:
         return self.along(channels, current, self._only_user(current, channels))
 
     def along(self, channels: Channels, current: Ref, node: Node | None) -> list[AffineStep]:
-        """The steps from a node on, as far as nothing else sees what lies between them.
-
-        Args:
-            channels: the channels of a tensor.
-            current: the tensor.
-            node: the consumer of it that is the first step, if there is one.
-        """
+        """The steps from a node on, as far as nothing else sees what lies between them."""
         steps: list[AffineStep] = []
         while node is not None:
             read = self._read(node, current, channels, steps)

@@ -75,12 +75,7 @@ class Channels:
         return cls(layer, count, constants, output_axis(layer), layer_kind(layer).rank)
 
     def read(self, node: Node, source: Ref) -> Affine | str:
-        """What a node does to each channel, or why it does not; empty where it never would.
-
-        Args:
-            node: a consumer of the tensor, or of what was made of it channel by channel.
-            source: the input through which it comes.
-        """
+        """What a node does to each channel, or why it does not; empty where it never would."""
         if node.op == "Identity":
             return Affine()
         if node.op in BATCH_NORMS:
@@ -131,13 +126,7 @@ class Channels:
 
 
 def norm_affine(norm: Node, constants: ConstantExpressions, count: int | None) -> Affine | str:
-    """What a batch normalization does to each channel, or why that is not constant.
-
-    Args:
-        norm: one of ``BATCH_NORMS``.
-        constants: the graph's constants.
-        count: the channels of the layer before it; None where there is none.
-    """
+    """What a batch normalization does to each channel, or why that is not constant."""
     if not is_inference(norm):
         return "the batch normalization uses the batch's statistics (is_training)"
     values = [constants.value(r) for r in norm.data_inputs[1:]]

@@ -49,9 +49,7 @@ def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
     """Follow every layer's output, and merge as many of the steps after it as ``cut`` says.
 
     Args:
-        graph: the graph.
         cut: which steps to merge; the last of them must scale or shift.
-        protected: names of nodes that must survive.
     """
     ready = without_idle_controls(graph, protected)
     merging = _Merging(ready, protected)

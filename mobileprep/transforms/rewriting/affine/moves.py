@@ -23,9 +23,6 @@ def moved(node: Node, source: Ref, channels: Channels, shape_of: ShapeOf) -> Cha
     """The channels after a node that computes nothing, or why scales cannot go before it.
 
     Args:
-        node: a consumer of the tensor.
-        source: the input through which it comes.
-        channels: the tensor's channels.
         shape_of: the shapes of the graph.
 
     Returns:

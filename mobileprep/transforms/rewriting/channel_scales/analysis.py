@@ -128,9 +128,7 @@ def find_scales(
     """Find the channels that may be scaled without changing what the graph computes.
 
     Args:
-        graph: the graph; its inputs must be there.
         protected: names of nodes that are fed or fetched: their tensors stay as they are.
-        through_relu6: whether scales may pass Relu6, which then becomes Relu and Minimum.
         keep_stored: whether to leave weights that were in 8 bits before: their steps are even.
     """
     return _Search(graph, protected, through_relu6, keep_stored).run()

@@ -33,13 +33,7 @@ class Execution:
 
 
 def execution(nodes: Iterable[Node], inputs: Iterable[str], outputs: Iterable[str]) -> Execution:
-    """The part of a graph between tensors fed and tensors fetched.
-
-    Args:
-        nodes: all nodes of the graph; every input and output must be there.
-        inputs: names of the tensors that are fed.
-        outputs: names of the tensors that are fetched.
-    """
+    """The part of a graph between tensors fed and tensors fetched."""
     by_name = {node.name: node for node in nodes}
     tensors = [parse_ref(name) for name in inputs]
     placeholders = (r.node for r in tensors if by_name[r.node].op in PLACEHOLDERS)

@@ -102,9 +102,6 @@ def constant_nodes(
     """Find the constant nodes among those that run.
 
     Args:
-        run: the nodes.
-        sinks: names to start from, in order.
-        refusal: says why a node must not be folded.
         shape_of: the statically known shape of a tensor.
     """
     search = _Search(run, refusal, shape_of)

@@ -59,13 +59,7 @@ def find_folding(
     """Find and compute what can be folded.
 
     Args:
-        run: the nodes that the outputs need.
-        sinks: names to start the search from, in order.
-        rules: what to leave, and how to compute.
         shape_of: the statically known shape of a tensor.
-
-    Raises:
-        TransformError: a node cannot be computed.
     """
     costly: list[str] = []
     while True:
@@ -110,8 +104,6 @@ def is_decoded(nodes: Mapping[str, Node], ref: Ref, value: Tensor) -> bool:
 
     Args:
         nodes: the nodes, by name; what is fed, of which only the shape can count, may be missing.
-        ref: the tensor.
-        value: its value.
     """
     if value.nbytes < _LEAST:
         return False
@@ -170,15 +162,7 @@ def constant_values(
     No others are kept for longer than they are used.
 
     Args:
-        nodes: the graph's nodes by name.
-        constant: which of them are constant.
-        wanted: the tensors to compute, of constant nodes.
         tf115: the kernels of TensorFlow 1.15, to round as it does.
-
-    Raises:
-        TransformError: a node cannot be computed, as its inputs do not fit each other or it is a
-            placeholder.
-        RunLimitError: a node would take more memory than this process may.
     """
     with working(_FLOPS):
         return _computed(nodes, constant, frozenset(wanted), tf115)
@@ -226,10 +210,7 @@ def _reason(error: UnsupportedError | RunLimitError, node: Node, limit: int, bou
     """Why a node is left; raises the error where it is this machine that lacks the memory.
 
     Args:
-        error: what computing it came to.
-        node: the node.
         limit: how many bytes folding may take on this graph.
-        bound: what was left of them.
     """
     if isinstance(error, UnsupportedError):
         return f"no kernel for this {node.op}"
@@ -249,11 +230,7 @@ def _constant_bytes(node: Node) -> int:
 def _needed_inputs(
     nodes: Mapping[str, Node], constant: ConstantNodes, wanted: frozenset[Ref]
 ) -> dict[str, tuple[Ref, ...]]:
-    """For each node to compute the tensors that it takes; a known shape takes none.
-
-    Raises:
-        TransformError: one of them is fed, which only a Const with inputs of its own can lead to.
-    """
+    """For each node to compute the tensors that it takes; a known shape takes none."""
     inputs: dict[str, tuple[Ref, ...]] = {}
 
     def needed(name: str) -> list[str]:
