@@ -28,7 +28,13 @@ from mobileprep.building.plan.search_stages import ChoiceStage
 from mobileprep.building.plan.spec import Stage, TargetPlan
 from mobileprep.building.plan.stages import TransformStage
 from mobileprep.building.report.collect import Report
-from mobileprep.building.targets import plan_state, promised_files, publish_target, shared_store
+from mobileprep.building.targets import (
+    plan_state,
+    promised_files,
+    publish_target,
+    shared_store,
+    wanted_outputs,
+)
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import check_name, check_writable, file_inside, inside
 from mobileprep.core.frozen import dataclass
@@ -177,6 +183,11 @@ def run_build(
         FollowUp(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets
     ]
 
+    def work() -> tuple[list[MobileprepError], list[str]]:
+        follow_ups = [*publishing, *pages.follow_ups()]
+        found = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
+        return found, pages.write()
+
     sharing = state.store.sharing
     try:
         if not keep_going:
@@ -185,10 +196,8 @@ def run_build(
             _ended(sharing, warn),
             shared_memory(min(jobs, len(stale_stages(state))), memory),
         ):
-            follow_ups = [*publishing, *pages.follow_ups()]
-            found = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
+            found, told = executor.attempt(work)
             failures = tuple(with_worst_layers(error, executor) for error in found)
-            told = pages.write()
             if sharing is not None:
                 sharing.finish()
     except MissedLimitError as error:
@@ -253,6 +262,7 @@ def prepared(
     check_overlaps(recipes, state.plan, state.store, out)
     if checksum:
         hash_all(state, out)
+    state.check_outputs(wanted_outputs(state, out))
     return state
 
 

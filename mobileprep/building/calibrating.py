@@ -14,7 +14,7 @@ from mobileprep.building.pipeline.runner import build as run_stages
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.plan.portable import portable_recipe
 from mobileprep.building.plan.running_stages import CalibrateStage
-from mobileprep.building.plan.spec import Plan, StageSpec
+from mobileprep.building.plan.spec import Plan, StageSpec, Upstream
 from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import write_text
@@ -254,15 +254,16 @@ def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFi
     """The ranges of each target, by its folder."""
     state = plan.state
     bound = store_bound(os.environ)
+    wanted = {folder: Upstream(task, CalibrateStage.RANGES) for folder, task in plan.ends.items()}
+
+    def work() -> dict[str, bytes]:
+        run_stages(executor)
+        return {folder: executor.read(up) for folder, up in wanted.items()}
+
+    state.check_outputs(wanted.values())
     try:
         with shared_memory(1, plan.memory):
-            run_stages(executor)
-        pieces = {
-            folder: b"".join(
-                state.store.pieces(executor.record(task).outputs[CalibrateStage.RANGES])
-            )
-            for folder, task in plan.ends.items()
-        }
+            pieces = executor.attempt(work)
     finally:
         state.store.files.save()
         state.store.finish(bound)

@@ -19,6 +19,7 @@ from mobileprep.building.pipeline.folder_reasons import from_here
 from mobileprep.building.pipeline.output import Record
 from mobileprep.building.pipeline.runner import FollowUp, collect, collect_target
 from mobileprep.building.pipeline.state import Fresh, Stale, State
+from mobileprep.building.plan.record_data import misfit
 from mobileprep.building.plan.spec import Plan, TargetPlan, Upstream
 from mobileprep.building.report.collect import Report, report_key
 from mobileprep.building.report.page.render import (
@@ -285,20 +286,15 @@ def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
         return {}
 
     def read(up: Upstream) -> dict[str, Any]:
-        data: dict[str, Any] = json.loads(b"".join(store.pieces(executor.obtain(up))))
+        data: dict[str, Any] = json.loads(executor.read(up))
         return data
 
-    def told() -> dict[str, Any]:
+    try:
         graphs = map(read, page.graphs)
         return nodes_data(read(page.source), read(page.shipped), page.steps, graphs)
-
-    store = executor.state.store
-    try:
-        return told()
-    except NONSENSE:
-        # Whose it is shows nowhere; the records of a store may tell anything.
-        executor.distrust(page)
-        return told()
+    except NONSENSE as error:
+        # Which of them it is shows nowhere.
+        raise misfit(*page) from error
 
 
 def _key(

@@ -247,7 +247,7 @@ def quantized_target(
     read = [asked.graph, asked.interface, *([asked.ranges] if asked.ranges else []), assets]
     if isinstance(asked, ChoiceStage):
         read += [asked.ranking, asked.tries]
-    inputs = {up: executor.obtain(up) for up in read}
+    inputs = executor.attempt(lambda: {up: executor.obtain(up) for up in read})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         handover = Handover(Plan((), ()))

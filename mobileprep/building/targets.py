@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,21 +15,23 @@ from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.publish import (
     MANIFEST,
     TOOL,
-    ChangedOutputError,
     Changes,
     changes,
+    listed,
     publish,
+    stays,
 )
 from mobileprep.building.pipeline.remote.settings import URL
 from mobileprep.building.pipeline.runner import Built, check_pins, collect_target
-from mobileprep.building.pipeline.state import State
+from mobileprep.building.pipeline.state import Fresh, State
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.sources import single_file
-from mobileprep.building.plan.spec import PUBLISHED, TargetPlan
+from mobileprep.building.plan.spec import PUBLISHED, TargetPlan, Upstream
 from mobileprep.building.provenance import remove_provenance
 from mobileprep.building.report.collect import Report, collect_report, report_json
 from mobileprep.building.report.text import quantization_text
+from mobileprep.core.files import inside
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.recipe.model import Recipe
 
@@ -98,13 +99,6 @@ def build_report(built: Built) -> Report:
 
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     """Bring a target's folder up to date; its report, and whether anything was written."""
-    with contextlib.suppress(ChangedOutputError):
-        return _published(target, executor, out)
-    # What was lost, or never was as its record told, has been made again.
-    return _published(target, executor, out)
-
-
-def _published(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     state = executor.state
     built = collect_target(target, state, executor)
     report = build_report(built)
@@ -129,6 +123,37 @@ def promised_files(target: TargetPlan, state: State) -> list[str]:
         if name.startswith(PUBLISHED)
     ]
     return [*left, REPORT, MANIFEST]
+
+
+def wanted_outputs(state: State, out: Path) -> set[Upstream]:
+    """The outputs of fresh stages that reports are made of, or that folders below ``out`` lack."""
+    found = {
+        up
+        for target in state.plan.targets
+        for up in target.records
+        if isinstance(state.verdict(up.task), Fresh)
+    }
+    return found.union(*(lacking_outputs(target, state, out) for target in state.plan.targets))
+
+
+def lacking_outputs(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
+    """The outputs of fresh stages that a target's folder does not have as they are."""
+    folder = inside(out, target.folder)
+    left = {
+        Upstream(task, name): output
+        for task in target.tasks
+        if isinstance(found := state.verdict(task), Fresh)
+        for name, output in found.record.outputs.items()
+        if name.startswith(PUBLISHED)
+    }
+    before, files = listed(folder), state.store.files
+    return {
+        up
+        for up, output in left.items()
+        if not stays(
+            folder, up.output.removeprefix(PUBLISHED), output.sha256, output.size, before, files
+        )
+    }
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:

@@ -18,7 +18,6 @@ from mobileprep.building.pipeline.doit_tasks import (
 from mobileprep.building.pipeline.execute import Executor, Moment
 from mobileprep.building.pipeline.folder_lock import folder_locks
 from mobileprep.building.pipeline.folder_reasons import from_here
-from mobileprep.building.pipeline.needs import at_their_turn
 from mobileprep.building.pipeline.overlaps import check_overlaps
 from mobileprep.building.pipeline.publish import published_names, unpublish
 from mobileprep.building.pipeline.runner import collect_target
@@ -29,8 +28,9 @@ from mobileprep.building.targets import (
     promised_files,
     publish_target,
     shared_store,
+    wanted_outputs,
 )
-from mobileprep.building.verdicts import folder_verdict, stage_verdict
+from mobileprep.building.verdicts import folder_verdict, forecast_of, stage_verdict
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import inside
 from mobileprep.core.frozen import dataclass
@@ -121,6 +121,7 @@ class _Session:
         self.executor = Executor(self.state, _nobody, _warn)
         check_overlaps(recipes, self.state.plan, self.state.store, out)
         _check_tasks(self.state.plan)
+        self.state.check_outputs(wanted_outputs(self.state, out))
 
     def __reduce__(self) -> tuple[type[_Session], tuple[tuple[Path, ...], Path]]:
         return _Session, (self.files, self.out)
@@ -153,7 +154,7 @@ class _StageReasons:
 
     def __call__(self) -> Sequence[str]:
         state = self.session.state
-        forecast = at_their_turn(state, [self.task])
+        forecast = forecast_of(state.verdicts([self.task]))
         return stage_verdict(state.plan.stage(self.task), state, forecast).reasons
 
 
@@ -180,7 +181,7 @@ class _FolderReasons:
     def __call__(self) -> Sequence[str]:
         session = self.session
         target = session.target(self.folder)
-        forecast = at_their_turn(session.state, target.tasks)
+        forecast = forecast_of(session.state.verdicts(target.tasks))
         return folder_verdict(target, session.state, session.out, forecast).reasons
 
 

@@ -11,15 +11,17 @@ from typing import Any, Final
 
 from mobileprep.building.pages import is_page, page_files, page_reasons
 from mobileprep.building.pipeline.folder_reasons import expected_files, folder_reasons
-from mobileprep.building.pipeline.needs import Forecast, foretell
 from mobileprep.building.pipeline.output import Output
-from mobileprep.building.pipeline.publish import listed, stays
 from mobileprep.building.pipeline.runner import Built, collect_target
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.plan.changes import Change
-from mobileprep.building.plan.spec import PUBLISHED, StageSpec, TargetPlan, Upstream
-from mobileprep.building.targets import promised_files, target_changes
-from mobileprep.core.files import inside
+from mobileprep.building.plan.spec import StageSpec, TargetPlan, Upstream
+from mobileprep.building.targets import (
+    lacking_outputs,
+    promised_files,
+    target_changes,
+    wanted_outputs,
+)
 from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
@@ -64,8 +66,7 @@ class Verdict:
         needs: the tasks before it.
         reasons: why it would run, in words; nothing where it is fresh.
         changes: what is not as it was when it last ran.
-        certain: false where it runs only if a stage before it leaves something else than before,
-            or if one that may run needs what it left, and that is lost.
+        certain: false where it runs only if a stage before it leaves something else than before.
         seconds: how long its last run took, None where that is not known.
         bytes: the length of all that it left then.
         store_bytes: what it takes from the local store beside what steps before it take.
@@ -119,6 +120,42 @@ def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
         yield f"{step}: {len(stages)} trial stages: {state} (list them with -v)"
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """Which stages of a plan run, by task, and why; the others do not.
+
+    Args:
+        certain: those that run whatever the others leave. Of stages with equal fingerprints one
+            runs for all, here the first.
+        perhaps: those that run only if a stage before them leaves something else than it did.
+    """
+
+    certain: Mapping[str, tuple[str, ...]]
+    perhaps: Mapping[str, tuple[str, ...]]
+
+    def runs(self, task: str) -> bool:
+        """Whether a stage may run."""
+        return task in self.certain or task in self.perhaps
+
+
+def forecast_of(judged: Mapping[str, Fresh | Stale]) -> Forecast:
+    """What a build would run of some stages, in the order of the plan."""
+    certain: dict[str, tuple[str, ...]] = {}
+    perhaps: dict[str, tuple[str, ...]] = {}
+    first: dict[str, str] = {}
+    for task, found in judged.items():
+        if isinstance(found, Fresh):
+            continue
+        same = task if found.key is None else first.setdefault(found.key, task)
+        if found.key is None:
+            perhaps[task] = found.reasons
+        elif same == task:
+            certain[task] = found.reasons
+        else:
+            perhaps[task] = (f"{same} is the same and has yet to run",)
+    return Forecast(certain, perhaps)
+
+
 def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Verdict]:
     """The verdicts on all stages of a plan, then on its targets' folders and pages below ``out``.
 
@@ -128,12 +165,13 @@ def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Ver
         partial: the names of recipes with targets that cannot be planned; their pages stay.
     """
     plan = state.plan
-    lacking = {target.folder: _lacking(target, state, out) for target in plan.targets}
-    records = {up for target in plan.targets for up in target.records if _is_fresh(up.task, state)}
-    forecast = foretell(state, records.union(*lacking.values()))
+    state.check_outputs(wanted_outputs(state, out))
+    forecast = forecast_of(state.verdicts(spec.task for spec in plan.stages))
     judged = [stage_verdict(spec, state, forecast) for spec in plan.stages]
     judged += [folder_verdict(target, state, out, forecast) for target in plan.targets]
-    read = [set(spec.stage.upstream.values()) for spec in plan.stages] + [*lacking.values()]
+    read = [set(spec.stage.upstream.values()) for spec in plan.stages] + [
+        lacking_outputs(target, state, out) for target in plan.targets
+    ]
     sizes = _Sizes(state, forecast)
     found = [
         one if one.fresh else sizes.told(one, needed)
@@ -161,29 +199,6 @@ def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdic
 
 def _is_fresh(task: str, state: State) -> bool:
     return isinstance(state.verdict(task), Fresh)
-
-
-def _lacking(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
-    """What fresh stages have left that a target's folder does not have as it is."""
-    folder = inside(out, target.folder)
-    left = {
-        Upstream(task, name): output
-        for task in target.tasks
-        if isinstance(found := state.verdict(task), Fresh)
-        for name, output in found.record.outputs.items()
-        if name.startswith(PUBLISHED)
-    }
-    before, files = listed(folder), state.store.files
-    return {
-        up
-        for up, output in left.items()
-        if not stays(folder, _published(up), output.sha256, output.size, before, files)
-    }
-
-
-def _published(up: Upstream) -> str:
-    """The name of an output in its target's folder."""
-    return up.output.removeprefix(PUBLISHED)
 
 
 class _Sizes:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mobileprep.building.builder import build
-from mobileprep.building.pipeline.needs import foretell
 from mobileprep.building.quantization_debugging import debug_quantization
 from mobileprep.building.targets import plan_state
+from mobileprep.building.verdicts import Forecast, forecast_of
 from mobileprep.errors import AccuracyError, MissedLimitError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.files import read_graph, write_graph
@@ -153,14 +153,19 @@ def test_layers_that_a_rule_is_about_stay_as_it_says(recipe: Path) -> None:
     assert all("first" not in text and "third" not in text for text in warnings)
 
 
+def forecast(recipe: Path) -> Forecast:
+    state = plan_state([load_recipe(recipe)])
+    return forecast_of(state.verdicts(spec.task for spec in state.plan.stages))
+
+
 def test_a_forecast_has_all_that_runs(recipe: Path) -> None:
     built(recipe, 0)
     limit = (1 + agreement(recipe)) / 2
     recipe.write_text(RECIPE % (limit, "auto"))
-    told = foretell(plan_state([load_recipe(recipe)]))
+    told = forecast(recipe)
     _, ran = built(recipe, limit)
     assert set(told.certain) <= set(ran) <= {*told.certain, *told.perhaps}
-    told = foretell(plan_state([load_recipe(recipe)]))
+    told = forecast(recipe)
     assert not told.certain
     assert not told.perhaps
 

@@ -19,6 +19,7 @@ from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.fingerprints import fingerprint
 from mobileprep.building.plan.spec import Plan
+from mobileprep.building.targets import wanted_outputs
 from mobileprep.building.verdicts import PUBLISH, Verdict, verdicts
 from tests.building.pipeline.small_plans import (
     SPOILS,
@@ -199,6 +200,7 @@ def test_what_is_foretold_is_what_a_build_does(
             assert {p: p.stat().st_mtime_ns for p in files_below(bench.top)} == before
             if not explained:  # a build that explains itself goes on with the state that was judged
                 state = bench.state(force=force)
+                state.check_outputs(wanted_outputs(state, bench.out))
             run = bench.build(state)
             bench.check(told, run, fingerprints(state))
             again = bench.state(force=False)

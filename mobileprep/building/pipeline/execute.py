@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
@@ -11,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
@@ -19,7 +18,7 @@ from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.pipeline.store import unwritable
 from mobileprep.building.plan.fingerprints import Components, fingerprint
-from mobileprep.building.plan.record_data import MisfitError
+from mobileprep.building.plan.record_data import CacheEntryError, cache_entry_error
 from mobileprep.building.plan.spec import PUBLISHED, Plan, StageSpec, Upstream
 from mobileprep.building.stages.base import Job, stage_function
 from mobileprep.core.frozen import dataclass
@@ -43,8 +42,6 @@ Advance = Callable[[str, int, int], None]
 """Called with a task's name, how many samples it has run, and how many there are."""
 
 
-# A store that others keep removing is not waited for: the stage that reads tells what is gone.
-_MOST_LOSSES: Final = 3
 # Giving memory back takes milliseconds, which small models do not repay.
 _MUCH: Final = 4 << 20
 
@@ -88,35 +85,34 @@ class Executor:
     def run(self, spec: StageSpec) -> Record:
         """Run a stage unless it is fresh; its record, already in the store.
 
-        Earlier stages are fresh; where what they left is needed and lost, they run again first.
-
         Raises:
             MobileprepError: whatever the stage raises.
             CorruptFileError: an input file changed while the stage ran.
         """
         with self._lock(spec.task):
             try:
-                while isinstance(self.state.verdict(spec.task), Stale):
+                if isinstance(self.state.verdict(spec.task), Stale):
                     self.state.store.begin()
                     inputs = {up: self.obtain(up) for up in spec.stage.upstream.values()}
-                    # What ran again for an input may have left something else this time.
                     verdict = self.state.verdict(spec.task)
                     if isinstance(verdict, Stale) and verdict.parts is not None:
-                        with self._rejecting(inputs):
-                            return self._run_once(spec, verdict.parts, inputs)
+                        return self._run_once(spec, verdict.parts, inputs)
                 return self._record(spec.task)
             finally:
                 self._handover.done(spec)
 
-    @contextlib.contextmanager
-    def _rejecting(self, inputs: Mapping[Upstream, Output]) -> Iterator[None]:
-        """Leaves out the error of a stage to which an input makes no sense that is made again."""
+    def attempt(self, work: Callable[[], Made]) -> Made:
+        """Do work that runs stages and reads what they left.
+
+        Where a cached output turns out to be missing or damaged, the cache entries of earlier
+        builds are dropped, and the work is planned again and done once more.
+        """
         try:
-            yield
-        except MisfitError as error:
-            up = error.upstream
-            if up is None or not self.state.reject(up, inputs[up]):
-                raise
+            return work()
+        except CacheEntryError as error:
+            self.state.plan_again(error.tasks)
+            self._handover = Handover(self.state.plan)
+        return work()
 
     def tell(self, sentence: str) -> None:
         """Tell the user of something that is of no stage."""
@@ -134,71 +130,27 @@ class Executor:
         return True
 
     def obtain(self, upstream: Upstream) -> Output:
-        """An output of a stage that is fresh, made sure to be at hand."""
-        for spec in self._to_run_first(upstream):
-            self.run(spec)
-        spec = self.state.spec(upstream.task)
-        # One thread at a time: what one finds lost, another may be about to have made again.
-        with self._lock(upstream.task):
-            for _ in range(_MOST_LOSSES):
-                # Found fresh, here or by ``run``, it may still be lost.
-                verdict = self.state.verdict(upstream.task)
-                record = verdict.record if isinstance(verdict, Fresh) else self.run(spec)
-                if self._is_at_hand(upstream, record):
-                    return record.outputs[upstream.output]
-                self.state.lose(upstream.task, upstream.output, record)
-            return self.run(spec).outputs[upstream.output]
+        """An output of a stage that is fresh or runs now, made sure to be at hand.
 
-    def read(self, upstream: Upstream, made_of: Callable[[bytes], Made]) -> Made:
-        """What is made of the bytes of an output of a stage that is fresh.
-
-        Where that raises a ``MisfitError``, the stage runs again.
+        Raises:
+            CacheEntryError: it is neither in memory nor in a store.
         """
-        while True:
-            output = self.obtain(upstream)
-            try:
-                return made_of(b"".join(self.state.store.pieces(output)))
-            except MisfitError:
-                if not self.state.reject(upstream, output):
-                    raise
-
-    def distrust(self, outputs: Iterable[Upstream]) -> None:
-        """Have the stages run again, unless they have run in this build, that left some outputs."""
-        for upstream in outputs:
-            self.state.reject(upstream, self.record(upstream.task).outputs[upstream.output])
-
-    def _to_run_first(self, upstream: Upstream) -> list[StageSpec]:
-        """The stages that an output which is lost takes to make it again, earliest first.
-
-        They are found here, and not each by the run of the next: a recipe may have more steps than
-        Python's stack has room for.
-        """
-        found: dict[str, StageSpec] = {}
-        todo = [upstream]
-        while todo:
-            up = todo.pop()
-            if up.task not in found and self._is_lost(up):
-                spec = found[up.task] = self.state.spec(up.task)
-                todo += spec.stage.upstream.values()
-        return [*reversed(found.values())]
-
-    def _is_lost(self, upstream: Upstream) -> bool:
-        """Whether the stage that left an output has to run for it, which the state then knows."""
-        with self._lock(upstream.task):
-            verdict = self.state.verdict(upstream.task)
-            if isinstance(verdict, Stale):
-                return True
-            if self._is_at_hand(upstream, verdict.record):
-                return False
-            self.state.lose(upstream.task, upstream.output, verdict.record)
-            return True
-
-    def _is_at_hand(self, upstream: Upstream, record: Record) -> bool:
-        """Whether an output is in memory, or in the store, to which it may be fetched now."""
+        verdict = self.state.verdict(upstream.task)
+        if isinstance(verdict, Fresh):
+            record = verdict.record
+        else:
+            record = self.run(self.state.spec(upstream.task))
         output = record.outputs[upstream.output]
         if output.part is not None:
             self.state.store.begin()
-        return self._handover.find(upstream) is not None or self.state.store.obtain(output)
+        if self._handover.find(upstream) is None and not self.state.store.obtain(output):
+            problem = "is missing or damaged"
+            raise cache_entry_error(problem, upstream)
+        return output
+
+    def read(self, upstream: Upstream) -> bytes:
+        """The bytes of an output, see ``obtain``."""
+        return b"".join(self.state.store.pieces(self.obtain(upstream)))
 
     def _lock(self, name: str) -> threading.RLock:
         # Two threads that ask a defaultdict at once may be given a lock each.

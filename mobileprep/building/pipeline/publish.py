@@ -32,10 +32,6 @@ from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError
 
 
-class ChangedOutputError(CorruptFileError):
-    """An output was lost, and its stage has left another instead."""
-
-
 @dataclass(frozen=True)
 class Changes:
     """What brings a target's folder up to date.
@@ -113,9 +109,8 @@ def publish(
     for name in todo.write:
         path = file_inside(todo.folder, name)
         if name in built.files:
-            if obtain is not None and obtain(built.origins[name]) != built.files[name]:
-                message = f"what {built.origins[name].task} left is another by now"
-                raise ChangedOutputError(message, "build again", str(path))
+            if obtain is not None:
+                obtain(built.origins[name])
             store.publish(built.files[name], path)
         else:
             data = todo.manifest if name == MANIFEST else extra[name]

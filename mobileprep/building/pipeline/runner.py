@@ -9,7 +9,7 @@ from typing import Protocol
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.state import Fresh, Stale, State
-from mobileprep.building.plan.record_data import RecordType, read_record
+from mobileprep.building.plan.record_data import CacheEntryError, RecordType, read_record
 from mobileprep.building.plan.records import (
     BudgetRecord,
     CalibrationRecord,
@@ -127,7 +127,7 @@ def build(
     found = [failures[name] for name in order if name in failures]
     told = [error for error in found if isinstance(error, MobileprepError)]
     for error in found:
-        if not keep_going or error not in told:
+        if not keep_going or error not in told or isinstance(error, CacheEntryError):
             raise error
     if not went_well and not found:
         message = "a stage failed and left no error"
@@ -143,7 +143,10 @@ def _run_before_failure(
     With several at once a later stage may fail first. What a build fails with must not depend on
     that: of the checks of a chain, the first that fails names the step that broke the model.
     """
-    is_told = all(isinstance(error, MobileprepError) for error in failures.values())
+    is_told = all(
+        isinstance(error, MobileprepError) and not isinstance(error, CacheEntryError)
+        for error in failures.values()
+    )
     if not is_told or not failures.keys() & actions.keys():
         return
     for task, action in actions.items():
@@ -159,7 +162,7 @@ def _done(follow_ups: Sequence[FollowUp], *, jobs: int, keep_going: bool) -> lis
         try:
             one.do()
         except MobileprepError as error:
-            if not keep_going:
+            if not keep_going or isinstance(error, CacheEntryError):
                 raise
             return error
         return None
@@ -174,16 +177,14 @@ def collect(state: State) -> list[Built]:
 
 def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
     """The results of one target whose stages are fresh."""
-    # Another target may just now have a stage run again that has left both something.
     record = functools.partial(_record, state) if executor is None else executor.record
 
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
         if executor is not None:
-            return executor.read(up, lambda data: read_record(kind, data, up))
+            return read_record(kind, executor.read(up), up)
         pieces = state.store.pieces(record(up.task).outputs[up.output])
         return read_record(kind, b"".join(pieces), up)
 
-    # First, since stages may run again for it, and leave other files.
     records = _records(target.records, read)
     found = {
         name.removeprefix(PUBLISHED): (output, Upstream(task, name))
@@ -221,6 +222,8 @@ def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:
     def run() -> None:
         try:
             executor.run(spec)
+        except CacheEntryError:
+            raise
         except MobileprepError as error:
             raise _placed(error, spec) from error
 

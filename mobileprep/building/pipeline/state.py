@@ -36,22 +36,31 @@ class Stale:
     Args:
         reasons: why, in words.
         parts: what its fingerprint is made of; None while an earlier stage has yet to run.
+        key: the fingerprint, None where it is not known; a stage whose output is lost keeps it.
         changes: what is not as it was when it last ran.
         last: its last run, where the store knows of one.
     """
 
     reasons: tuple[str, ...]
     parts: Components | None = None
+    key: str | None = None
     changes: tuple[Change, ...] = ()
     last: LastRun | None = None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Why a stage runs again of whose needed outputs the store has not all, and its fingerprint."""
+
+    reason: str
+    key: str
 
 
 class State:
     """The freshness of a plan's stages against a store.
 
-    A stage is fresh by its record alone. What it left is looked at when something needs it: a
-    stage that runs, or a folder that lacks it. Where that is missing or damaged then, the stage is
-    stale after all (``lose``).
+    A stage is fresh by its record alone, unless ``check_outputs`` finds that the store lacks an
+    output of it which a stage that runs, or a folder, needs.
 
     Args:
         plan: the plan.
@@ -74,9 +83,8 @@ class State:
         self._last_runs: dict[str, LastRun | None] = {}
         # The fingerprints that have been run: of stages with equal ones, one runs for all.
         self._ran: set[str] = set()
-        self._lost: dict[str, tuple[str, Output]] = {}
-        # By fingerprint, what makes no sense: the remote store may give it again.
-        self._rejected: dict[str, Record] = {}
+        # Why fresh stages have to run, as ``check_outputs`` has found.
+        self._lost: dict[str, Lost] = {}
         # How often verdicts were forgotten.
         self._forgotten = 0
         self._lock = threading.RLock()
@@ -86,7 +94,7 @@ class State:
         return self._specs[task]
 
     def verdict(self, task: str) -> Fresh | Stale:
-        """Whether a stage is fresh. What is found fresh stays so, unless its outputs are lost.
+        """Whether a stage is fresh. What is found fresh stays so until ``plan_again``.
 
         What is stale is judged anew: another process may have run the stage in the meantime.
         """
@@ -144,46 +152,56 @@ class State:
             self._fresh[task] = Fresh(record)
             key = fingerprint(dict(record.components))
             self._ran.add(key)
-            self._rejected.pop(key, None)
-            self._lost.pop(task, None)
             self._last_runs.pop(task, None)
             if before is None or before.record.outputs != record.outputs:
                 self._forgotten += 1
                 self._forget_after(task)
 
-    def lose(self, task: str, name: str, record: Record) -> None:
-        """Note that an output of a stage is needed, and neither here nor to be had.
+    def check_outputs(self, wanted: Iterable[Upstream] = ()) -> None:
+        """Make stale each fresh stage of whose needed outputs the store has not all.
 
-        The stage is stale then until the output is whole again, whoever has mended it.
+        Needed are the wanted outputs, and what stages read that run. What the remote store has
+        counts as there.
         """
+        found = self.verdicts(self._specs)
+        needed = set(wanted)
+        lost: dict[str, Lost] = {}
+        for spec in reversed(self.plan.stages):
+            verdict = found[spec.task]
+            if isinstance(verdict, Fresh):
+                reason = self._lost_reason(spec.task, verdict.record, needed)
+                if not reason:
+                    continue
+                lost[spec.task] = Lost(reason, fingerprint(dict(verdict.record.components)))
+            needed.update(spec.stage.upstream.values())
         with self._lock:
+            self._lost |= lost
             self._forgotten += 1
-            self._fresh.pop(task, None)
-            self._lost[task] = name, record.outputs[name]
-            self._ran.discard(fingerprint(dict(record.components)))
-            self._forget_after(task)
-
-    def reject(self, upstream: Upstream, output: Output) -> bool:
-        """Note that an output of a stage, as its record has it, makes no sense.
-
-        Returns:
-            Whether there is a better one, or will be when the stage has run again. There is none
-            where it has run in this build already.
-        """
-        with self._lock:
-            known = self._fresh.get(upstream.task)
-            if known is None or known.record.outputs.get(upstream.output) != output:
-                return True  # another thread has seen to it
-            key = fingerprint(dict(known.record.components))
-            if key in self._ran:
-                return False
-            self._rejected[key] = known.record
-            self.store.drop(key)
-            self._forgotten += 1
-            for task in [t for t, fresh in self._fresh.items() if fresh.record == known.record]:
+            for task in lost:
                 self._fresh.pop(task, None)
                 self._forget_after(task)
-            return True
+
+    def _lost_reason(self, task: str, record: Record, needed: set[Upstream]) -> str:
+        """Why a stage has to run for an output; empty where all that are needed are there."""
+        for name, output in sorted(record.outputs.items()):
+            if Upstream(task, name) in needed and self.store.missing(output):
+                wanted = digest_text(output.sha256)
+                return f"the stored {name} is missing or damaged, expected {wanted}"
+        return ""
+
+    def plan_again(self, dropped: Iterable[str]) -> None:
+        """Judge all anew, and use no cache entry but those of stages that have just run.
+
+        Args:
+            dropped: the stages whose entries are not used though they have just run.
+        """
+        with self._lock:
+            found = [self._fresh[task].record for task in dropped if task in self._fresh]
+            self._ran -= {fingerprint(dict(record.components)) for record in found}
+            self._force = True
+            self._forgotten += 1
+            self._fresh.clear()
+            self._lost.clear()
 
     def record(self, task: str) -> Record:
         """The record of a stage that is fresh."""
@@ -218,26 +236,23 @@ class State:
         for slot, up in spec.stage.upstream.items():
             verdict = stale.get(up.task) or self.verdict(up.task)
             if isinstance(verdict, Stale):
-                return Stale((f"{up.task} runs first",), last=self._last(spec))
+                last, lost = self._last(spec), self._lost.get(spec.task)
+                if lost is None:
+                    return Stale((f"{up.task} runs first",), last=last)
+                return Stale((lost.reason,), key=lost.key, last=last)
             digests[slot] = verdict.record.outputs[up.output].sha256
         parts = components(spec.stage, digests)
         key = fingerprint(parts)
         if self._force and key not in self._ran:
             return self._stale(spec, parts, "--force was given")
-        lost = self._lost.get(spec.task)
-        if lost is not None and not self.store.holds(lost[1]):
-            return self._stale(spec, parts, lost_reason(*lost))
-        record = self._loaded(key)
-        if record is None or not set(spec.stage.output_files) <= set(record.outputs):
+        if spec.task in self._lost and key not in self._ran:
+            return self._stale(spec, parts, self._lost[spec.task].reason)
+        record = self.store.load(key)
+        if record is None or not _is_of(record, key):
+            return self._stale(spec, parts)
+        if not set(spec.stage.output_files) <= set(record.outputs):
             return self._stale(spec, parts)
         return Fresh(record)
-
-    def _loaded(self, key: str) -> Record | None:
-        """The record of a fingerprint; None where there is none, or it makes no sense."""
-        record = self.store.load(key)
-        if record is None or record == self._rejected.get(key):
-            return None
-        return record if _is_of(record, key) else None
 
     def _forget_after(self, task: str) -> None:
         """Judge anew what reads a stage that has left something else."""
@@ -253,17 +268,17 @@ class State:
 
     def _stale(self, spec: StageSpec, parts: Components, reason: str = "") -> Stale:
         """A stage that must run, for a reason, or for what has changed since its last run."""
-        last = self._last(spec)
+        last, key = self._last(spec), fingerprint(parts)
         if reason:
-            return Stale((reason,), parts, last=last)
+            return Stale((reason,), parts, key, last=last)
         if last is None:
-            return Stale(("it has not run before",), parts)
+            return Stale(("it has not run before",), parts, key)
         try:
             changes = changes_of(spec, dict(last.components), parts)
         except (KeyError, TypeError, AttributeError):
-            return Stale(("its record cannot be read",), parts)
+            return Stale(("its record cannot be read",), parts, key)
         reasons = tuple(map(str, changes)) or ("its record is gone",)
-        return Stale(reasons, parts, changes, last)
+        return Stale(reasons, parts, key, changes, last)
 
 
 def _is_of(record: Record, key: str) -> bool:
@@ -272,12 +287,6 @@ def _is_of(record: Record, key: str) -> bool:
         return fingerprint(dict(record.components)) == key
     except (ValueError, TypeError):
         return False
-
-
-def lost_reason(name: str, output: Output) -> str:
-    """Why a stage runs again one of whose outputs is needed."""
-    wanted = digest_text(output.sha256)
-    return f"the stored {name} is missing or damaged, expected {wanted}"
 
 
 def files_read(recipes: Iterable[Recipe], plan: Plan, *, locked: bool = False) -> set[Path]:

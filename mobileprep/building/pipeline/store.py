@@ -293,11 +293,6 @@ class Store:
         """Keep a record."""
         self._write("ac", fingerprint, record_data(record))
 
-    def drop(self, fingerprint: str) -> None:
-        """Remove a record that makes no sense, where it can be removed."""
-        with contextlib.suppress(OSError):
-            self._path("ac", fingerprint).unlink()
-
     def last_run(self, task_key: str) -> LastRun | None:
         """A task's last run in this store; None where there was none, or it cannot be read."""
         return last_run_from(self._json("latest", task_key))

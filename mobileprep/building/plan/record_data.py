@@ -16,19 +16,25 @@ from mobileprep.errors import CorruptFileError
 RecordType = TypeVar("RecordType")
 
 
-class MisfitError(CorruptFileError):
-    """What a stage has left, as a record has it, is nothing that the stage leaves."""
+class CacheEntryError(CorruptFileError):
+    """A cached output that is missing, damaged, or not an output of its stage."""
 
-    upstream: Upstream | None = None
-    """What it is of."""
+    tasks: tuple[str, ...] = ()
+    """The stages whose cache entries have to go."""
 
 
-def misfit(upstream: Upstream) -> MisfitError:
-    """The error for an output that makes no sense."""
-    hint = "build again: the stage that leaves it runs again"
-    error = MisfitError(f"the stored {upstream.output} makes no sense", hint, upstream.task)
-    error.upstream = upstream
+def cache_entry_error(problem: str, *upstream: Upstream) -> CacheEntryError:
+    """The error for cached outputs of which a reader finds that they have a problem."""
+    hint = "build again: the stage that makes it runs again"
+    first = upstream[0]
+    error = CacheEntryError(f"the stored {first.output} {problem}", hint, first.task)
+    error.tasks = tuple(up.task for up in upstream)
     return error
+
+
+def misfit(*upstream: Upstream) -> CacheEntryError:
+    """The error for outputs that make no sense."""
+    return cache_entry_error("makes no sense", *upstream)
 
 
 def read_record(kind: type[RecordType], data: bytes, upstream: Upstream) -> RecordType:

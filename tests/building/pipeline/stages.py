@@ -62,7 +62,9 @@ def file(path: Path) -> Files:
 
 def state_of(specs: Iterable[StageSpec], store: Store, *, force: bool = False) -> State:
     """Stages against a store, as another process sees it."""
-    return State(Plan(tuple(specs), ()), Store(store.root), force=force)
+    state = State(Plan(tuple(specs), ()), Store(store.root), force=force)
+    state.check_outputs()
+    return state
 
 
 def executor_of(state: State) -> Executor:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mobileprep.building.builder import run_build
 from mobileprep.building.pipeline import execute as execution
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.publish import MANIFEST, hash_all, publish, unpublish
@@ -118,6 +119,7 @@ def chain(source: Path, *, first: dict | None = None, second: dict | None = None
 def ran(plan: Plan, store: Store, **options: object) -> list[str]:
     # As another process has it: a store serves one run.
     state = State(plan, Store(store.root), force=bool(options.pop("force", False)))
+    state.check_outputs()
     executor = Executor(state, lambda *_: None, lambda *_: None)
     build(executor, **options)  # type: ignore[arg-type]
     return [r.task for r in executor.ran]
@@ -173,14 +175,11 @@ def test_a_damaged_object_is_made_again_when_a_folder_needs_it(
 ) -> None:
     ran(chain(source), store)
     again = spoilt(source, store, "r/b", spoil)
-    state = State(chain(source), again)
-    executor = Executor(state, lambda *_: None, lambda *_: None)
-    build(executor)
-    assert executor.ran == []
-    (built,) = collect(state)
-    publish(built, {}, again, tmp_path / "out", executor.obtain)
-    assert [r.task for r in executor.ran] == ["r/b"]
-    assert (tmp_path / "out/r/t/text").read_text() == "abc!"
+    run = run_build(
+        State(chain(source), again), tmp_path, jobs=1, listen=lambda *_: None, warn=lambda *_: None
+    )
+    assert [r.task for r in run.ran] == ["r/a", "r/b"]
+    assert (tmp_path / "r/t/text").read_text() == "abc!"
 
 
 @pytest.mark.parametrize("spoil", SPOILS)

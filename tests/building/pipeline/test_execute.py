@@ -17,8 +17,9 @@ from mobileprep.building.pipeline import execute as execution
 from mobileprep.building.pipeline.execute import Executor, Handover
 from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.runner import build
-from mobileprep.building.pipeline.state import Fresh, State
+from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import INLINE, Store
+from mobileprep.building.plan.record_data import CacheEntryError
 from mobileprep.building.plan.spec import Plan, Stage, StageSpec, Upstream
 from mobileprep.building.stages.base import Job
 from mobileprep.core.files import sha256_bytes
@@ -210,7 +211,7 @@ def test_what_a_rerun_leaves_otherwise_is_read_and_judged_anew(
     use(monkeypatch, another)
     said.clear()
     executor = executor_of(state_of(SHARED, store))
-    executor.state.verdict("r/c")
+    executor.state.check_outputs([Upstream("r/a", "text")])
     executor.obtain(Upstream("r/a", "text"))
     assert said == ["r/a"]
     build(executor)
@@ -234,50 +235,16 @@ def test_an_input_that_comes_out_otherwise_is_judged_before_the_stage_runs(
     assert record.components["inputs"] == {"text": sha256_bytes(b"r/a anew")}
 
 
-def fresh_without_texts(store: Store) -> Executor:
-    """A chain that is judged fresh, and of whose first two stages the texts are gone."""
-    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
-    build(executor_of(state_of(specs, store)))
-    executor = executor_of(state_of(specs, store))
-    for task in ("r/a", "r/b"):
-        executor.state.verdict(task)
-        text_path(executor.state, task).unlink()
-    return executor
-
-
-def test_two_threads_may_lose_a_stage_and_what_it_reads_at_once(
-    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one that loses the later finds its verdict forgotten already."""
-    executor = fresh_without_texts(store)
-    state = executor.state
-    obtain = state.store.obtain
-
-    def while_another_loses(output: Output) -> bool:
-        verdict = state.verdict("r/a")
-        if not said and isinstance(verdict, Fresh):
-            state.lose("r/a", "text", verdict.record)
-        return obtain(output)
-
-    monkeypatch.setattr(state.store, "obtain", while_another_loses)
+def test_lost_output_raises_and_the_work_is_done_once_more(store: Store, said: list[str]) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    executor = executor_of(state_of(SHARED, store))
+    text_path(executor.state, "r/b").unlink()
     said.clear()
-    executor.obtain(Upstream("r/b", "text"))
+    with pytest.raises(CacheEntryError, match="the stored text is missing or damaged") as caught:
+        executor.read(Upstream("r/b", "text"))
+    assert caught.value.tasks == ("r/b",)
+    assert executor.attempt(lambda: executor.read(Upstream("r/b", "text"))) == b"ab"
     assert said == ["r/a", "r/b"]
-    assert text_path(state, "r/b").read_text() == "ab"
-
-
-def test_a_stage_found_fresh_once_its_input_is_back_may_lack_its_own_output(
-    store: Store, said: list[str]
-) -> None:
-    executor = fresh_without_texts(store)
-    state = executor.state
-    found = state.verdict("r/a")
-    assert isinstance(found, Fresh)
-    state.lose("r/a", "text", found.record)
-    said.clear()
-    executor.obtain(Upstream("r/b", "text"))
-    assert said == ["r/a", "r/b"]
-    assert text_path(state, "r/b").read_text() == "ab"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

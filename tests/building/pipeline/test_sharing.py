@@ -154,7 +154,7 @@ def test_what_is_elsewhere_counts_once_with_its_tensors(machine, tmp_path: Path)
     assert told == sum(path.stat().st_size for path in fetched)
 
 
-def test_a_tensor_that_a_lost_index_may_name_makes_nothing_certain(
+def test_a_tensor_that_a_lost_index_may_name_is_made_again(
     machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "off")
@@ -168,7 +168,7 @@ def test_a_tensor_that_a_lost_index_may_name_makes_nothing_certain(
             path.unlink()
     shutil.rmtree(tmp_path / "first/out")
     ran = {run.task for run in machine("first").ran}
-    assert ran == {"m/freeze"}
+    assert "m/freeze" in ran
     stages = [told for told in machine.told if told.reasons and told.stage != "publish"]
     assert {told.task for told in stages if told.certain} <= ran
     assert ran <= {told.task for told in stages}

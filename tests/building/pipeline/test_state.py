@@ -10,12 +10,17 @@ from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.runner import build
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.spec import StageSpec
+from mobileprep.building.plan.spec import Plan, StageSpec, Upstream
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
 from tests.building.pipeline.stages import executor_of, file, say, spec, state_of, text_path, use
 
-CHAIN = (spec("r/a", say="a"), spec("r/b", "r/a"), spec("r/c", "r/b"), spec("r/other"))
+CHAIN = (
+    spec("r/a", say="a"),
+    spec("r/b", "r/a", say="b"),
+    spec("r/c", "r/b", say="c"),
+    spec("r/other"),
+)
 
 
 @pytest.fixture
@@ -38,22 +43,36 @@ def stale(state: State) -> dict[str, tuple[str, ...]]:
     return {task: v.reasons for task, v in found.items() if isinstance(v, Stale)}
 
 
-def lose(state: State, task: str) -> None:
-    """Remove what a stage has left, and note it."""
-    verdict = state.verdict(task)
-    assert isinstance(verdict, Fresh)
-    text_path(state, task).unlink()
-    state.lose(task, "text", verdict.record)
+def lose(state: State, *tasks: str) -> State:
+    """Remove the outputs of some stages; the state of another process that needs the last."""
+    for task in tasks:
+        text_path(state, task).unlink()
+    again = state_of(state.plan.stages, state.store)
+    again.check_outputs([Upstream(tasks[-1], "text")])
+    return again
 
 
-def test_what_others_have_made_again_is_no_longer_lost(store: Store) -> None:
-    state = built(CHAIN, store)
-    path = text_path(state, "r/a")
-    data = path.read_bytes()
-    lose(state, "r/a")
+def test_only_lost_outputs_that_something_needs_are_made_again(store: Store) -> None:
+    state = lose(built(CHAIN, store), "r/a", "r/other", "r/b")
     assert list(stale(state)) == ["r/a", "r/b", "r/c"]
-    path.write_bytes(data)
-    assert stale(state) == {}
+
+
+def test_what_a_stale_stage_reads_is_needed(store: Store) -> None:
+    state = built(CHAIN, store)
+    for task in ("r/a", "r/b"):
+        text_path(state, task).unlink()
+    state = state_of((*CHAIN[:2], spec("r/c", "r/b", say="C")), store)
+    assert list(stale(state)) == ["r/a", "r/b", "r/c"]
+
+
+def test_a_plan_made_again_uses_no_entries_of_earlier_builds(store: Store) -> None:
+    state = built(CHAIN, store)
+    state.finished("r/a", state.record("r/a"))
+    state.plan_again(())
+    assert list(stale(state)) == ["r/b", "r/c", "r/other"]
+    state.verdict("r/a")
+    state.plan_again(["r/a"])
+    assert list(stale(state)) == ["r/a", "r/b", "r/c", "r/other"]
 
 
 def test_before_the_first_build_all_is_stale(store: Store) -> None:
@@ -67,8 +86,7 @@ def test_before_the_first_build_all_is_stale(store: Store) -> None:
 
 def test_a_lost_output_makes_stale_the_stage_and_all_that_read_it(store: Store) -> None:
     state = built(CHAIN, store)
-    lose(state, "r/a")
-    assert stale(state) == {
+    assert stale(lose(state, "r/a")) == {
         "r/a": ("the stored text is missing or damaged, expected ca978112ca1b",),
         "r/b": ("r/a runs first",),
         "r/c": ("r/b runs first",),
@@ -77,15 +95,14 @@ def test_a_lost_output_makes_stale_the_stage_and_all_that_read_it(store: Store) 
 
 def test_a_stage_in_the_middle_leaves_fresh_what_comes_before(store: Store) -> None:
     state = built(CHAIN, store)
-    lose(state, "r/b")
-    assert list(stale(state)) == ["r/b", "r/c"]
+    assert list(stale(lose(state, "r/b"))) == ["r/b", "r/c"]
 
 
 def test_once_a_lost_output_is_made_again_all_is_fresh(store: Store) -> None:
     state = built(CHAIN, store)
     before = state.verdict("r/a")
     assert isinstance(before, Fresh)
-    lose(state, "r/a")
+    state = lose(state, "r/a")
     state.finished("r/a", before.record)
     assert stale(state) == {}
 
@@ -104,7 +121,7 @@ def test_a_verdict_is_not_kept_where_its_input_came_out_otherwise_meanwhile(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built(CHAIN, store)
-    state = state_of(CHAIN, store)
+    state = State(Plan(CHAIN, ()), Store(store.root))
     state.verdict("r/a")
     load = state.store.load
 
@@ -140,7 +157,7 @@ def test_force_holds_until_a_stage_has_run(store: Store) -> None:
         "r/c": ("r/b runs first",),
         "r/other": ("--force was given",),
     }
-    lose(state, "r/a")
+    state.plan_again(["r/a"])
     assert stale(state)["r/a"] == ("--force was given",)
 
 

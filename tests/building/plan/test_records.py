@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mobileprep.building.plan.record_data import MisfitError, read_record, record_from
+from mobileprep.building.plan.record_data import CacheEntryError, read_record, record_from
 from mobileprep.building.plan.records import (
     BudgetLine,
     BudgetRecord,
@@ -81,6 +81,6 @@ def test_a_key_that_no_record_has_is_refused() -> None:
 )
 def test_json_of_another_form_is_no_record(kind: type, text: str) -> None:
     upstream = Upstream("r/task", "left.json")
-    with pytest.raises(MisfitError, match=r"left\.json makes no sense") as caught:
+    with pytest.raises(CacheEntryError, match=r"left\.json makes no sense") as caught:
         read_record(kind, text.encode(), upstream)
-    assert caught.value.upstream == upstream
+    assert caught.value.tasks == (upstream.task,)
