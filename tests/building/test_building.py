@@ -10,7 +10,6 @@ import pytest
 from doit.exceptions import InvalidDodoFile
 
 from mobileprep import RecipeError, UsageError, build, load_recipe, recipe_tasks
-from mobileprep.building.plan.fingerprints import LEVEL
 from mobileprep.building.stages.compress import compressed_size
 
 ENCRYPTED = "protect: {encrypt: {key: env:DIGITS_KEY}}"
@@ -51,7 +50,7 @@ def test_the_compressed_size_is_that_of_the_published_file(
     digits.write_text(digits.read_text().replace(line, f"{line}    {target}\n"))
     (phone,) = build(digits, targets=["phone"]).targets
     (model,) = [path for path in phone.folder.iterdir() if path.name.startswith("digits.")]
-    assert phone.report.compressed.bytes == compressed_size([model.read_bytes()], LEVEL)
+    assert phone.report.compressed.bytes == compressed_size([model.read_bytes()])
 
 
 def test_what_cannot_be_built_is_refused_before_anything_runs(digits: Path) -> None:

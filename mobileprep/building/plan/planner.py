@@ -27,7 +27,6 @@ from mobileprep.building.plan.checks import (
     samples_spec,
 )
 from mobileprep.building.plan.engines import engine_choice, litert_choice
-from mobileprep.building.plan.fingerprints import LEVEL, compressor
 from mobileprep.building.plan.portable import distinct_sources, outside_files, portable_recipe
 from mobileprep.building.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.building.plan.running_stages import (
@@ -317,8 +316,6 @@ def _transform_spec(
         ranges=ranges,
         interface=interface,
         regular_expressions=step_regex_engine(step),
-        compressor=compressor(),
-        level=LEVEL,
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
     return StageSpec(f"{number:02d}-{step.name}", stage, where)
@@ -340,8 +337,6 @@ def freeze_spec(target: Target) -> StageSpec:
         outputs=target.outputs,
         # What is frozen already has no variables, and so no initializers.
         regular_expressions="" if source.kind == "frozen" else regex_engine(),
-        compressor=compressor(),
-        level=LEVEL,
     )
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 

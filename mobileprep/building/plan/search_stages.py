@@ -117,8 +117,6 @@ class ChoiceStage(SearchStage):
         earlier: the transforms before it, for cautions.
         ranking: the layers, the worst first.
         tries: what all tries came to.
-        compressor: what measures the graph for the report page, with its version.
-        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "choice"
@@ -128,8 +126,6 @@ class ChoiceStage(SearchStage):
     earlier: tuple[str, ...] = ()
     ranking: Upstream
     tries: Upstream
-    compressor: str = ""
-    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from mobileprep.building.plan.checks import Frozen
-from mobileprep.building.plan.fingerprints import LEVEL, compressor
 from mobileprep.building.plan.regular_expressions import regex_engine
 from mobileprep.building.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.building.plan.sources import data_files
@@ -57,8 +56,6 @@ class SearchPlanner:
             earlier=earlier,
             ranking=ranking,
             tries=tries,
-            compressor=compressor(),
-            level=LEVEL,
             **self._shared(),
         )
         return self.add(self._spec("", choice))

@@ -6,7 +6,7 @@ from typing import Final
 
 from mobileprep.building.plan.app_stages import encrypted_file, lite_description
 from mobileprep.building.plan.checks import Frozen
-from mobileprep.building.plan.fingerprints import LEVEL, compressor
+from mobileprep.building.plan.fingerprints import compressor
 from mobileprep.building.plan.regular_expressions import regex_engine
 from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import Files, StageSpec, Upstream, places
@@ -60,7 +60,7 @@ def compress_spec(target: Target, graph: Upstream, shipped: Upstream) -> StageSp
     """The stage that measures how small a target's model file compresses."""
     is_graph = target.artifact == "frozen" and target.protect.key is None
     read = {"graph": graph} if is_graph else {"model": shipped}
-    stage = CompressStage(compressor=compressor(), level=LEVEL, **read)
+    stage = CompressStage(compressor=compressor(), **read)
     return StageSpec(f"{target.folder}/compress", stage)
 
 

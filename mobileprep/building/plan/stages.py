@@ -67,8 +67,6 @@ class FreezeStage(Stage):
         inputs: what is fed.
         outputs: what is fetched.
         regular_expressions: what variables' initializers may run them by, with its version.
-        compressor: what measures the graph for the report page, with its version.
-        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "freeze"
@@ -86,8 +84,6 @@ class FreezeStage(Stage):
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
     regular_expressions: str = ""
-    compressor: str = ""
-    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -110,8 +106,6 @@ class TransformStage(Stage):
         ranges: the range file that a calibration leaves for it, its option ``range_file``.
         interface: what is fed and fetched.
         regular_expressions: what the transform may run them by, with its version.
-        compressor: what measures the graph for the report page, with its version.
-        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "transform"
@@ -128,8 +122,6 @@ class TransformStage(Stage):
     ranges: Upstream | None = None
     interface: Upstream
     regular_expressions: str = ""
-    compressor: str = ""
-    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -227,8 +219,7 @@ class CompressStage(Stage):
     """Measures a model file as app packages store it, compressed.
 
     Args:
-        compressor: what compresses, with its version.
-        level: how hard it tries.
+        compressor: what compresses, with its version and level.
         graph: the graph that the file holds, where it holds nothing else; measuring then need not
             wait for the file.
         model: the model file, where there is no such graph.
@@ -239,7 +230,6 @@ class CompressStage(Stage):
     RECORD: ClassVar[str] = "compress.json"
 
     compressor: str
-    level: int
     graph: Upstream | None = None
     model: Upstream | None = None
 

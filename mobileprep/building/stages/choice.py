@@ -60,7 +60,7 @@ def run(job: Job[ChoiceStage]) -> None:
     # What was left out was asked for: the report tells it, and no warning of the build.
     left = _left(layers, best.levels)
     done = replace(done, warnings=(*left, *warnings, *done.warnings))
-    write_graph_page(job.output(PAGE), asked.level, after, graph)
+    write_graph_page(job.output(PAGE), after, graph)
     job.write_record(asked.RECORD, step_record(done, after, job.leave_graph(asked.GRAPH, after)))
 
 

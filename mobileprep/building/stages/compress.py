@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.building.plan.fingerprints import LEVEL
 from mobileprep.building.plan.records import CompressRecord
 from mobileprep.building.plan.stages import CompressStage
 from mobileprep.building.stages.base import Job, stage
@@ -34,7 +35,7 @@ FRAME: Final = 2 + 2 + 4
 def run(job: Job[CompressStage]) -> None:
     """Leaves ``compress.json``."""
     asked = job.asked
-    size = compressed_size(_model(job), asked.level)
+    size = compressed_size(_model(job))
     job.write_record(asked.RECORD, CompressRecord(size, asked.compressor))
 
 
@@ -47,8 +48,8 @@ def _model(job: Job[CompressStage]) -> Iterator[bytes | memoryview]:
     return raw_chunks(graph_to_pieces(without_statistics(job.graph(asked.graph))))
 
 
-def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
-    """Return the size in bytes of a file in the zlib format, compressed at a level.
+def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
+    """Return the size in bytes of a file in the zlib format.
 
     Blocks are compressed in parallel, as ``pigz --independent`` does. Joined, they are one stream
     that is about 0.001 % longer than without the division.
@@ -56,39 +57,39 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     blocks = _cut(pieces, _BLOCK)
     first = next(blocks, [])
     if sum(map(len, first)) < _BLOCK:
-        return FRAME + (_deflated(first, level) if first else 0)
+        return FRAME + (_deflated(first) if first else 0)
     workers = cores()
     size = FRAME
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for block in itertools.chain([first], blocks):
-            waiting.append(pool.submit(_deflated, block, level))
+            waiting.append(pool.submit(_deflated, block))
             # So many that no processor waits, and so few that little is held.
             if len(waiting) > 2 * workers:
                 size += waiting.popleft().result()
         return size + sum(future.result() for future in waiting)
 
 
-def _deflated(block: Sequence[memoryview], level: int) -> int:
+def _deflated(block: Sequence[memoryview]) -> int:
     slices = [np.concatenate([np.frombuffer(p, np.uint8) for p in x]) for x in _cut(block, _SLICE)]
-    packer = _packer(level, _strategy(slices, level))
+    packer = _packer(_strategy(slices))
     size = sum(len(packer.compress(part.data)) for part in slices)
     return size + len(packer.flush(zlib.Z_FULL_FLUSH))
 
 
-def _strategy(slices: Sequence[np.ndarray[Any, Any]], level: int) -> int:
+def _strategy(slices: Sequence[np.ndarray[Any, Any]]) -> int:
     """Search for repetitions only where it helps: in dense weights it is most of the work."""
     middle = slices[len(slices) // 2][:_PROBE]
     sizes = []
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):
-        packer = _packer(level, strategy)
+        packer = _packer(strategy)
         sizes.append(len(packer.compress(middle.data)) + len(packer.flush()))
     repeats = sizes[0] < sizes[1] * (1 - _MIN_GAIN)
     return zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_HUFFMAN_ONLY
 
 
-def _packer(level: int, strategy: int) -> zlib._Compress:
-    return zlib.compressobj(level, wbits=_RAW, memLevel=9, strategy=strategy)
+def _packer(strategy: int) -> zlib._Compress:
+    return zlib.compressobj(LEVEL, wbits=_RAW, memLevel=9, strategy=strategy)
 
 
 def _cut(pieces: Iterable[bytes | memoryview], length: int) -> Iterator[list[memoryview]]:

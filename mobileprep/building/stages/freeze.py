@@ -38,7 +38,7 @@ def run(job: Job[FreezeStage]) -> None:
     options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
     result = _freeze(_load(asked), options, job)
     check_graph(result.graph, job.place("source"))
-    write_graph_page(job.output(PAGE), asked.level, result.graph)
+    write_graph_page(job.output(PAGE), result.graph)
     size = job.leave_graph(GRAPH, result.graph)
     inputs = tuple(i.name for i in asked.inputs) or result.inputs
     job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))

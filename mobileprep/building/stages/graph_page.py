@@ -25,14 +25,14 @@ _AT_ONCE: Final = 4 << 20
 # to compress all of every step's would take longer than the steps.
 _SAMPLE: Final = 64 << 10
 _SAMPLED: Final = 512 << 10
-# The compressed sizes of large constants by digest and level: graphs have most in common.
-_sizes: dict[tuple[str, int], int] = {}
+# The compressed sizes of large constants by digest: graphs have most in common.
+_sizes: dict[str, int] = {}
 _MOST_SIZES: Final = 10_000
 
 
-def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None = None) -> None:
+def write_graph_page(path: Path, graph: Graph, before: Graph | None = None) -> None:
     """Write a graph's compressed size and the nodes that a step changed, for the report page."""
-    found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph, level)}
+    found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph)}
     if before is not None:
         found["step"] = lambda: _changes(before, graph)
     data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
@@ -40,7 +40,7 @@ def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None 
     write_bytes(path, text.encode())
 
 
-def compressed_graph(graph: Graph, level: int) -> int:
+def compressed_graph(graph: Graph) -> int:
     """The bytes of a graph's file under deflate.
 
     Of large graphs each large constant is compressed on its own, once for all graphs, and of it an
@@ -48,11 +48,11 @@ def compressed_graph(graph: Graph, level: int) -> int:
     """
     pieces = list(graph_to_pieces(graph))
     if pieces_size(pieces) <= _AT_ONCE:
-        return compressed_size(raw_chunks(pieces), level)
+        return compressed_size(raw_chunks(pieces))
     rest = [piece for piece in pieces if not isinstance(piece, Tensor)]
     tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
-    sizes = at_once(lambda tensor: _compressed_tensor(tensor, level), tensors)
-    return compressed_size(rest, level) + sum(sizes)
+    sizes = at_once(_compressed_tensor, tensors)
+    return compressed_size(rest) + sum(sizes)
 
 
 def _changes(before: Graph, after: Graph) -> StepChanges:
@@ -61,13 +61,13 @@ def _changes(before: Graph, after: Graph) -> StepChanges:
     return step_changes(before, after)
 
 
-def _compressed_tensor(tensor: Tensor, level: int) -> int:
-    key = tensor.digest(), level
+def _compressed_tensor(tensor: Tensor) -> int:
+    key = tensor.digest()
     if key not in _sizes:
         raw = memoryview(tensor.raw())
         runs = [raw[at : at + _SAMPLE] for at in range(0, len(raw), _SAMPLED)]
         looked_at = sum(map(len, runs))
-        size = compressed_size(runs, level) - FRAME
+        size = compressed_size(runs) - FRAME
         if len(_sizes) >= _MOST_SIZES:
             _sizes.clear()
         _sizes[key] = size * len(raw) // max(looked_at, 1)

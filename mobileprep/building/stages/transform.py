@@ -43,7 +43,7 @@ def run(job: Job[TransformStage]) -> None:
     told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
     skipped = {_portable(asked, why): count for why, count in done.skipped.items()}
     done = dataclasses.replace(done, warnings=told, skipped=skipped)
-    write_graph_page(job.output(PAGE), asked.level, graph, before)
+    write_graph_page(job.output(PAGE), graph, before)
     job.write_record(asked.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
 
 

@@ -28,10 +28,10 @@ def data(size: int) -> bytes:
 
 def test_the_record_has_the_size_and_what_it_is_of(tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(data(5000))
-    asked = CompressStage(compressor="deflate by X 1", level=1, **slots("model"))
+    asked = CompressStage(compressor="deflate by X 1", **slots("model"))
     done = job(tmp_path, asked, model=tmp_path / "model.pb")
     run(done)
-    size = compressed_size([data(5000)], 1)
+    size = compressed_size([data(5000)])
     assert left(done, "compress.json") == {"bytes": size, "compressor": "deflate by X 1"}
 
 
@@ -40,11 +40,11 @@ def test_of_a_graph_that_ships_as_it_is_the_file_need_not_be_there(tmp_path: Pat
     node = constant("weights", Tensor.packed(weights))
     statistics = ChannelStatistics(np.zeros(3), np.ones(3))
     graph = Graph([node, with_statistics(constant("bias", Tensor.packed(weights[0])), statistics)])
-    asked = CompressStage(compressor="deflate by X 1", level=1, **slots("graph"))
+    asked = CompressStage(compressor="deflate by X 1", **slots("graph"))
     done = job(tmp_path, asked, graph=graph)
     run(done)
     write_graph(tmp_path / "model.pb", without_statistics(graph))
-    size = compressed_size([(tmp_path / "model.pb").read_bytes()], 1)
+    size = compressed_size([(tmp_path / "model.pb").read_bytes()])
     assert left(done, "compress.json")["bytes"] == size
 
 
@@ -63,14 +63,14 @@ def test_it_is_the_size_of_one_stream_that_zlib_reads(size: int) -> None:
         stream += packer.flush(zlib.Z_FULL_FLUSH)
     stream += b"\x03\x00" + zlib.adler32(whole).to_bytes(4, "big")
     assert zlib.decompress(stream) == whole
-    assert compressed_size([whole], 1) == len(stream)
+    assert compressed_size([whole]) == len(stream)
 
 
 def test_blocks_cost_next_to_nothing() -> None:
     whole = np.random.default_rng(3).standard_normal(3 << 20).astype(np.float32).tobytes()
     packer = zlib.compressobj(1, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
     single = len(packer.compress(whole) + packer.flush())
-    assert abs(compressed_size([whole], 1) - single) < single / 10_000
+    assert abs(compressed_size([whole]) - single) < single / 10_000
 
 
 @pytest.mark.parametrize("kind", ["dense", "repeating"])
@@ -80,10 +80,10 @@ def test_no_level_of_zlib_is_much_smaller_than_the_reported_size(kind: str) -> N
     if kind == "repeating":
         weights = weights[:256][rng.integers(0, 256, 1 << 19)]
     whole = weights.tobytes()
-    assert compressed_size([whole], 1) < 1.1 * len(zlib.compress(whole, 9))
+    assert compressed_size([whole]) < 1.1 * len(zlib.compress(whole, 9))
 
 
 def test_how_the_file_is_cut_into_pieces_does_not_matter() -> None:
     whole = data(3 * BLOCK)
     pieces = [whole[:7], whole[7 : 2 * BLOCK + 9], whole[2 * BLOCK + 9 :]]
-    assert compressed_size(pieces, 1) == compressed_size([whole], 1)
+    assert compressed_size(pieces) == compressed_size([whole])

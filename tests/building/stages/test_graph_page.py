@@ -20,7 +20,7 @@ from tests.building.stages.jobs import classifier
 
 
 def written(folder: Path, graph: Graph, before: Graph | None = None) -> Any:
-    write_graph_page(folder / "page.json", 1, graph, before)
+    write_graph_page(folder / "page.json", graph, before)
     return json.loads((folder / "page.json").read_bytes())
 
 
@@ -33,7 +33,7 @@ def large(seed: int) -> Graph:
 def test_of_a_source_its_compressed_size_is_told(tmp_path: Path) -> None:
     found = written(tmp_path, classifier())
     assert found.keys() == {"compressed"}
-    assert found["compressed"] == compressed_size([graph_to_bytes(classifier())], 1)
+    assert found["compressed"] == compressed_size([graph_to_bytes(classifier())])
 
 
 def test_of_a_step_what_it_did_is_told(tmp_path: Path) -> None:
@@ -47,22 +47,22 @@ def test_of_a_step_what_it_did_is_told(tmp_path: Path) -> None:
 def test_sizes_of_large_graphs_are_near_those_of_their_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sampled = compressed_graph(large(1), 1)
+    sampled = compressed_graph(large(1))
     monkeypatch.setattr(module, "_AT_ONCE", 1 << 30)
-    assert sampled == pytest.approx(compressed_graph(large(1), 1), rel=0.01)
+    assert sampled == pytest.approx(compressed_graph(large(1)), rel=0.01)
 
 
 def test_a_constant_is_compressed_once_for_all_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = large(2)
-    before = compressed_graph(graph, 1)
+    before = compressed_graph(graph)
     sizes: list[int] = []
     monkeypatch.setattr(module, "compressed_size", lambda *_: sizes.append(0) or 100)
     another = graph.with_nodes([*graph.nodes, constant("more", Tensor.of(np.float32(1)))])
-    assert compressed_graph(another, 1) > before - 1000
+    assert compressed_graph(another) > before - 1000
     assert len(sizes) == 1  # of what lies between the constants
 
 
 def test_few_sizes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_SIZES", 1)
-    compressed_graph(large(3), 1)
+    compressed_graph(large(3))
     assert len(module._sizes) == 1
