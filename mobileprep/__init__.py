@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mobileprep.building.builder import Build, BuiltTarget, build
+    from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build
     from mobileprep.building.calibrating import Calibrated, calibrate
     from mobileprep.building.lock import Locked, lock
     from mobileprep.building.report.collect import Report
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 # As imported above for those who check types; a test holds the two together.
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
-    "mobileprep.building.builder": ("Build", "BuiltTarget", "build"),
+    "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build"),
     "mobileprep.building.calibrating": ("Calibrated", "calibrate"),
     "mobileprep.building.transforming": ("Transformed", "transform"),
     "mobileprep.freezing.any_model": ("freeze",),
@@ -83,6 +83,7 @@ __all__ = [
     "ArtifactError",
     "Benchmark",
     "Build",
+    "BuildResult",
     "BuiltTarget",
     "Calibrated",
     "CheckedFile",

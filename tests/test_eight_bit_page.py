@@ -48,7 +48,9 @@ def test_its_commands_quantize_the_digits(
     assert {node.name for node in graph if node.op == "MatMul"} == left
 
 
-def build_digits(targets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mobileprep.Build:
+def build_digits(
+    targets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> mobileprep.BuildResult:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     text = (DIGITS / "recipe.yaml").read_text(encoding="utf-8").partition("\ntargets:")[0]
     recipe = tmp_path / "recipe.yaml"

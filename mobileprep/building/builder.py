@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.building.known_files import being_hashed
-from mobileprep.building.lock import check_locks
+from mobileprep.building.lock import check_locks, lock_warnings
 from mobileprep.building.pages import Pages, check_page
 from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.execute import Advance, Executor, Listener, Moment, Ran
@@ -40,12 +40,23 @@ from mobileprep.core.files import check_name, check_writable, file_inside, insid
 from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import shared_memory
 from mobileprep.core.parallel import cores
-from mobileprep.errors import ArtifactError, MissedLimitError, MobileprepError, UsageError
+from mobileprep.errors import (
+    ArtifactError,
+    CorruptFileError,
+    MissedLimitError,
+    MobileprepError,
+    UsageError,
+)
 from mobileprep.recipe.loading import load_recipes, target_folders
 from mobileprep.recipe.model import Recipe
 
 if TYPE_CHECKING:
     from mobileprep.building.pipeline.exchange import Sharing
+    from mobileprep.building.verdicts import Verdict
+
+
+def _nobody(task: str, moment: Moment) -> None:
+    """The default listener."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class BuiltTarget:
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildResult:
     """What a build did.
 
     Args:
@@ -87,7 +98,7 @@ def build(
     wait: bool = True,
     locked: bool = False,
     warn: Warn | None = None,
-) -> Build:
+) -> BuildResult:
     """Build recipes: run the stages that are stale, and bring each target's folder up to date.
 
     Args:
@@ -110,26 +121,154 @@ def build(
         ArtifactError: an output cannot be written, or would lie where the build reads; or another
             process works on a folder, and ``wait`` is off.
     """
-    workers = workers_of(jobs)
+    workers_of(jobs)
     tell = warn or as_warning
-    loaded, wanted = load_recipes(recipes), names_of(targets)
-    judged = functools.partial(
-        prepared, loaded, Path(out), targets=wanted, force=force, checksum=checksum
+    work = Build(
+        recipes,
+        out,
+        targets=targets,
+        force=force,
+        checksum=checksum,
+        locked=locked,
+        warn=tell,
     )
-    state = judged()
-    folders = target_folders(loaded, Path(out), wanted)
-    memory = [recipe.memory for recipe in loaded]
-    with folder_locks(folders, wait=wait, tell=tell) as waited:
-        if waited:
-            state = judged()
-        if locked:
-            check_locks(loaded, state, whole=not wanted)
-        run = run_build(
-            state, Path(out), jobs=workers, listen=_nobody, warn=_telling(tell), memory=memory
-        )
+    work.plan()
+    with work.hold(wait=wait, tell=tell):
+        run = work.run(jobs=jobs)
     for text in run.warnings:
         tell(text)
-    return Build(run.targets, tuple(stage.task for stage in run.ran))
+    return BuildResult(run.targets, tuple(stage.task for stage in run.ran))
+
+
+class Build:
+    """A build of recipes into a directory: planned once, previewed, and run.
+
+    Args:
+        recipes: one or more, loaded or as files.
+        out: the output directory.
+        targets: the names of the targets to build; empty for all.
+        force: run every stage again.
+        checksum: hash every file instead of trusting unchanged times.
+        locked: fail if anything differs from ``mobileprep.lock``, instead of warning.
+        keep_going: leave out targets that cannot be planned, and continue after failures.
+        files: the index of files that are being hashed already, see ``being_hashed``.
+        warn: called with each warning about lock files.
+    """
+
+    def __init__(
+        self,
+        recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
+        out: FilePath = "out",
+        *,
+        targets: Sequence[str] = (),
+        force: bool = False,
+        checksum: bool = False,
+        locked: bool = False,
+        keep_going: bool = False,
+        files: FileIndex | None = None,
+        warn: Warn = as_warning,
+    ) -> None:
+        self.recipes: Sequence[Recipe] = load_recipes(recipes)
+        self.out = Path(out)
+        self.faults: Sequence[MobileprepError] = ()
+        """Why targets cannot be planned, with ``keep_going``."""
+        self._partial: Sequence[str] = ()
+        self._targets = names_of(targets)
+        self._force = force
+        self._checksum = checksum
+        self._locked = locked
+        self._keep_going = keep_going
+        self._files = files
+        self._warn = warn
+        self._state: State | None = None
+
+    def plan(self) -> State:
+        """The stages against the cache, made once; raises as ``build`` does before it runs."""
+        if self._state is None:
+            try:
+                self._state = self._planned(self.recipes)
+            except (CorruptFileError, ArtifactError):
+                possible, faults = self._plannable() if self._keep_going else ((), ())
+                if not (possible and faults):
+                    raise
+                chosen = {r.name: tuple(r.chosen(self._targets)) for r in self.recipes}
+                self._partial = [r.name for r in possible if r.targets != chosen[r.name]]
+                self.recipes, self.faults = possible, faults
+                self._state = self._planned(possible, whole=False)
+            if not self._locked:
+                whole = not self._targets and not self.faults
+                for text in lock_warnings(self.recipes, self._state, whole=whole):
+                    self._warn(text)
+        return self._state
+
+    def preview(self) -> list[Verdict]:
+        """What ``run`` would do, and why."""
+        from mobileprep.building.verdicts import verdicts
+
+        return verdicts(self.plan(), self.out, self._partial)
+
+    @contextlib.contextmanager
+    def hold(self, *, wait: bool, tell: Warn) -> Iterator[bool]:
+        """A context in which no other build works on the target directories.
+
+        Args:
+            wait: wait for another build; without, that is an ``ArtifactError``.
+            tell: called with a sentence about the wait.
+
+        Yields:
+            Whether another build has just ended; the plan is made again then.
+        """
+        folders = target_folders(self.recipes, self.out, self._targets)
+        with folder_locks(folders, wait=wait, tell=tell) as waited:
+            if waited:
+                self._state = self._files = None
+                self.plan()
+            yield waited
+
+    def run(
+        self,
+        *,
+        jobs: int | None = None,
+        listen: Listener = _nobody,
+        warn: StageWarn | None = None,
+        advance: Advance = lambda _task, _done, _total: None,
+    ) -> BuildRun:
+        """Run stale stages and publish the targets, inside ``hold``; see also ``run_build``.
+
+        Args:
+            jobs: the number of parallel stages; by default the number of processors.
+            warn: called with warnings of stages; by default each is a ``MobileprepWarning``.
+        """
+        return run_build(
+            self.plan(),
+            self.out,
+            jobs=workers_of(jobs),
+            listen=listen,
+            warn=warn or _telling(self._warn),
+            advance=advance,
+            keep_going=self._keep_going,
+            memory=[recipe.memory for recipe in self.recipes],
+            partial=self._partial,
+        )
+
+    def _planned(self, recipes: Sequence[Recipe], *, whole: bool = True) -> State:
+        state = prepared(
+            recipes,
+            self.out,
+            targets=self._targets,
+            force=self._force,
+            checksum=self._checksum,
+            files=self._files,
+        )
+        if self._locked:
+            check_locks(recipes, state, whole=whole and not self._targets)
+        return state
+
+    def _plannable(self) -> tuple[Sequence[Recipe], Sequence[MobileprepError]]:
+        """The recipes with the targets that can be planned, and why the others cannot."""
+        from mobileprep.building.plan.portable import plannable
+
+        return plannable(self.recipes, self._targets, lambda some: self._planned(some, whole=False))
 
 
 @dataclass(frozen=True)
@@ -277,10 +416,6 @@ def workers_of(jobs: int | None) -> int:
 def _telling(tell: Warn) -> StageWarn:
     """Warnings of stages as sentences that name them."""
     return lambda task, text: tell(f"{task}: {text}" if task else text)
-
-
-def _nobody(task: str, moment: Moment) -> None:
-    """Tells nothing."""
 
 
 def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Path) -> None:

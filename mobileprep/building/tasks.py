@@ -28,7 +28,6 @@ from mobileprep.building.targets import (
     promised_files,
     publish_target,
     shared_store,
-    wanted_outputs,
 )
 from mobileprep.building.verdicts import folder_verdict, forecast_of, stage_verdict
 from mobileprep.core.arguments import FilePath
@@ -121,7 +120,6 @@ class _Session:
         self.executor = Executor(self.state, _nobody, _warn)
         check_overlaps(recipes, self.state.plan, self.state.store, out)
         _check_tasks(self.state.plan)
-        self.state.check_outputs(wanted_outputs(self.state, out))
 
     def __reduce__(self) -> tuple[type[_Session], tuple[tuple[Path, ...], Path]]:
         return _Session, (self.files, self.out)
@@ -144,7 +142,7 @@ class _RunStage:
 
     def __call__(self) -> None:
         executor = self.session.executor
-        executor.run(executor.state.spec(self.task))
+        executor.attempt(lambda: executor.run(executor.state.spec(self.task)))
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,8 @@ class _Publish:
         session = self.session
         # Only here: doit's tasks have no end in common at which locks taken earlier could go.
         with folder_locks([inside(session.out, self.folder)], wait=True, tell=_tell):
-            publish_target(session.target(self.folder), session.executor, session.out)
+            target = session.target(self.folder)
+            session.executor.attempt(lambda: publish_target(target, session.executor, session.out))
         session.state.store.files.save()
 
 
@@ -196,12 +195,16 @@ class _WritePage:
         session = self.session
         state, targets = session.state, session.targets(self.recipe)
         with folder_locks([inside(session.out, t.folder) for t in targets], wait=True, tell=_tell):
-            built = [collect_target(target, state, session.executor) for target in targets]
-            reports = {one.target.folder: build_report(one) for one in built}
-            told = write_page(session.executor, self.recipe, reports, session.out)
+            told = session.executor.attempt(lambda: self._write(targets))
         for text in told:
             _tell(f"warning: {text}")
         state.store.files.save()
+
+    def _write(self, targets: Sequence[TargetPlan]) -> Sequence[str]:
+        session = self.session
+        built = [collect_target(target, session.state, session.executor) for target in targets]
+        reports = {one.target.folder: build_report(one) for one in built}
+        return write_page(session.executor, self.recipe, reports, session.out)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -29,15 +28,13 @@ from mobileprep.cli._shared.arguments import (
 from mobileprep.cli._shared.folders import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli.verb import verb
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.core.printable import plain
-from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UsageError
+from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.building.builder import BuildRun, BuiltTarget
+    from mobileprep.building.builder import Build, BuildRun, BuiltTarget
     from mobileprep.building.depfile import Depfile
-    from mobileprep.building.pipeline.file_index import FileIndex
     from mobileprep.building.pipeline.state import State
     from mobileprep.building.verdicts import Verdict
     from mobileprep.recipe.model import Recipe
@@ -96,132 +93,63 @@ def run(args: argparse.Namespace) -> int:
         _tell_stages(0, note.stages, started)
         return 0
     from mobileprep.cli._shared.folders import load_recipes
-    from mobileprep.recipe.loading import target_folders
 
     recipes, out = load_recipes(args), Path(args.out)
     # Before the rest is imported: hashing runs beside that.
     from mobileprep.building.known_files import being_hashed
 
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
-    planned = _planned(args, recipes, files)
-    if args.dry_run:
-        code = _dry(args, _explain(args, planned))
-        _raise_first(planned.faults)
-        return code
-    with holding(args, target_folders(planned.recipes, out, targets_of(args))) as waited:
-        if waited:
-            state = _prepared(args, planned.recipes, whole=not planned.faults)
-            planned = dataclasses.replace(planned, state=state)
-        done = _build(args, planned, started, begun)
-        if request is not None and not (waited or done.ran or done.warnings or done.failures):
-            from mobileprep.building.lock import note_unchanged
+    from mobileprep.building.builder import Build
+    from mobileprep.cli._shared.folders import tell
+    from mobileprep.cli._shared.telling import warn_all
 
-            note_unchanged(request, recipes, planned.state, lambda: load_recipes(args))
-    return 0
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """What a build is to do.
-
-    Args:
-        recipes: with the targets that can be planned; all, unless it goes on after failures.
-        state: their plan against the store.
-        faults: why others cannot.
-        partial: the names of recipes that have such others.
-    """
-
-    recipes: Sequence[Recipe]
-    state: State
-    faults: Sequence[MobileprepError] = ()
-    partial: Sequence[str] = ()
-
-
-def _planned(args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex) -> _Planned:
-    try:
-        return _Planned(recipes, _prepared(args, recipes, files))
-    except (CorruptFileError, ArtifactError):
-        if not args.keep_going:
-            raise
-        from mobileprep.building.plan.portable import plannable
-
-        fit, faults = plannable(
-            recipes, targets_of(args), lambda some: _held(args, some, files, whole=False)
-        )
-        if not (fit and faults):
-            raise
-    left = {recipe.name: recipe.targets for recipe in fit}
-    chosen = {recipe.name: tuple(recipe.chosen(targets_of(args))) for recipe in recipes}
-    partial = [name for name, targets in left.items() if targets != chosen[name]]
-    return _Planned(fit, _prepared(args, fit, files, whole=False), faults, partial)
-
-
-def _prepared(
-    args: argparse.Namespace,
-    recipes: Sequence[Recipe],
-    files: FileIndex | None = None,
-    *,
-    whole: bool = True,
-) -> State:
-    """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
-    state = _held(args, recipes, files, whole=whole)
-    if not args.locked:
-        from mobileprep.building.lock import lock_warnings
-        from mobileprep.cli._shared.telling import warn_all
-
-        warn_all(lock_warnings(recipes, state, whole=whole and not targets_of(args)))
-    return state
-
-
-def _held(
-    args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex | None, *, whole: bool
-) -> State:
-    """The plan of recipes, held to their locks where that is asked for."""
-    from mobileprep.building.builder import prepared
-
-    state = prepared(
+    build = Build(
         recipes,
-        Path(args.out),
+        out,
         targets=targets_of(args),
         force=args.force,
         checksum=args.checksum,
+        locked=args.locked,
+        keep_going=args.keep_going,
         files=files,
+        warn=lambda text: warn_all([text]),
     )
-    if args.locked:
-        from mobileprep.building.lock import check_locks
+    build.plan()
+    if args.dry_run:
+        code = _dry(args, _explain(args, build))
+        _raise_first(build.faults)
+        return code
+    with build.hold(wait=not args.no_wait, tell=tell) as waited:
+        done = _build(args, build, started, begun)
+        if request is not None and not (waited or done.ran or done.warnings or done.failures):
+            from mobileprep.building.lock import note_unchanged
 
-        check_locks(recipes, state, whole=whole and not targets_of(args))
-    return state
+            note_unchanged(request, recipes, build.plan(), lambda: load_recipes(args))
+    return 0
 
 
-def _build(args: argparse.Namespace, planned: _Planned, started: float, begun: int) -> BuildRun:
-    from mobileprep.building.builder import run_build
+def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -> BuildRun:
     from mobileprep.building.pipeline.runner import stale_stages
     from mobileprep.cli._shared.telling import warn_all
     from mobileprep.cli._shared.terminal.progress import Progress
 
-    recipes, state = planned.recipes, planned.state
+    state = build.plan()
     # What cannot be written is told before anything is: Make takes what is published for done.
-    depfile = None if args.depfile is None else _depfile(args, recipes, state)
+    depfile = None if args.depfile is None else _depfile(args, build.recipes, state)
     if args.explain:
-        _explain(args, planned)
+        _explain(args, build)
     stale = stale_stages(state)
     seconds = {spec.task: v.last.seconds for spec, v in stale if v.last is not None}
     with Progress(len(stale), seconds, jobs_of(args)) as progress:
-        done = run_build(
-            state,
-            Path(args.out),
+        done = build.run(
             jobs=jobs_of(args),
             listen=progress.listen,
             warn=progress.warn,
             advance=progress.advance,
-            keep_going=args.keep_going,
-            memory=[recipe.memory for recipe in recipes],
-            partial=planned.partial,
         )
     warn_all(done.warnings)
     _tell_targets(args, done.targets)
-    failures = [*planned.faults, *done.failures]
+    failures = [*build.faults, *done.failures]
     if depfile is not None and not failures:
         depfile.write(begun)
     _tell_stages(len(done.ran), len(state.plan.stages), started)
@@ -292,11 +220,11 @@ def _builder(args: argparse.Namespace) -> str:
     return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
 
 
-def _explain(args: argparse.Namespace, planned: _Planned) -> list[Verdict]:
+def _explain(args: argparse.Namespace, build: Build) -> list[Verdict]:
     """Print what a build would do and why; the verdicts."""
-    from mobileprep.building.verdicts import verdict_lines, verdicts
+    from mobileprep.building.verdicts import verdict_lines
 
-    judged = verdicts(planned.state, Path(args.out), planned.partial)
+    judged = build.preview()
     stale = [verdict for verdict in judged if not verdict.fresh]
     for line in verdict_lines(stale, verbose=args.verbose):
         _say(line)
