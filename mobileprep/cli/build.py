@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.building.pipeline.unchanged import Unchanged
-from mobileprep.building.unchanged import Request, noted, request_of, use
 from mobileprep.cli._shared.arguments import (
     add_limit_flags,
     exit_code_argument,
@@ -20,12 +18,11 @@ from mobileprep.cli._shared.arguments import (
     jobs_of,
     out_argument,
     recipe_arguments,
-    settings_of,
     size_text,
     target_argument,
     targets_of,
 )
-from mobileprep.cli._shared.folders import holding, no_wait_argument
+from mobileprep.cli._shared.folders import no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli.verb import verb
 from mobileprep.core.paths import is_stdout, output_path
@@ -33,7 +30,7 @@ from mobileprep.core.printable import plain
 from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.building.builder import Build, BuildRun, BuiltTarget
+    from mobileprep.building.builder import Build, BuiltTarget
     from mobileprep.building.depfile import Depfile
     from mobileprep.building.pipeline.state import State
     from mobileprep.building.verdicts import Verdict
@@ -85,13 +82,6 @@ def run(args: argparse.Namespace) -> int:
     """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
     _check(args)
     started, begun = time.perf_counter(), time.time_ns()
-    request = plain_request(args)
-    note = None if request is None else unchanged(args, request)
-    if note is not None:
-        for folder in note.targets:
-            _tell_folder(args, folder, is_changed=False)
-        _tell_stages(0, note.stages, started)
-        return 0
     from mobileprep.cli._shared.folders import load_recipes
 
     recipes, out = load_recipes(args), Path(args.out)
@@ -119,16 +109,12 @@ def run(args: argparse.Namespace) -> int:
         code = _dry(args, _explain(args, build))
         _raise_first(build.faults)
         return code
-    with build.hold(wait=not args.no_wait, tell=tell) as waited:
-        done = _build(args, build, started, begun)
-        if request is not None and not (waited or done.ran or done.warnings or done.failures):
-            from mobileprep.building.lock import note_unchanged
-
-            note_unchanged(request, recipes, build.plan(), lambda: load_recipes(args))
+    with build.hold(wait=not args.no_wait, tell=tell):
+        _build(args, build, started, begun)
     return 0
 
 
-def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -> BuildRun:
+def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -> None:
     from mobileprep.building.pipeline.runner import stale_stages
     from mobileprep.cli._shared.telling import warn_all
     from mobileprep.cli._shared.terminal.progress import Progress
@@ -162,7 +148,6 @@ def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -
         beside = [b.report for b in done.targets] if changed else []
         print_reports(changed, as_json=args.json, beside=beside)
     _raise_first(failures)
-    return done
 
 
 def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> None:
@@ -279,26 +264,3 @@ def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) 
 
 def _say(text: str) -> None:
     print(plain(text, keep="\n"), file=sys.stderr)
-
-
-def plain_request(args: argparse.Namespace) -> Request | None:
-    """What a command line asks for; None where it asks for anything but a mere build."""
-    asked = (args.dry_run, args.explain, args.force, args.json, args.locked, args.provenance)
-    if any(asked) or args.depfile is not None or args.recursive:
-        return None
-    return request_of(args.recipes, args.out, targets_of(args), settings_of(args))
-
-
-def unchanged(args: argparse.Namespace, request: Request) -> Unchanged | None:
-    """The note of a build that had nothing to do, where another now has nothing to do either."""
-    note = noted(request)
-    if note is None:
-        return None
-    files = note.files(checksum=args.checksum)
-    if not note.inputs_hold(files):
-        return None
-    with holding(args, map(Path, note.places.values())) as waited:
-        if waited or not note.outputs_hold(files):
-            return None
-    use(note, request)
-    return note

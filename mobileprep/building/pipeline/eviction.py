@@ -34,7 +34,7 @@ _GRACE_SECONDS = 3600
 _SKEW_SECONDS = 3600
 # The notes on tasks and files beside objects and records may take the bound divided by this.
 _NOTES_SHARE = 20
-_NOTES = ("latest", "seen", "unchanged")
+_NOTES = ("latest", "seen")
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 # What a killed process leaves of a file that takes its name only when it is whole.

@@ -265,10 +265,6 @@ class Store:
         inner = [part for index in indexes for part in self.objects.parts(index)]
         return [part.sha256 for part in (*parts, *inner)]
 
-    def record_file(self, fingerprint: str) -> Path:
-        """Where the record of that fingerprint lies, or would."""
-        return self._path("ac", fingerprint)
-
     def is_record(self, path: Path) -> bool:
         """Whether a file is a record, whole and under its own name."""
         found = record_from(self._json("ac", path.stem))
