@@ -14,7 +14,7 @@ from mobileprep.building.known_files import being_hashed
 from mobileprep.building.lock import check_locks, lock_warnings
 from mobileprep.building.pages import Pages, check_page
 from mobileprep.building.pipeline.eviction import store_bound
-from mobileprep.building.pipeline.execute import Advance, Executor, Listener, Moment, Ran
+from mobileprep.building.pipeline.execute import Advance, Executor, Listener, Ran, ignore
 from mobileprep.building.pipeline.execute import Warn as StageWarn
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.folder_lock import folder_locks
@@ -53,10 +53,6 @@ from mobileprep.recipe.model import Recipe
 if TYPE_CHECKING:
     from mobileprep.building.pipeline.exchange import Sharing
     from mobileprep.building.verdicts import Verdict
-
-
-def _nobody(task: str, moment: Moment) -> None:
-    """The default listener."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +225,9 @@ class Build:
         self,
         *,
         jobs: int | None = None,
-        listen: Listener = _nobody,
+        listen: Listener = ignore,
         warn: StageWarn | None = None,
-        advance: Advance = lambda _task, _done, _total: None,
+        advance: Advance = ignore,
     ) -> BuildRun:
         """Run stale stages and publish the targets, inside ``hold``; see also ``run_build``.
 
@@ -292,10 +288,10 @@ def run_build(
     state: State,
     out: Path,
     *,
-    jobs: int,
-    listen: Listener,
-    warn: StageWarn,
-    advance: Advance = lambda _task, _done, _total: None,
+    jobs: int = 1,
+    listen: Listener = ignore,
+    warn: StageWarn = ignore,
+    advance: Advance = ignore,
     keep_going: bool = False,
     memory: Iterable[int | None] = (),
     partial: Collection[str] = (),
@@ -308,7 +304,7 @@ def run_build(
         partial: the names of recipes with targets that cannot be planned; their pages stay.
     """
     bound = store_bound(os.environ)
-    executor = Executor(state, listen, warn, advance)
+    executor = Executor(state, listen=listen, warn=warn, advance=advance)
     done: dict[str, BuiltTarget] = {}
     pages = Pages(executor, out, partial)
 

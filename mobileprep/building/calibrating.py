@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.building.pipeline.eviction import store_bound
-from mobileprep.building.pipeline.execute import Advance, Executor, Listener
+from mobileprep.building.pipeline.execute import Advance, Executor, Listener, ignore
 from mobileprep.building.pipeline.execute import Warn as TaskWarn
 from mobileprep.building.pipeline.runner import build as run_stages
 from mobileprep.building.pipeline.state import State
@@ -241,12 +241,12 @@ def run_calibrations(
     plan: CalibrationPlan,
     *,
     check: bool = False,
-    listen: Listener = lambda _task, _moment: None,
+    listen: Listener = ignore,
     warn: TaskWarn,
-    advance: Advance = lambda _task, _done, _total: None,
+    advance: Advance = ignore,
 ) -> tuple[Calibrated, ...]:
     """Measure what is planned, and write the range files."""
-    found = _measured(plan, Executor(plan.state, listen, warn, advance))
+    found = _measured(plan, Executor(plan.state, listen=listen, warn=warn, advance=advance))
     return tuple(_kept(group, found, check=check) for group in plan.groups)
 
 

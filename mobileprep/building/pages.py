@@ -230,7 +230,7 @@ def _fault(path: Path, found: str | None) -> str:
 def built_pages(state: State) -> list[dict[str, Any]]:
     """What the page of each recipe of a plan tells whose stages are all fresh."""
     reports = {built.target.folder: build_report(built) for built in collect(state)}
-    executor = Executor(state, lambda _task, _moment: None, lambda _task, _text: None)
+    executor = Executor(state)
     recipes = dict.fromkeys(t.recipe for t in state.plan.targets)
     return [_told(executor, _targets(state.plan, recipe), reports) for recipe in recipes]
 

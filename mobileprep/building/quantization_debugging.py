@@ -100,7 +100,7 @@ def debug_quantization(
     alone = _one_target(recipe, target)
     state = plan_state([alone])
     bound = store_bound(os.environ)
-    executor = Executor(state, lambda *_: None, lambda task, text: warn(f"{task}: {text}"))
+    executor = Executor(state, warn=lambda task, text: warn(f"{task}: {text}"))
     try:
         with quantized_target(state.plan, executor) as subject:
             return _measured(alone, subject, samples, seed, warn, tell)

@@ -15,7 +15,7 @@ from mobileprep.building.pipeline.doit_tasks import (
     recipe_files,
     task_name,
 )
-from mobileprep.building.pipeline.execute import Executor, Moment
+from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.folder_lock import folder_locks
 from mobileprep.building.pipeline.folder_reasons import from_here
 from mobileprep.building.pipeline.overlaps import check_overlaps
@@ -91,10 +91,6 @@ def _check_tasks(plan: Plan) -> None:
             raise UsageError(message, "doit tells tasks by their names; give it another name")
 
 
-def _nobody(task: str, moment: Moment) -> None:
-    """doit tells itself what runs."""
-
-
 def _warn(task: str, text: str) -> None:
     # doit runs stages as actions: there is no caller that could be told instead.
     sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
@@ -117,7 +113,7 @@ class _Session:
         self.files = files
         self.out = out
         self.state = plan_state(recipes, store=shared_store(recipes, out))
-        self.executor = Executor(self.state, _nobody, _warn)
+        self.executor = Executor(self.state, warn=_warn)
         check_overlaps(recipes, self.state.plan, self.state.store, out)
         _check_tasks(self.state.plan)
 

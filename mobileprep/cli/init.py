@@ -150,11 +150,11 @@ def _run_stages(state: State) -> None:
         if not is_terminal(sys.stderr):
             if stages := len(stale_stages(state)):
                 print(f"trying a recipe: {stages} stages to run", file=sys.stderr)
-            executor = Executor(state, lambda *_: None, lambda *_: None)
+            executor = Executor(state)
             executor.attempt(lambda: build(executor))
             return
         with Progress(len(stale_stages(state))) as progress:
-            executor = Executor(state, progress.listen, lambda *_: None)
+            executor = Executor(state, listen=progress.listen)
             executor.attempt(lambda: build(executor))
     finally:
         state.store.finish(bound)

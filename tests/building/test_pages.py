@@ -202,7 +202,7 @@ def run(page: Path) -> Executor:
     """What runs the plan of the recipe, all of which is fresh."""
     recipe = load_recipe(page.parents[2] / "recipe.yaml")
     state = prepared([recipe], page.parents[1])
-    return Executor(state, lambda _task, _moment: None, lambda _task, _text: None)
+    return Executor(state)
 
 
 def publish_all(run: Executor, pages: Pages, out: Path) -> None:

@@ -52,7 +52,7 @@ def found(**options: bool) -> dict[str, Verdict]:
 
 
 def build(**options: bool) -> list[str]:
-    run = run_build(state(), OUT, jobs=1, listen=lambda *_: None, warn=lambda *_: None, **options)
+    run = run_build(state(), OUT, jobs=1, **options)
     return [str(failure) for failure in run.failures]
 
 

@@ -49,7 +49,7 @@ def state(*targets: str) -> State:
 
 
 def executor(state: State) -> Executor:
-    executor = Executor(state, lambda *_: None, lambda *_: None)
+    executor = Executor(state)
     build(executor)
     return executor
 

@@ -108,9 +108,7 @@ class Bench:
             spoil_one(self.top / "store" / "v2" / edit.what, edit.number, edit.how)
 
     def build(self, state: State) -> BuildRun:
-        return run_build(
-            state, self.out, jobs=self.jobs, listen=lambda *_: None, warn=lambda *_: None
-        )
+        return run_build(state, self.out, jobs=self.jobs)
 
     def check(self, told: list[Verdict], run: BuildRun, keys: dict[str, str]) -> None:
         """Compare what was foretold with what happened.

@@ -44,7 +44,7 @@ CHAIN = [
 def outputs(recipe: Path, store: Path) -> dict[str, dict[str, Output]]:
     """What each stage of a recipe leaves, in a new store."""
     state = State(plan_recipes([load_recipe(recipe, environ={})]), Store(store))
-    build(Executor(state, lambda *_: None, lambda *_: None), jobs=2)
+    build(Executor(state), jobs=2)
     found = {}
     for spec in state.plan.stages:
         verdict = state.verdict(spec.task)

@@ -42,6 +42,10 @@ Advance = Callable[[str, int, int], None]
 """Called with a task's name, how many samples it has run, and how many there are."""
 
 
+def ignore(*_: object) -> None:
+    """Do nothing with an event of a build."""
+
+
 # Giving memory back takes milliseconds, which small models do not repay.
 _MUCH: Final = 4 << 20
 
@@ -59,17 +63,18 @@ class Executor:
 
     Args:
         state: the plan against a store.
-        listen: told of every stage's start and end.
-        warn: told what stages warn of.
-        advance: told how far stages are that run samples.
+        listen: called as each stage starts and ends.
+        warn: called with each warning of a stage.
+        advance: called with the progress of stages that run samples.
     """
 
     def __init__(
         self,
         state: State,
-        listen: Listener,
-        warn: Warn,
-        advance: Advance = lambda _task, _done, _total: None,
+        *,
+        listen: Listener = ignore,
+        warn: Warn = ignore,
+        advance: Advance = ignore,
     ) -> None:
         self.state = state
         self.ran: list[Ran] = []

@@ -120,7 +120,7 @@ def ran(plan: Plan, store: Store, **options: object) -> list[str]:
     # As another process has it: a store serves one run.
     state = State(plan, Store(store.root), force=bool(options.pop("force", False)))
     state.check_outputs()
-    executor = Executor(state, lambda *_: None, lambda *_: None)
+    executor = Executor(state)
     build(executor, **options)  # type: ignore[arg-type]
     return [r.task for r in executor.ran]
 
@@ -175,9 +175,7 @@ def test_a_damaged_object_is_made_again_when_a_folder_needs_it(
 ) -> None:
     ran(chain(source), store)
     again = spoilt(source, store, "r/b", spoil)
-    run = run_build(
-        State(chain(source), again), tmp_path, jobs=1, listen=lambda *_: None, warn=lambda *_: None
-    )
+    run = run_build(State(chain(source), again), tmp_path, jobs=1)
     assert [r.task for r in run.ran] == ["r/a", "r/b"]
     assert (tmp_path / "r/t/text").read_text() == "abc!"
 
@@ -415,7 +413,7 @@ def published(
     plan: Plan, store: Store, out: Path, extra: dict[str, bytes] | None = None
 ) -> list[str]:
     state = State(plan, Store(store.root))
-    executor = Executor(state, lambda *_: None, lambda *_: None)
+    executor = Executor(state)
     build(executor)
     (built,) = collect(state)
     todo = publish(built, extra or {}, state.store, out, executor.obtain)

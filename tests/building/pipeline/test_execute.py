@@ -68,7 +68,7 @@ def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
     def run(function: Callable[[Job[LeaveStage]], None], spec: StageSpec = FIRST) -> Record:
         monkeypatch.setattr(execution, "stage_function", lambda _name: function)
         state = State(Plan((FIRST, SECOND), ()), store)
-        return Executor(state, lambda *_: None, lambda *_: None).run(spec)
+        return Executor(state).run(spec)
 
     return run
 
@@ -310,8 +310,8 @@ def test_a_stage_s_start_and_end_and_its_warnings_are_told(
     told: list[object] = []
     executor = Executor(
         state_of(SHARED[:1], store),
-        lambda task, seconds: told.append((task, None if seconds is None else seconds >= 0)),
-        lambda task, text: told.append((task, text)),
+        listen=lambda task, seconds: told.append((task, None if seconds is None else seconds >= 0)),
+        warn=lambda task, text: told.append((task, text)),
     )
     executor.run(SHARED[0])
     assert told == [("r/a", None), ("r/a", "careful"), ("r/a", True)]

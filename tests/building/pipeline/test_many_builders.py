@@ -34,7 +34,7 @@ for _ in range(25):
     plan = small_plan([source], [chain])
     index = top / "store" / FORMAT / "seen" / f"{out.name}.json"
     state = State(plan, Store(top / "store", FileIndex(index)))
-    run_build(state, out, jobs=2, listen=lambda *_: None, warn=lambda *_: None)
+    run_build(state, out, jobs=2)
     wanted = source.read_text() + "".join(say * 400 for say in says)
     assert (out / "r0" / "t" / "s2").read_text() == wanted
     if generator.random() < 0.3:
