@@ -117,7 +117,7 @@ def build(
         ArtifactError: an output cannot be written, or would lie where the build reads; or another
             process works on a folder, and ``wait`` is off.
     """
-    workers_of(jobs)
+    workers = workers_of(jobs)
     tell = warn or as_warning
     work = Build(
         recipes,
@@ -130,7 +130,7 @@ def build(
     )
     work.plan()
     with work.hold(wait=wait, tell=tell):
-        run = work.run(jobs=jobs)
+        run = work.run(jobs=workers)
     for text in run.warnings:
         tell(text)
     return BuildResult(run.targets, tuple(stage.task for stage in run.ran))

@@ -216,7 +216,7 @@ def cache_verify() -> CacheVerified:
 
 
 def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
-    """Remove all that stores of any format have left; arguments and errors as for ``cache_gc``."""
+    """Remove all that stores of any format have left."""
     store = _store()
     formats = _formats(store.root)
     if not store.folder.is_dir():
@@ -228,7 +228,7 @@ def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
 
 
 def empty_store(*, wait: bool, tell: Tell) -> None:
-    """Remove what this version's store has left; arguments and errors as for ``cache_gc``."""
+    """Remove what this version's store has left."""
     store = _store()
     if not os.path.lexists(store.folder):
         return

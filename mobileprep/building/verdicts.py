@@ -260,7 +260,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
 
 
 def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Forecast) -> Verdict:
-    """The verdict on one target's folder below ``out``; arguments as for ``stage_verdict``."""
+    """The verdict on one target's folder below ``out``."""
     task = f"{target.folder}/{PUBLISH}"
     waits = [name for name in target.tasks if forecast.runs(name)]
     folder = out / target.folder

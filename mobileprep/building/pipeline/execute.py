@@ -96,7 +96,7 @@ class Executor:
         """
         with self._lock(spec.task):
             try:
-                if isinstance(self.state.verdict(spec.task), Stale):
+                while isinstance(self.state.verdict(spec.task), Stale):
                     self.state.store.begin()
                     inputs = {up: self.obtain(up) for up in spec.stage.upstream.values()}
                     verdict = self.state.verdict(spec.task)
@@ -135,23 +135,33 @@ class Executor:
         return True
 
     def obtain(self, upstream: Upstream) -> Output:
-        """An output of a stage that is fresh or runs now, made sure to be at hand.
+        """An output, in memory or in the local cache; its stage runs first if it is stale.
 
         Raises:
-            CacheEntryError: it is neither in memory nor in a store.
+            CacheEntryError: a fresh stage's output is neither in memory nor in a cache.
         """
-        verdict = self.state.verdict(upstream.task)
-        if isinstance(verdict, Fresh):
-            record = verdict.record
-        else:
-            record = self.run(self.state.spec(upstream.task))
-        output = record.outputs[upstream.output]
+        for spec in self._runs_for(upstream.task):
+            self.run(spec)
+        output = self._record(upstream.task).outputs[upstream.output]
         if output.part is not None:
             self.state.store.begin()
         if self._handover.find(upstream) is None and not self.state.store.obtain(output):
             problem = "is missing or damaged"
             raise cache_entry_error(problem, upstream)
         return output
+
+    def _runs_for(self, task: str) -> list[StageSpec]:
+        """A stale stage after all that it depends on, in the plan's order; nothing if fresh."""
+        if isinstance(self.state.verdict(task), Fresh):
+            return []
+        # No recursion: a recipe may have more steps than Python's stack has room for.
+        found = {task}
+        todo = [task]
+        while todo:
+            before = set(self.state.spec(todo.pop()).needs) - found
+            found |= before
+            todo += before
+        return [spec for spec in self.state.plan.stages if spec.task in found]
 
     def read(self, upstream: Upstream) -> bytes:
         """The bytes of an output, see ``obtain``."""

@@ -27,7 +27,7 @@ def maximum(x: Array, window: Window) -> Array:
 
 
 def average(x: Array, window: Window) -> Array:
-    """The mean of each window's elements, padding counted out; arguments as for ``maximum``."""
+    """The mean of each window's elements, padding counted out."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     counts: Array = reduce(np.multiply.outer, _counts(window, x.shape[1:-1]))
     divisors = counts.astype(wide.dtype)[..., np.newaxis]

@@ -30,6 +30,12 @@ def test_the_last_of_many_steps_is_judged_before_any_other(store: Store) -> None
     assert verdict.reasons == (f"{LONG[-2].task} runs first",)
 
 
+def test_an_output_of_many_stale_steps_is_obtained(store: Store) -> None:
+    executor = executor_of(state_of(LONG, store))
+    assert executor.obtain(LAST).size == _COUNT - 1
+    assert len(executor.ran) == _COUNT
+
+
 @pytest.mark.slow
 def test_many_steps_are_built_found_fresh_and_lost(store: Store) -> None:
     build(executor_of(state_of(LONG, store)))
