@@ -6,9 +6,9 @@ Converters write either: FusedBatchNorm nodes, or the sums, products and roots t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr

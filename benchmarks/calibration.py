@@ -55,7 +55,7 @@ def report(once):
 OURS = (
     SAMPLES
     + """
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject

@@ -26,7 +26,7 @@ from mobileprep.graph.tensor import Tensor
 
 OURS = """
 import resource, sys, time
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from mobileprep.graph.files import read_graph, write_graph
 started = time.perf_counter()

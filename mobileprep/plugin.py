@@ -1,7 +1,7 @@
 """What a transform of one's own needs, and may rely on; ``docs/own-transforms.md`` shows one.
 
-A transform is a frozen dataclass under ``@transform("its_name")`` that derives from ``Transform``;
-its fields are its parameters. ``apply`` gets a ``Graph`` of ``Node``s and a ``Context``, never
+A transform is a class ``Mine(Transform, frozen=True)`` under ``@transform("its_name")``; its fields
+are its parameters. ``apply`` gets a ``Graph`` of ``Node``s and a ``Context``, never
 changes them, and returns a ``Result``:
 
 - ``op`` writes a pattern, ``Rule`` says what replaces it, ``rewrite`` does so wherever it fits and

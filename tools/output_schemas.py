@@ -6,12 +6,13 @@ output together from several, the shape stands here.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct, structs
 
 from mobileprep.building.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.building.calibrating import Calibrated
@@ -32,8 +33,7 @@ Finite: TypeAlias = float | str
 """A number, or in words ``inf``, ``-inf`` or ``nan``, which JSON has no numbers for."""
 
 
-@dataclasses.dataclass(frozen=True)
-class JudgedStep(Verdict):
+class JudgedStep(Verdict, frozen=True):
     """A verdict with its answer."""
 
     fresh: bool
@@ -284,6 +284,8 @@ class _Made:
         if origin is Mapping:
             return {"type": "object", "additionalProperties": self.schema(arguments[1])}
         if origin in (Union, types.UnionType):
+            if set(arguments) == {int, float}:
+                return self.schema(float)
             return {"anyOf": [self.schema(argument) for argument in arguments]}
         message = f"no schema is known for {origin}"
         raise TypeError(message)
@@ -293,8 +295,8 @@ class _Made:
         if name not in self.known:
             self.known[name] = {}  # a class may hold itself
             hints = get_type_hints(kind)
-            if dataclasses.is_dataclass(kind):
-                own = {f.name for f in dataclasses.fields(kind)}
+            if issubclass(kind, Struct):
+                own = {f.name for f in structs.fields(kind)}
                 hints = {n: hint for n, hint in hints.items() if n in own}
             required = sorted(getattr(kind, "__required_keys__", hints))
             text = inspect.cleandoc(kind.__doc__ or "")

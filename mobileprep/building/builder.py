@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from mobileprep.building.known_files import being_hashed
 from mobileprep.building.lock import check_locks, lock_warnings
 from mobileprep.building.pages import Pages, check_page
@@ -37,7 +39,6 @@ from mobileprep.building.targets import (
 )
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import check_name, check_writable, file_inside, inside
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import shared_memory
 from mobileprep.core.parallel import cores
 from mobileprep.errors import (
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
     from mobileprep.building.verdicts import Verdict
 
 
-@dataclass(frozen=True)
-class BuiltTarget:
+class BuiltTarget(Struct, frozen=True):
     """The folder of a target.
 
     Args:
@@ -70,8 +70,7 @@ class BuiltTarget:
     is_changed: bool
 
 
-@dataclass(frozen=True)
-class BuildResult:
+class BuildResult(Struct, frozen=True):
     """What a build did.
 
     Args:
@@ -267,8 +266,7 @@ class Build:
         return plannable(self.recipes, self._targets, lambda some: self._planned(some, whole=False))
 
 
-@dataclass(frozen=True)
-class BuildRun:
+class BuildRun(Struct, frozen=True):
     """What a run of a plan came to.
 
     Args:

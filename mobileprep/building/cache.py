@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from msgspec import Struct
+
 from mobileprep.building.pipeline.cache_files import FORMAT, default_folder
 from mobileprep.building.pipeline.eviction import (
     forget_notes,
@@ -23,7 +25,6 @@ from mobileprep.building.pipeline.output import sweep
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.pipeline.store_lock import alone, remove_folder
 from mobileprep.core.files import unreadable
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.recipe.settings import SIGN_IN
 
@@ -33,8 +34,7 @@ _FORMAT_NAME: Final = re.compile(r"v[0-9]{1,4}")
 _HINT: Final = "set MOBILEPREP_CACHE to another folder, or remove what is there"
 
 
-@dataclass(frozen=True)
-class StoreFormat:
+class StoreFormat(Struct, frozen=True):
     """A folder with what one format of stores has left.
 
     Args:
@@ -48,8 +48,7 @@ class StoreFormat:
     used: bool
 
 
-@dataclass(frozen=True)
-class CacheInfo:
+class CacheInfo(Struct, frozen=True):
     """What the store holds.
 
     Args:
@@ -79,8 +78,7 @@ class CacheInfo:
     remote: str | None
 
 
-@dataclass(frozen=True)
-class CacheCollected:
+class CacheCollected(Struct, frozen=True):
     """What was removed of the store, and what is left.
 
     Args:
@@ -106,8 +104,7 @@ class CacheCollected:
     limit_bytes: int | None
 
 
-@dataclass(frozen=True)
-class CacheVerified:
+class CacheVerified(Struct, frozen=True):
     """What of the store is whole.
 
     Args:
@@ -130,8 +127,7 @@ class CacheVerified:
     stuck: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class CacheCleared:
+class CacheCleared(Struct, frozen=True):
     """What was removed of the store: all.
 
     Args:
@@ -304,8 +300,7 @@ def _removed(folder: Path, tell: Tell) -> int:
     return size
 
 
-@dataclass(frozen=True)
-class Inspected:
+class Inspected(Struct, frozen=True):
     """What was found in a store.
 
     Args:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.execute import Advance, Executor, Listener, ignore
@@ -18,7 +20,6 @@ from mobileprep.building.plan.spec import Plan, StageSpec, Upstream
 from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import write_text
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import shared_memory
 from mobileprep.errors import RecipeError, UsageError
 from mobileprep.formats.range_file import (
@@ -32,8 +33,7 @@ from mobileprep.recipe.loading import check_names, load_recipe
 from mobileprep.recipe.model import Recipe, Target
 
 
-@dataclass(frozen=True)
-class RangeGroup:
+class RangeGroup(Struct, frozen=True):
     """Targets whose ranges go into one file.
 
     Args:
@@ -115,8 +115,7 @@ def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFil
     return joined
 
 
-@dataclass(frozen=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """A tensor whose range is another than the file had.
 
     Args:
@@ -133,8 +132,7 @@ class Moved:
     share: float | None
 
 
-@dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Struct, frozen=True):
     """Ranges that were measured for some targets.
 
     Args:
@@ -198,8 +196,7 @@ def calibrate(
     )
 
 
-@dataclass(frozen=True)
-class CalibrationPlan:
+class CalibrationPlan(Struct, frozen=True):
     """What is to be measured.
 
     Args:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+from msgspec import structs
 
 from mobileprep.building.pipeline.runner import Built, collect
 from mobileprep.building.pipeline.state import State
@@ -178,7 +179,7 @@ def _judged(made: Comparison) -> Comparison:
     told = (made.causes, made.steps, made.sizes, made.ops, made.accuracies, made.outputs)
     more = (made.ranges, made.tensors, made.limits, made.kernels, made.warnings, made.solved)
     nodes = made.nodes is not None and made.nodes.changes
-    return dataclasses.replace(made, state="changed") if any((*told, *more, nodes)) else made
+    return structs.replace(made, state="changed") if any((*told, *more, nodes)) else made
 
 
 def _sizes(report: Report) -> dict[str, float | None]:

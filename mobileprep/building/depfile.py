@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from mobileprep.building.pipeline.folder_reasons import from_here
 from mobileprep.building.pipeline.overlaps import check_beside
 from mobileprep.building.pipeline.publish import MANIFEST
 from mobileprep.building.pipeline.state import State, files_read, folders_read
 from mobileprep.core.files import inside, write_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import is_stdout
 from mobileprep.errors import ArtifactError, UsageError
 from mobileprep.recipe.model import Recipe
@@ -26,8 +27,7 @@ _NO_TARGET: Final = re.compile(r"[%=]")
 _ESCAPED: Final = re.compile(r"[ #:]")
 
 
-@dataclass(frozen=True)
-class Depfile:
+class Depfile(Struct, frozen=True):
     """What is to be written once a build is done: its manifests depend on all that it read.
 
     Args:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from mobileprep import __version__
 from mobileprep.building.cache import folder_bytes, shown_remote
 from mobileprep.building.pipeline.cache_files import FORMAT, default_folder
@@ -25,7 +27,6 @@ from mobileprep.building.plan.engines import (
     OPTIONAL_ENGINES,
     engine_version,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.shared_library import SharedLibrary, read_library, texts_in
 from mobileprep.graph.files import read_shipped_graph
@@ -52,8 +53,7 @@ _EXTRAS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Required:
+class Required(Struct, frozen=True):
     """A package that this one cannot do without.
 
     Args:
@@ -67,8 +67,7 @@ class Required:
     oldest: str
 
 
-@dataclass(frozen=True)
-class OptionalPackage:
+class OptionalPackage(Struct, frozen=True):
     """What a package that may be added is for.
 
     Args:
@@ -84,8 +83,7 @@ class OptionalPackage:
     install: str
 
 
-@dataclass(frozen=True)
-class StorePlace:
+class StorePlace(Struct, frozen=True):
     """The store of what builds have left.
 
     Args:
@@ -104,8 +102,7 @@ class StorePlace:
     remote: str | None
 
 
-@dataclass(frozen=True)
-class Doctor:
+class Doctor(Struct, frozen=True):
     """What an installation has, and what is wrong with it.
 
     Args:
@@ -238,8 +235,7 @@ _OPS: Final = frozenset({"Const", "Identity", "NoOp", "Placeholder", "_Recv", "_
 _KERNELS: Final = frozenset({"ConstantOp", "IdentityOp", "PlaceholderOp"})
 
 
-@dataclass(frozen=True)
-class LibraryFacts:
+class LibraryFacts(Struct, frozen=True):
     """What is in a library, and what is wrong with it.
 
     Args:

@@ -8,16 +8,17 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.building.fit import check_models
 from mobileprep.building.pipeline.runner import collect
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.report.collect import Report
 from mobileprep.building.targets import build_report, plan_state
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import opened
 from mobileprep.errors import AccuracyError, InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.arrays import read_headers
@@ -33,8 +34,7 @@ _LABELS = "label"
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
 
 
-@dataclass(frozen=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What the user says of the recipe; empty for what is proposed.
 
     Args:
@@ -247,8 +247,7 @@ _NEXT_STEPS = (
 )
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """A draft that builds, and the report of its build."""
 
     draft: Draft

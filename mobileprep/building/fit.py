@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, structs
 
 from mobileprep.building.pipeline.publish import read_manifest
 from mobileprep.building.plan.sources import file_or_folder
@@ -15,7 +16,6 @@ from mobileprep.building.plan.spec import Files
 from mobileprep.building.plan.stages import HEADER
 from mobileprep.building.stages.data import data_files
 from mobileprep.core.files import map_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.opening import data_kind, open_dataset
 from mobileprep.data.options import Reading
 from mobileprep.data.source import DataFiles, SampleChoice, data_inputs
@@ -122,7 +122,7 @@ def _fit(target: Target) -> Fit:
     named = source.checkpoint if source.names_checkpoint else None
     checkpoint = None if named is None else named.path
     saver = None if source.saver is None else source.saver.path
-    freeze = {f.name: getattr(target.freeze, f.name) for f in dataclasses.fields(target.freeze)}
+    freeze = structs.asdict(target.freeze)
     options = FreezeOptions(target.outputs, source.signature or "", **freeze)
     declared = [DeclaredInput(i.name, i.dtype, i.shape) for i in target.inputs]
     files: dict[str, Path | None] = {kind: path, "checkpoint": checkpoint, "saver": saver}
@@ -130,7 +130,7 @@ def _fit(target: Target) -> Fit:
         loaded = load_source(tags=source.tags, **files)
         if source.assets is not None:
             members = file_or_folder(source.assets).members
-            loaded = dataclasses.replace(loaded, files=tuple(member.path for member in members))
+            loaded = structs.replace(loaded, files=tuple(member.path for member in members))
         return fit(loaded, options, declared)
     except MobileprepError as error:
         raise error.at(source.file.place, message=str(error)) from error
@@ -257,7 +257,7 @@ def _slips_in_ops(target: Target, graph: Graph) -> Iterator[str]:
     limits = target.budget.ops
     bodies = (function.nodes for function in graph.library.functions.values())
     own = {node.op for nodes in (graph.nodes, *bodies) for node in nodes}
-    for key, ops in () if limits is None else vars(limits).items():
+    for key, ops in () if limits is None else structs.asdict(limits).items():
         for number, op in enumerate(ops):
             slip = "" if op in own else slip_in(op)
             if slip:
@@ -282,8 +282,7 @@ def _problem(target: Target, keys: Iterable[Key], message: str, hint: str) -> Pr
 DEFAULT_PLATFORM: Final = "android"
 
 
-@dataclass(frozen=True)
-class TargetCheck:
+class TargetCheck(Struct, frozen=True):
     """What a build of TensorFlow lacks for a model.
 
     Args:
@@ -362,8 +361,7 @@ def _platform(path: Path) -> str:
     return DEFAULT_PLATFORM
 
 
-@dataclass(frozen=True)
-class Foreseen:
+class Foreseen(Struct, frozen=True):
     """What a build would report of a target: errors, and warnings with their places."""
 
     problems: tuple[Problem, ...] = ()

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from mobileprep.core.files import atomic_writer
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject
 from mobileprep.data.calibration.ranges import check_tensors, ranges_of
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from mobileprep.litert.quantizing.kernels import EndType
 
 
-@dataclass(frozen=True)
-class Converted:
+class Converted(Struct, frozen=True):
     """What a conversion wrote.
 
     Args:

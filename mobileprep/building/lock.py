@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
+from msgspec import Struct
+
 from mobileprep import __version__
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.plan.fingerprints import computing_libraries
@@ -13,7 +15,6 @@ from mobileprep.building.plan.running_stages import EngineChoice
 from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import write_text
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.recipe.loading import load_recipes
 from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
@@ -21,8 +22,7 @@ from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show
 
 
-@dataclass(frozen=True)
-class Locked:
+class Locked(Struct, frozen=True):
     """A lock that was brought up to date.
 
     Args:

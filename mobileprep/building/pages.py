@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mobileprep import __version__
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.folder_lock import folder_locks
@@ -42,7 +44,6 @@ from mobileprep.core.files import (
     unfinished,
     write_bytes,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, MobileprepError
 
 LARGEST_PAGE: Final = 1 << 30
@@ -50,8 +51,7 @@ LARGEST_PAGE: Final = 1 << 30
 _NO_PAGE: Final = "no page of a build"
 
 
-@dataclass(frozen=True)
-class _Page:
+class _Page(Struct, frozen=True):
     """A page that is to be written.
 
     Args:

@@ -7,9 +7,11 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.exchange import StoreExchange
@@ -26,7 +28,6 @@ from mobileprep.building.stages.data import data_files
 from mobileprep.building.stages.searching import level_rules, own_rules, ranked, recorded_tries
 from mobileprep.building.stages.transform import options_of
 from mobileprep.building.targets import plan_state
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.calibration.damage import TensorDamage, tensor_damage
 from mobileprep.data.calibration.layers import (
     LayerDamage,
@@ -53,8 +54,7 @@ _NAMED: Final = 3
 _SAMPLES: Final = 16
 
 
-@dataclass(frozen=True)
-class QuantizationDamage:
+class QuantizationDamage(Struct, frozen=True):
     """What quantization does to one target.
 
     Args:
@@ -109,8 +109,7 @@ def debug_quantization(
         state.store.finish(bound)
 
 
-@dataclass(frozen=True)
-class WorstLayers:
+class WorstLayers(Struct, frozen=True):
     """The layers whose quantization does most to a target's outputs.
 
     Args:
@@ -203,8 +202,7 @@ QUANTIZER: Final = "quantize_nodes"
 _BATCH: Final = 4
 
 
-@dataclass(frozen=True)
-class QuantizedTarget:
+class QuantizedTarget(Struct, frozen=True):
     """What is quantized: the float graph, the step's options, and data to run it on.
 
     Args:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
 import types
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Struct, structs, to_builtins
+from msgspec.structs import replace
 
 from mobileprep.building.pages import LARGEST_PAGE
 from mobileprep.building.pipeline.publish import MANIFEST, TOOL, manifest_folders
@@ -21,7 +22,6 @@ from mobileprep.building.report.page.render import FORMAT, PAGE, data_of_page, r
 from mobileprep.building.targets import REPORT
 from mobileprep.core.arguments import Warn
 from mobileprep.core.files import file_inside, read_bytes, sha256_file, write_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 from mobileprep.graph.graph import Graph
 from mobileprep.inspection.benchmark import opened
@@ -33,8 +33,7 @@ _MOST: Final = 64 << 20
 _HINT: Final = "name a report.json, what 'build --json' has printed, or a folder for outputs"
 
 
-@dataclass(frozen=True)
-class StoredReport:
+class StoredReport(Struct, frozen=True):
     """A report of an earlier build.
 
     Args:
@@ -109,7 +108,7 @@ def only(stored: Sequence[StoredReport], targets: Sequence[str]) -> list[StoredR
     return [s for s in stored if not targets or s.report.target in targets]
 
 
-RecordType = TypeVar("RecordType")
+RecordType = TypeVar("RecordType", bound=Struct)
 
 _PLAIN: Final = (str, int, bool)
 
@@ -128,10 +127,10 @@ def report_from(data: object) -> Report:
 def _record(kind: type[RecordType], data: Mapping[str, Any], where: str) -> RecordType:
     hints = get_type_hints(kind)
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for field in structs.fields(kind):
         if field.name in data:
             found[field.name] = _value(hints[field.name], data[field.name], field.name)
-        elif field.default is field.default_factory is dataclasses.MISSING:
+        elif field.required:
             message = f"{where} has no {field.name!r}"
             raise ValueError(message)
     return kind(**found)
@@ -147,7 +146,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
         (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
     if hint is float:
         return _number(value, where)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
+    if isinstance(hint, type) and issubclass(hint, Struct) and isinstance(value, dict):
         return _record(hint, value, where)
     if get_origin(hint) is tuple and isinstance(value, list):
         return tuple(_value(get_args(hint)[0], item, where) for item in value)
@@ -221,7 +220,7 @@ def _data(found: ModelDifference, graphs: Sequence[Graph]) -> dict[str, Any]:
             "differences": told["differences"][:_DIFFERENCE_PAGE_MOST],
             "counts": counts,
         },
-        "graphs": [{**asdict(node_table(graph, {})), "weights": []} for graph in graphs],
+        "graphs": [{**to_builtins(node_table(graph, {})), "weights": []} for graph in graphs],
         "ops": [sorted(Counter(node.op for node in graph).items()) for graph in graphs],
     }
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from mobileprep.building.pages import is_page, page_files, page_reasons, remove_page, write_page
 from mobileprep.building.pipeline.doit_tasks import (
     DodoAction,
@@ -32,7 +34,6 @@ from mobileprep.building.targets import (
 from mobileprep.building.verdicts import folder_verdict, forecast_of, stage_verdict
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import inside
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.loading import check_names
@@ -129,8 +130,7 @@ class _Session:
         return [t for t in self.state.plan.targets if t.recipe == recipe]
 
 
-@dataclass(frozen=True)
-class _RunStage:
+class _RunStage(Struct, frozen=True):
     """Runs a stage; one whose outputs are in the store is not worked out again."""
 
     session: _Session
@@ -141,8 +141,7 @@ class _RunStage:
         executor.attempt(lambda: executor.run(executor.state.spec(self.task)))
 
 
-@dataclass(frozen=True)
-class _StageReasons:
+class _StageReasons(Struct, frozen=True):
     session: _Session
     task: str
 
@@ -152,8 +151,7 @@ class _StageReasons:
         return stage_verdict(state.plan.stage(self.task), state, forecast).reasons
 
 
-@dataclass(frozen=True)
-class _Publish:
+class _Publish(Struct, frozen=True):
     """Brings a target's folder up to date."""
 
     session: _Session
@@ -168,8 +166,7 @@ class _Publish:
         session.state.store.files.save()
 
 
-@dataclass(frozen=True)
-class _FolderReasons:
+class _FolderReasons(Struct, frozen=True):
     session: _Session
     folder: str
 
@@ -180,8 +177,7 @@ class _FolderReasons:
         return folder_verdict(target, session.state, session.out, forecast).reasons
 
 
-@dataclass(frozen=True)
-class _WritePage:
+class _WritePage(Struct, frozen=True):
     """Writes the page of a recipe whose folders are up to date."""
 
     session: _Session
@@ -203,8 +199,7 @@ class _WritePage:
         return write_page(session.executor, self.recipe, reports, session.out)
 
 
-@dataclass(frozen=True)
-class _PageReasons:
+class _PageReasons(Struct, frozen=True):
     session: _Session
     recipe: str
 
@@ -212,8 +207,7 @@ class _PageReasons:
         return page_reasons(self.session.state, self.recipe, self.session.out)
 
 
-@dataclass(frozen=True)
-class _CleanPage:
+class _CleanPage(Struct, frozen=True):
     """Removes the page of a recipe, as ``clean`` does."""
 
     page: Path
@@ -228,8 +222,7 @@ class _CleanPage:
         return _shown(f"remove the page {self.page}", self)
 
 
-@dataclass(frozen=True)
-class _Clean:
+class _Clean(Struct, frozen=True):
     """Removes the files that the manifest of a target's folder lists, as ``clean`` does."""
 
     out: Path

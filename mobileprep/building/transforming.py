@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import output_count
@@ -36,8 +37,7 @@ Watch = Callable[[StepRecord, Difference | None], None]
 """Called with what a step did, and where asked with how far outputs are from the source's."""
 
 
-@dataclass(frozen=True)
-class Transformed:
+class Transformed(Struct, frozen=True):
     """What a chain made of a graph.
 
     Args:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, structs, to_builtins
 
 from mobileprep.building.pages import is_page, page_files, page_reasons
 from mobileprep.building.pipeline.folder_reasons import expected_files, folder_reasons
@@ -22,7 +23,6 @@ from mobileprep.building.targets import (
     target_changes,
     wanted_outputs,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
 
@@ -32,8 +32,7 @@ _TRIAL_STAGES: Final = frozenset({"trial", "evaluate", "verdict", "rank"})
 _TRIAL: Final = re.compile(r"(.+)-(?:rank|(?:trial|evaluate|verdict)-\d+)")
 
 
-@dataclass(frozen=True)
-class InputFact:
+class InputFact(Struct, frozen=True):
     """A file from outside that a stage reads: its part there, its name in the recipe, its place."""
 
     slot: str
@@ -42,8 +41,7 @@ class InputFact:
     sha256: str
 
 
-@dataclass(frozen=True)
-class OutputFact:
+class OutputFact(Struct, frozen=True):
     """A file that a stage leaves in the store, or a target's folder has.
 
     ``sha256`` is what it should have, None while the stage has yet to run; ``path`` is None for
@@ -55,8 +53,7 @@ class OutputFact:
     sha256: str | None
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether a step of a build has something to do.
 
     Args:
@@ -104,7 +101,8 @@ class Verdict:
 
     def as_data(self) -> dict[str, Any]:
         """The verdict as JSON takes it."""
-        return {**asdict(self), "fresh": self.fresh}
+        plain: dict[str, Any] = to_builtins(self)
+        return {**plain, "fresh": self.fresh}
 
 
 def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
@@ -120,8 +118,7 @@ def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
         yield f"{step}: {len(stages)} trial stages: {state} (list them with -v)"
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """Which stages of a plan run, by task, and why; the others do not.
 
     Args:
@@ -218,7 +215,7 @@ class _Sizes:
         # What neither store has is made anew, and is not among them.
         remote = set() if store.sharing is None else set(store.objects.absent(new))
         here, there = (sum(part.size for part in some) for some in (new - remote, remote))
-        return replace(step, store_bytes=here, remote_bytes=there)
+        return structs.replace(step, store_bytes=here, remote_bytes=there)
 
     def _parts(self, up: Upstream) -> Sequence[Part]:
         found = self._state.verdict(up.task)

@@ -6,9 +6,10 @@ import json
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
 
 from mobileprep.building.builder import prepared, run_build, workers_of
 from mobileprep.building.pages import is_page
@@ -28,7 +29,6 @@ from mobileprep.building.targets import REPORT
 from mobileprep.core.arguments import FilePath, as_warning
 from mobileprep.core.arguments import Warn as CallerWarn
 from mobileprep.core.files import canonical, sha256_file, unreadable
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.loading import load_recipes
 from mobileprep.recipe.model import Recipe
@@ -40,8 +40,7 @@ _SHOWN = 120
 _KEPT = 30
 
 
-@dataclass(frozen=True)
-class CheckedFile:
+class CheckedFile(Struct, frozen=True):
     """A file of an output folder beside what it should be.
 
     Args:
@@ -57,8 +56,7 @@ class CheckedFile:
     found: str | None
 
 
-@dataclass(frozen=True)
-class CheckedFolder:
+class CheckedFolder(Struct, frozen=True):
     """An output folder beside what it should hold.
 
     Args:
@@ -84,7 +82,8 @@ class CheckedFolder:
 
     def as_data(self) -> dict[str, Any]:
         """The folder as JSON takes it."""
-        return {**asdict(self), "folder": str(self.folder), "is_same": self.is_same}
+        plain: dict[str, Any] = to_builtins(self, enc_hook=str)
+        return {**plain, "is_same": self.is_same}
 
 
 def verify(
@@ -185,8 +184,7 @@ def _place(checked: CheckedFolder) -> Path:
     return checked.folder
 
 
-@dataclass(frozen=True)
-class _Again:
+class _Again(Struct, frozen=True):
     """Builds into a folder of its own, with a store of its own."""
 
     top: Path
@@ -345,8 +343,7 @@ def _refuse(error: OSError) -> None:
     raise unreadable(Path(error.filename), error) from error
 
 
-@dataclass(frozen=True)
-class BareFolder:
+class BareFolder(Struct, frozen=True):
     """A folder that should have a manifest.
 
     Args:

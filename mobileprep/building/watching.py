@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from mobileprep.building.pipeline.state import (
     files_named,
     files_read,
@@ -17,7 +19,6 @@ from mobileprep.building.pipeline.state import (
     folders_read,
 )
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
@@ -32,8 +33,7 @@ _LOOK_MS: Final = 1000
 _Stamps: TypeAlias = dict[Path, tuple[int, int, int, int] | None]
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """What to wait for.
 
     Args:

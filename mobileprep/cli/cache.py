@@ -7,8 +7,9 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
+
+from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import size_text
 from mobileprep.cli._shared.folders import tell
@@ -147,4 +148,4 @@ def _show(
     facts: CacheInfo | CacheCollected | CacheVerified | CacheCleared,
     text: str,
 ) -> None:
-    print(json.dumps(asdict(facts), indent=1) if args.json else text)
+    print(json.dumps(to_builtins(facts), indent=1) if args.json else text)

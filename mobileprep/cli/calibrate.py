@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         AccuracyError: with ``--check``, a range file would change.
     """
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from mobileprep.building.calibrating import plan_calibrations, run_calibrations
     from mobileprep.building.pipeline.runner import stale_stages
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             advance=progress.advance,
         )
     if args.json:
-        print(json.dumps([asdict(one) for one in done], sort_keys=True, indent=1))
+        print(json.dumps([to_builtins(one) for one in done], sort_keys=True, indent=1))
     for one in done:
         if not args.json:
             show(_lines(one))

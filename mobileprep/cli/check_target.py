@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.telling import warn
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         Path(args.graph), release, args.platform, selective=args.selective, tell=warn
     )
     if args.json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(to_builtins(found), indent=1))
     else:
         show(_lines(found, _EXAMPLES if not args.verbose else len(found.gaps)))
     return 0 if found.loads else 1

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UsageError: several recipes, or numbers that make no sense.
     """
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from mobileprep.building.quantization_debugging import debug_quantization
     from mobileprep.cli._shared.folders import load_recipes
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         tell=_progress if sys.stderr.isatty() else lambda done, count: None,
     )
     if args.json:
-        print(json.dumps(asdict(found), sort_keys=True, indent=1))
+        print(json.dumps(to_builtins(found), sort_keys=True, indent=1))
     else:
         print("\n".join(_lines(found, args.tensors)))
     return 0

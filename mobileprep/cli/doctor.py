@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     found = doctor()
     if args.json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(to_builtins(found), indent=1))
     else:
         print("\n".join(_lines(found)))
     return _PROBLEMS if found.problems else 0
@@ -49,7 +50,7 @@ def _library(args: argparse.Namespace) -> int:
 
     found = library_facts(args.library, args.graph)
     if args.json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(to_builtins(found), indent=1))
     else:
         told = f" ({found.abi})" if found.abi else ""
         print(f"{'library':<18} {found.file}")

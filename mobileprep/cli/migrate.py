@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import add_ends, tensorflow_argument
 from mobileprep.cli._shared.telling import warn
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         tell=warn,
     )
     if args.json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(to_builtins(found), indent=1))
     else:
         show([f"{found.graph}: {ends_text(found)}", *way_lines(found, verbose=args.verbose)])
     return 1 if found.routes[-1].verdict == "no" else 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import to_builtins
 
 from mobileprep.building.report.text import number_text
 from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of, tensorflow_argument
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     for name in found.graph.undecoded:
         warn(f"{plain(name)!r} has no value")
     if args.json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(to_builtins(found), indent=1))
         return 0
     # The ready command is for the file that was read.
     file = opened.source.where if opened.notes else model

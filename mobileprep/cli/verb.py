@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from mobileprep.cli._shared.originals.scripts import plain_arguments
 from mobileprep.core.declare import Declared, declared
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.loading import Registry
 from mobileprep.errors import UsageError, did_you_mean
 
@@ -22,8 +23,7 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
 
 
-@dataclass(frozen=True)
-class Verb:
+class Verb(Struct, frozen=True):
     """One verb of the command line: a line of help, its arguments, and what it does.
 
     ``run`` returns the exit code; errors are raised and become messages in ``main``.

@@ -1,4 +1,4 @@
-"""How an option is declared: a dataclass' field, its sentence and bounds beside its type.
+"""How an option is declared: a field of a Struct, its sentence and bounds beside its type.
 
     minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
 
@@ -8,20 +8,52 @@ pages and flags are made from such fields.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from types import NoneType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from mobileprep.core.frozen import dataclass
+from msgspec import NODEFAULT, Struct, structs
 
 ANY_NUMBER = -(1 << 31), (1 << 31) - 1
 """The bounds of the original tools' whole numbers."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Located(Struct, frozen=True, eq=False):
+    """A declaration with fields that say where it comes from.
+
+    Two declarations are equal, and have the same fingerprint, whatever the fields in `aside` hold.
+    """
+
+    aside: ClassVar[frozenset[str]] = frozenset()
+
+    def essentials(self) -> dict[str, Any]:
+        """The fields that count, by name."""
+        return {k: v for k, v in structs.asdict(self).items() if k not in self.aside}
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self.essentials() == other.essentials()
+
+    def __ne__(self, other: object) -> bool:  # Struct's own compares identities
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.essentials().values()))
+
+
+class Option(Struct, frozen=True):
     """What is said of an option besides its type and default.
 
     Args:
@@ -50,7 +82,7 @@ class Option:
 
 
 class Declared(NamedTuple):
-    """An option of a dataclass.
+    """An option of a Struct.
 
     Args:
         name: its field's.
@@ -72,14 +104,14 @@ class Declared(NamedTuple):
 
 
 def declared(owner: type) -> Iterator[Declared]:
-    """The options of a dataclass in order; fields that are none are passed over."""
+    """The options of a Struct in order; fields that are none are passed over."""
     hints = get_type_hints(owner, include_extras=True)
-    for field in dataclasses.fields(owner):
+    for field in structs.fields(owner):
         option = _option(hints[field.name])
         if option is not None:
             kind, repeated, choices = _kind(get_args(hints[field.name])[0])
-            required = field.default is field.default_factory is dataclasses.MISSING
-            default = None if required else field.default
+            required = field.required
+            default = None if field.default is NODEFAULT else field.default
             listed = option.choices or choices
             yield Declared(field.name, kind, repeated, listed, required, default, option)
 

@@ -11,10 +11,10 @@ import hashlib
 import hmac
 import os
 import re
-from dataclasses import field
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import RecipeError
 
 KEY_BYTES: Final = 32
@@ -23,15 +23,17 @@ _HEX: Final = re.compile(r"[0-9A-Fa-f]{64}\Z")
 _HINT: Final = "32 random bytes as 64 hexadecimal digits or in base64: openssl rand -hex 32"
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """A secret key.
 
     Args:
         secret: 32 bytes, drawn at random.
     """
 
-    secret: bytes = field(repr=False)
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "Key(...)"
 
     def derived(self, purpose: str, context: bytes = b"") -> bytes:
         """32 bytes for one purpose, which tell nothing of the key or of those for others.

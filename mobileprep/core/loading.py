@@ -19,7 +19,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, Generic, NoReturn, TypeVar
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InternalError, MobileprepError, UsageError
 
 T = TypeVar("T")
@@ -81,8 +82,7 @@ def module_names(package: str) -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
 
 
-@dataclass(frozen=True)
-class Author:
+class Author(Struct, frozen=True):
     """What messages call a user's file, and the error for what it raises.
 
     Args:

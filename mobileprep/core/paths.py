@@ -16,7 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, UnsupportedError
 
 STDOUT: Final = Path("-")
@@ -158,8 +159,7 @@ _ONNX: Final = "an ONNX model"
 _SOURCE: Final = "name the TensorFlow model from which it was exported"
 
 
-@dataclass(frozen=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """A file format that holds no model to prepare.
 
     Args:

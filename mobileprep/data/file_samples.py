@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import read_bytes, read_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.options import Reading
 from mobileprep.data.singles import Label, Sample
 from mobileprep.data.source import DataFiles, NoLabelsError, files_below, fitted, no_samples
@@ -216,8 +216,7 @@ def _number(value: object) -> Label:
     return value
 
 
-@dataclass(frozen=True)
-class Decoder(ABC):
+class Decoder(Struct, frozen=True):
     """Makes samples of files.
 
     Args:
@@ -247,8 +246,7 @@ class Decoder(ABC):
 PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
 
 
-@dataclass(frozen=True)
-class PictureReading(Decoder):
+class PictureReading(Decoder, frozen=True):
     """How pictures become samples of an input."""
 
     def __post_init__(self) -> None:
@@ -303,8 +301,7 @@ class PictureReading(Decoder):
 SOUNDS: Final = frozenset({".wav"})
 
 
-@dataclass(frozen=True)
-class SoundReading(Decoder):
+class SoundReading(Decoder, frozen=True):
     """How sounds become samples of an input."""
 
     def _decoded(self, data: bytes) -> Array:

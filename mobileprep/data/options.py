@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 
 DataKind: TypeAlias = Literal["npz", "npy", "pictures", "wav", "csv", "tfrecord", "python"]
 Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
@@ -40,8 +41,7 @@ LABEL_FILES: Final[tuple[DataKind, ...]] = ("npy", "pictures", "wav")
 """The kinds whose ``labels`` names a file."""
 
 
-@dataclass(frozen=True)
-class FeatureReading:
+class FeatureReading(Struct, frozen=True):
     """How a feature of a ``tf.train.Example`` becomes an input.
 
     Args:
@@ -74,8 +74,7 @@ class FeatureReading:
     ] = None
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How files become samples; what an option is for says ``KINDS_OF_KEYS``.
 
     Args:

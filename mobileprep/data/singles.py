@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.parallel import cores
 from mobileprep.data.source import Batch, SampleChoice, SampleSource, Unread, at_sample
 from mobileprep.errors import AccuracyError, CorruptFileError, UnsupportedError
@@ -17,8 +17,7 @@ from mobileprep.graph.tensor import Array
 Label = int | float | str | Array
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One sample.
 
     Args:

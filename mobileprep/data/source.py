@@ -6,14 +6,14 @@ import hashlib
 import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mobileprep.core.files import unreadable
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.options import DataKind, Reading
 from mobileprep.errors import AccuracyError, MobileprepError, nearest_hint
 from mobileprep.formats.dtypes import DType
@@ -26,8 +26,7 @@ from mobileprep.ops.shape_function import is_full
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
 
 
-@dataclass(frozen=True)
-class DataFiles:
+class DataFiles(Struct, frozen=True):
     """Files of samples.
 
     Args:
@@ -47,8 +46,7 @@ class DataFiles:
     classes: Path | None = None
 
 
-@dataclass(frozen=True)
-class SampleChoice:
+class SampleChoice(Struct, frozen=True):
     """Which samples are taken.
 
     Args:
@@ -132,8 +130,7 @@ def only_keys(given: Mapping[str, object], known: Sequence[str], what: str) -> N
             raise AccuracyError(message, nearest_hint(name, known))
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Some samples.
 
     Args:
@@ -149,8 +146,7 @@ class Batch:
     rotated: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A sample that cannot be read, and why."""
 
     name: str

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.data.singles import left_out
 from mobileprep.data.source import Batch, Dataset, Unread
@@ -211,8 +213,7 @@ def _range_doubts(
         )
 
 
-@dataclass(frozen=True)
-class FedRun:
+class FedRun(Struct, frozen=True):
     """What a graph is fed once.
 
     Args:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import view_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.checkpoint_files import find_checkpoint, index_path, shard_paths
 from mobileprep.formats.checkpoint_reader import (
@@ -135,8 +135,7 @@ _CHECKSUM: Final = 4
 _UINT32: Final = 1 << 32
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Record(Struct, frozen=True):
     """Where elements lie: ``size`` bytes at ``offset`` of a data file, and their checksum."""
 
     entry: TensorEntry

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from mobileprep.core.files import read_bytes, unreadable
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.formats.checkpoint_reader import parse
@@ -24,8 +25,7 @@ _SHOWN: Final = 10
 _LOOKED_AT: Final = 10_000
 
 
-@dataclass(frozen=True)
-class CheckpointFiles:
+class CheckpointFiles(Struct, frozen=True):
     """A checkpoint's place.
 
     Args:

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import (
     CorruptFileError,
     InternalError,
@@ -322,8 +322,7 @@ _MOST_ELEMENTS: Final = 1 << 56
 _CONSUMER: Final = 1
 
 
-@dataclass(frozen=True)
-class TensorEntry:
+class TensorEntry(Struct, frozen=True):
     """A tensor's description: its element type and the shape of all of it, slices joined."""
 
     dtype: DType
@@ -340,8 +339,7 @@ class TensorEntry:
         return self.size * self.dtype.itemsize
 
 
-@dataclass(frozen=True)
-class StoredTensor:
+class StoredTensor(Struct, frozen=True):
     """A tensor and the slices it is stored in: one that is all of it, as a rule."""
 
     entry: TensorEntry

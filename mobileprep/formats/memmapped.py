@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.protos import memmapped_pb2 as pb
 from mobileprep.formats.wire import BYTES, Buffer, Cursor
@@ -39,8 +39,7 @@ def ends_as_package(data: Buffer) -> bool:
     return PREFIX.encode() in bytes(data[-_TAIL:])
 
 
-@dataclass(frozen=True, slots=True)
-class PackageRegion:
+class PackageRegion(Struct, frozen=True):
     """What a package holds under one name: its bytes, a view on the file, and where they begin."""
 
     view: memoryview
@@ -170,8 +169,7 @@ OVERHEAD: Final = HEADER_BYTES + TAG_BYTES
 """How many bytes longer an encrypted model is."""
 
 
-@dataclass(frozen=True)
-class EncryptedHeader:
+class EncryptedHeader(Struct, frozen=True):
     """What stands before the encrypted bytes.
 
     Args:

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.wire import Buffer, Cursor, encode_varint
 
@@ -21,8 +22,7 @@ _COUNT: Final = struct.Struct("<I")
 _PART: Final = struct.Struct("<32sQ")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A run of bytes that lies elsewhere: its sha256 in hex, and its length."""
 
     sha256: str

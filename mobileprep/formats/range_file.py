@@ -6,15 +6,14 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import yaml
+from msgspec import Struct, field
 
 from mobileprep.core.files import unreadable
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import opened
 from mobileprep.errors import CorruptFileError
 
@@ -33,8 +32,7 @@ _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\ud
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True)
-class TensorRange:
+class TensorRange(Struct, frozen=True):
     """The values that a tensor takes.
 
     Args:
@@ -48,8 +46,7 @@ class TensorRange:
     graph: str = ""
 
 
-@dataclass(frozen=True)
-class RangeFile:
+class RangeFile(Struct, frozen=True):
     """Ranges, and what they were measured by.
 
     Args:

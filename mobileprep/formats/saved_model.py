@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from mobileprep.core.files import view_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.paths import file_error, refuse_foreign
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
@@ -31,8 +31,7 @@ SAVED_MODEL_NAMES: Final = ("saved_model.pb", "saved_model.pbtxt")
 M = TypeVar("M", bound=Message)
 
 
-@dataclass(frozen=True)
-class MetaGraph:
+class MetaGraph(Struct, frozen=True):
     """A parsed MetaGraphDef.
 
     Args:

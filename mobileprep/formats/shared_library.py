@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from mobileprep.core.files import map_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.wire import Buffer
 
@@ -23,8 +24,7 @@ _ABIS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class SharedLibrary:
+class SharedLibrary(Struct, frozen=True):
     """What the headers of a library say.
 
     Args:

@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.wire import Cursor
@@ -29,8 +30,7 @@ _KEY_GROWTH: Final = 16
 _KEY_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True)
-class _Handle:
+class _Handle(Struct, frozen=True):
     """Where a block lies; ``size`` is without its trailer, in bytes."""
 
     offset: int

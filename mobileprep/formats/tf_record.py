@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from mobileprep.core.files import map_file, unreadable
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.dtypes import DType
@@ -179,8 +179,7 @@ _FLOAT: Final = np.dtype("<f4")
 _LONGEST: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Struct, frozen=True):
     """The values of one feature.
 
     Args:

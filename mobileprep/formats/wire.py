@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+
 from mobileprep.errors import CorruptFileError
 
 # Nearly all lengths and tags are that small, and a graph has ten for each node.
@@ -32,8 +32,7 @@ LARGE: Final = 1024
 _ONE_BYTE: Final = 0x7F
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Which length-delimited fields of a message lead to tensors."""
 
     fields: dict[int, Layout] = field(default_factory=dict)
@@ -50,8 +49,7 @@ META_GRAPH_LAYOUT: Final = Layout({2: GRAPH_LAYOUT})
 SAVED_MODEL_LAYOUT: Final = Layout({2: META_GRAPH_LAYOUT})
 
 
-@dataclass(frozen=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """The bytes of one tensor field, and the field's number in TensorProto.
 
     ``sha256`` is their digest where it is known, else empty.
@@ -71,8 +69,7 @@ def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list
     return without_payloads(Cursor(data, file=file), layout, payloads), payloads
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """A part of a serialized message: ``data[start:stop]``, tags and lengths included.
 
     Args:

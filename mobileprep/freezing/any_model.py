@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.freezing.freeze import freeze as freeze_source

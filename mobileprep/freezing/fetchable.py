@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.freezing.trace import Flows
 from mobileprep.freezing.training import has_default_name
 from mobileprep.graph.bypass import constant_behind
@@ -196,8 +196,7 @@ _MOST_STEPS: Final = 40
 _MOST_CHANNELS: Final = 4
 
 
-@dataclass(frozen=True)
-class DecodedImage:
+class DecodedImage(Struct, frozen=True):
     """An image that a graph decodes.
 
     Args:

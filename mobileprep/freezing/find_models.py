@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.core.paths import Foreign
 from mobileprep.errors import (
     CorruptFileError,
@@ -30,8 +31,7 @@ _DEEPEST: Final = 2
 _SHOWN: Final = 8
 
 
-@dataclass(frozen=True)
-class FoundModel:
+class FoundModel(Struct, frozen=True):
     """A model as a recipe's ``source`` names it.
 
     Args:
@@ -288,8 +288,7 @@ _SHARDS: Final = re.compile(r"-\d{5}-of-\d{5}\Z")
 _INDEX: Final = ".index"
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """The regular files and the folders in a folder, hidden ones left out, sorted by name."""
 
     files: tuple[Path, ...] = ()

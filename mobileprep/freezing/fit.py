@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.core.files import map_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import (
     CorruptFileError,
     InvalidGraphError,
@@ -40,8 +41,7 @@ from mobileprep.runtime.sampling.inputs import known_shapes
 _NEAREST = 3
 
 
-@dataclass(frozen=True)
-class DeclaredInput:
+class DeclaredInput(Struct, frozen=True):
     """What a recipe says of an input; None for what it does not say."""
 
     name: str
@@ -49,8 +49,7 @@ class DeclaredInput:
     shape: TensorShape = None
 
 
-@dataclass(frozen=True)
-class Misfit:
+class Misfit(Struct, frozen=True):
     """Something that a recipe says of a model and that is not so.
 
     Args:
@@ -64,8 +63,7 @@ class Misfit:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """How a model and what a recipe says of it go together.
 
     Args:
@@ -264,8 +262,7 @@ def _nodes(names: Iterable[str]) -> set[str]:
 _SHOWN: Final = 5
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A graph that a recipe could name, and the checkpoint that fits it.
 
     Args:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
 from mobileprep.freezing.convert import convert
 from mobileprep.freezing.model import Asset, FreezeOptions, FreezeResult, LoadedSource, Signature
@@ -367,8 +368,7 @@ _ON_THE_WAY: Final = frozenset(
 _DEEPEST: Final = 8
 
 
-@dataclass(frozen=True)
-class Switched:
+class Switched(Struct, frozen=True):
     """A graph whose batch normalisation uses moving averages.
 
     Args:

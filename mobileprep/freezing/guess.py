@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fetchable import (
@@ -58,8 +59,7 @@ _INTERNAL: Final = (DType.VARIANT, DType.RESOURCE)
 _SHOWN: Final = 6
 
 
-@dataclass(frozen=True)
-class GuessedInterface:
+class GuessedInterface(Struct, frozen=True):
     """The likely inputs and outputs of a model, likeliest first, and the images it decodes."""
 
     inputs: tuple[TensorSpec, ...] = ()

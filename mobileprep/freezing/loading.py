@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from mobileprep.core.files import map_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.kinds import Kind, file_kind, kind_of
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
@@ -24,8 +24,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_file, read_tflite
 
 
-@dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Struct, frozen=True):
     """How a model is frozen; all empty for what the model itself tells.
 
     Args:
@@ -41,8 +40,7 @@ class ModelOptions:
     checkpoint: str = ""
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """A model that can be run.
 
     Args:
@@ -123,8 +121,7 @@ def _tflite_source(file: Path) -> LoadedSource:
     return LoadedSource(lite.graph, str(file), signatures={told.key: Signature(given, wanted)})
 
 
-@dataclass(frozen=True)
-class FoundSource:
+class FoundSource(Struct, frozen=True):
     """A model that a path led to.
 
     Args:

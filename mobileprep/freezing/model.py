@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+
 from mobileprep.formats.checkpoint import Checkpoint
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.settings import Freeze
@@ -27,8 +27,7 @@ _IMPORTS: Final = frozenset({"LookupTableImport", "LookupTableImportV2"})
 _PASS_ON: Final = frozenset({"Identity"})
 
 
-@dataclass(frozen=True)
-class SavedValue:
+class SavedValue(Struct, frozen=True):
     """Where a variable's value lies in a checkpoint.
 
     Args:
@@ -40,8 +39,7 @@ class SavedValue:
     slice_spec: str = ""
 
 
-@dataclass(frozen=True)
-class TableSource:
+class TableSource(Struct, frozen=True):
     """Where the contents of a lookup table lie in a checkpoint, and the op that imports them."""
 
     keys: SavedValue
@@ -137,8 +135,7 @@ def candidates(
     return found
 
 
-@dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(Struct, frozen=True):
     """A tensor that a signature names, with what it says of it."""
 
     name: str
@@ -146,16 +143,14 @@ class TensorSpec:
     shape: TensorShape = None
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A named entry of a model: tensors by argument name."""
 
     inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
     outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Asset:
+class Asset(Struct, frozen=True):
     """A file that a graph reads, such as the vocabulary of a lookup table.
 
     Args:
@@ -169,8 +164,7 @@ class Asset:
     path: Path
 
 
-@dataclass(frozen=True)
-class LoadedSource:
+class LoadedSource(Struct, frozen=True):
     """A model as it was saved.
 
     Args:
@@ -196,8 +190,7 @@ class LoadedSource:
     files: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True)
-class FreezeOptions(Freeze):
+class FreezeOptions(Freeze, frozen=True):
     """What freezing is asked to do: its options, and what to keep.
 
     Args:
@@ -216,8 +209,7 @@ class FreezeOptions(Freeze):
         return (not wanted or variable in wanted) and variable not in self.variable_names_blacklist
 
 
-@dataclass(frozen=True)
-class FreezeResult:
+class FreezeResult(Struct, frozen=True):
     """A frozen graph and what was done to get it.
 
     Args:

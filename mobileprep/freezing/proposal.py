@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.fetchable import DecodedImage
@@ -38,16 +39,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(:[0-9]+)?\Z")
 _NO_SHAPE: Final = "The graph does not record its shape."
 
 
-@dataclass(frozen=True)
-class ProposedInput:
+class ProposedInput(Struct, frozen=True):
     """An input, and what the app has to know of it."""
 
     spec: TensorSpec
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """The interface of a model.
 
     Args:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import Struct
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
-class Freeze:
+class Freeze(Struct, frozen=True, kw_only=True):
     """How variables become constants; the original ``freeze_graph``'s options keep their names."""
 
     clear_devices: Annotated[bool, Option("Remove the device of every node.")] = True

@@ -6,11 +6,11 @@ import glob
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from msgspec.structs import replace
 
 from mobileprep.core.files import inside
 from mobileprep.errors import CorruptFileError, UsageError

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import read_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.freezing.model import Asset, LoadedSource, SavedValue, TableSource, imported_from
 from mobileprep.freezing.trace import upstream
@@ -206,8 +206,7 @@ _MUTABLE: Final = frozenset(op for op in TABLES if op.startswith("Mutable"))
 _PLAIN: Final = frozenset({"MutableHashTable", "MutableHashTableV2"})
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A graph with ops that import the contents of tables, and the names of those ops."""
 
     graph: Graph

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph, Library
@@ -41,8 +42,7 @@ READS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """Who uses the variables that are to be converted.
 
     Args:

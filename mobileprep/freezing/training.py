@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Sequence, Set
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import UnsupportedError
 from mobileprep.freezing.trace import (
     VARIABLE_OPS,
@@ -275,8 +276,7 @@ def _compares(
     return node.op in _COMPARISONS
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A graph after its dropout was cut out, and how many layers that were."""
 
     graph: Graph
@@ -317,8 +317,7 @@ def _dropped(graph: Graph, node: Node) -> Ref | None:
 _HINT: Final = "choose other outputs, or list the variable under variable_names_blacklist"
 
 
-@dataclass(frozen=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """A graph in which nothing changes a variable any more, and what to tell the user."""
 
     graph: Graph

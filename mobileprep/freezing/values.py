@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from mobileprep.errors import ArtifactError, InternalError, InvalidGraphError, did_you_mean
 from mobileprep.formats.checkpoint_reader import region_of, shape_of_box
 from mobileprep.freezing.convert import convert
@@ -33,8 +34,7 @@ _AVERAGE_SUFFIX: Final = "/ExponentialMovingAverage"
 _NAMED_AT_MOST: Final = 10
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(Struct, frozen=True):
     """What variables are.
 
     Args:
@@ -234,8 +234,7 @@ def _listed(items: Sequence[str]) -> str:
     return ", ".join(items[:_NAMED_AT_MOST]) + more
 
 
-@dataclass(frozen=True)
-class Initialized:
+class Initialized(Struct, frozen=True):
     """Tensors by variable node, and the assets whose paths are among them."""
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.tensor import Tensor
@@ -14,22 +15,14 @@ TensorShape = tuple[int, ...] | None
 """Dimensions, -1 where unknown; None where even their number is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class FuncRef:
+class FuncRef(Struct, frozen=True):
     """A function named by an attribute, with the attributes that bind its signature."""
 
     name: str
     attrs: Mapping[str, AttrValue] = field(default_factory=dict)
 
 
-class _Draft:
-    """What becomes an ``AttrValue``: the fields are set here, where they may be."""
-
-    __slots__ = ("kind", "value")
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class AttrValue:
+class AttrValue(Struct, frozen=True):
     """One attribute.
 
     Args:
@@ -40,18 +33,6 @@ class AttrValue:
 
     kind: str
     value: Any
-
-    def __new__(cls, kind: str, value: Any) -> AttrValue:  # noqa: ANN401 - as the field
-        # A frozen dataclass sets each field by a call, which takes three times as long.
-        attribute: Any = _Draft()
-        attribute.kind = kind
-        attribute.value = value
-        attribute.__class__ = cls
-        made: AttrValue = attribute
-        return made
-
-    def __reduce__(self) -> tuple[type[AttrValue], tuple[object, ...]]:
-        return AttrValue, (self.kind, self.value)
 
 
 Attrs = Mapping[str, AttrValue]

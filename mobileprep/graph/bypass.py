@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
+
+from msgspec.structs import replace
 
 from mobileprep.graph.control_flow import SWITCHES, conditional_nodes
 from mobileprep.graph.graph import Graph

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Graph, Library
@@ -19,8 +19,7 @@ from mobileprep.graph.tensor import Array, Tensor
 _AT_ONCE: Final = 1 << 16
 
 
-@dataclass(frozen=True)
-class GraphDifference:
+class GraphDifference(Struct, frozen=True):
     """One way in which two graphs differ.
 
     Args:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.bypass import constant_behind, node_behind, source_behind
 from mobileprep.graph.graph import Graph
@@ -152,8 +153,7 @@ _DEPTH: Final = 4
 _TOLERANCE: Final = 1e-3
 
 
-@dataclass(frozen=True)
-class KeepRate:
+class KeepRate(Struct, frozen=True):
     """The share of elements that a mask keeps.
 
     Args:

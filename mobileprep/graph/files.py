@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import atomic_writer, map_file, write_text
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError, InvalidGraphError, MobileprepError
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.memmapped import (
@@ -158,8 +159,7 @@ REGION_NAME: Final = "memory_region_name"
 """Its attribute that names the region."""
 
 
-@dataclass(frozen=True)
-class MemmappedModel:
+class MemmappedModel(Struct, frozen=True):
     """A graph and the regions that its ImmutableConst nodes name.
 
     Args:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdef import OpDef
@@ -13,8 +13,7 @@ from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """The GraphDef versions of the producer and of the oldest fitting consumer."""
 
     producer: int = 0
@@ -22,8 +21,7 @@ class Versions:
     bad_consumers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function of the library: a signature, a body, and where its results come from.
 
     Inputs of body nodes spell tensors as "node:output:index"; ``ret`` does so too.
@@ -43,8 +41,7 @@ class Function:
         return self.signature.name
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """Functions by name, and which functions are gradients of which."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)

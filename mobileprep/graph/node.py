@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
@@ -16,14 +18,7 @@ from mobileprep.graph.tensor import Tensor
 _FAULTY = "the graph was written by a faulty tool, or a step took the attribute off"
 
 
-class _Draft:
-    """What becomes a ``Node``: the fields are set here, where they may be."""
-
-    __slots__ = ("attrs", "debug_info", "device", "inputs", "name", "op")
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Node:
+class Node(Struct, frozen=True):
     """One node of a graph or of a function's body.
 
     Args:
@@ -41,31 +36,6 @@ class Node:
     device: str = ""
     attrs: Mapping[str, AttrValue] = field(default_factory=dict)
     debug_info: tuple[bytes, bytes] = (b"", b"")
-
-    def __new__(
-        cls,
-        name: str,
-        op: str,
-        inputs: tuple[Ref, ...] = (),
-        device: str = "",
-        attrs: Mapping[str, AttrValue] | None = None,
-        debug_info: tuple[bytes, bytes] = (b"", b""),
-    ) -> Node:
-        # A frozen dataclass sets each field by a call, which takes three times as long.
-        node: Any = _Draft()
-        node.name = name
-        node.op = op
-        node.inputs = inputs
-        node.device = device
-        node.attrs = {} if attrs is None else attrs
-        node.debug_info = debug_info
-        node.__class__ = cls
-        made: Node = node
-        return made
-
-    def __reduce__(self) -> tuple[type[Node], tuple[object, ...]]:
-        fields = (self.name, self.op, self.inputs, self.device, self.attrs, self.debug_info)
-        return Node, fields
 
     @property
     def data_inputs(self) -> tuple[Ref, ...]:

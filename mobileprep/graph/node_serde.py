@@ -7,8 +7,8 @@ from sys import intern
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
@@ -188,8 +188,7 @@ def _text(field: bytes, tag: int) -> str:
     return field[2:].decode()
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """The tails that differ in nothing but the content of one tensor, which comes last.
 
     Args:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue
 
 
-@dataclass(frozen=True, slots=True)
-class ArgDef:
+class ArgDef(Struct, frozen=True):
     """One input or output argument.
 
     A list of equal types has ``number_attr``; a list of any types has ``type_list_attr``.
@@ -23,8 +23,7 @@ class ArgDef:
     handle_data: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AttrDef:
+class AttrDef(Struct, frozen=True):
     """One attribute: its kind, and its default where it has one."""
 
     name: str
@@ -34,8 +33,7 @@ class AttrDef:
     minimum: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpDef:
+class OpDef(Struct, frozen=True):
     """The signature of an op, or of a function."""
 
     name: str

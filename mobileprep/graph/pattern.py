@@ -11,11 +11,12 @@ Source of the semantics: ``GraphMatcher`` of TensorFlow 1.15's graph transforms.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -24,8 +25,7 @@ from mobileprep.graph.reachability import execution_order
 ANY: Final = "*"
 
 
-@dataclass(frozen=True)
-class OpTypePattern:
+class OpTypePattern(Struct, frozen=True, dict=True):
     """What a node must look like.
 
     Args:
@@ -41,10 +41,11 @@ class OpTypePattern:
     inputs: tuple[OpTypePattern, ...] = ()
     label: str = ""
     borrowed: bool = False
-    ops: frozenset[str] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ops", frozenset(self.op.split("|")))
+    @cached_property
+    def ops(self) -> frozenset[str]:
+        """The ops that `op` lists."""
+        return frozenset(self.op.split("|"))
 
     def accepts(self, node: Node) -> bool:
         """Whether the node's op is one of this pattern's."""
@@ -69,8 +70,7 @@ def op(
     return OpTypePattern(ops, patterns, label, borrowed)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMatch:
+class NodeMatch(Struct, frozen=True):
     """A node that fits a pattern, and the matches of the pattern's inputs."""
 
     node: Node
@@ -165,8 +165,7 @@ Check = Callable[[Match], str]
 """Why a place that fits is to be left alone; an empty text where it is not."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """The places that fit, in execution order, and how many were left alone by reason."""
 
     matches: tuple[Match, ...] = ()

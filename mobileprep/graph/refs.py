@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Struct
 
 CONTROL: Final = -1
 
@@ -13,14 +14,7 @@ Edge = tuple[str, int]
 """A tensor: its node's name, and which of the node's outputs it is (``CONTROL`` for none)."""
 
 
-class _Draft:
-    """What becomes a ``Ref``: the fields are set here, where they may be."""
-
-    __slots__ = ("explicit", "index", "node", "output")
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Ref:
+class Ref(Struct, frozen=True, eq=False):
     """One input of a node, or a tensor named on a command line.
 
     Args:
@@ -33,21 +27,18 @@ class Ref:
     node: str
     index: int = 0
     output: str = ""
-    explicit: bool = field(default=False, compare=False)
+    explicit: bool = False
 
-    def __new__(cls, node: str, index: int = 0, output: str = "", explicit: bool = False) -> Ref:
-        # A frozen dataclass sets each field by a call, which takes three times as long.
-        ref: Any = _Draft()
-        ref.node = node
-        ref.index = index
-        ref.output = output
-        ref.explicit = explicit
-        ref.__class__ = cls
-        made: Ref = ref
-        return made
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ref):
+            return NotImplemented
+        return (self.node, self.index, self.output) == (other.node, other.index, other.output)
 
-    def __reduce__(self) -> tuple[type[Ref], tuple[object, ...]]:
-        return Ref, (self.node, self.index, self.output, self.explicit)
+    def __ne__(self, other: object) -> bool:  # Struct's own compares identities
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.index, self.output))
 
     @property
     def is_control(self) -> bool:

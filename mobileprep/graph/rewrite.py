@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
-from dataclasses import field, replace
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -32,8 +33,7 @@ NEEDED_ELSEWHERE = "a node that something else needs would be lost"
 NAME_TAKEN = "two of the new nodes would have one name"
 
 
-@dataclass(frozen=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """A rewriting's answer that a match stays as it is.
 
     Args:
@@ -45,8 +45,7 @@ class Leave:
     nodes: tuple[Node, ...] = ()
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """What to look for and what to put there.
 
     Args:
@@ -64,8 +63,7 @@ class Rule:
     allow_inconsistencies: bool = False
 
 
-@dataclass(frozen=True)
-class Rewritten:
+class Rewritten(Struct, frozen=True):
     """A graph after a rewriting, how many places changed, and how many did not by reason."""
 
     graph: Graph

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array, Tensor
 
 
-@dataclass(frozen=True)
-class GraphStatistics:
+class GraphStatistics(Struct, frozen=True):
     """A graph in numbers.
 
     Args:
@@ -57,8 +56,7 @@ _MEANS: Final = "_channel_means"
 _DEVIATIONS: Final = "_channel_deviations"
 
 
-@dataclass(frozen=True)
-class ChannelStatistics:
+class ChannelStatistics(Struct, frozen=True):
     """What each channel of a tensor is like.
 
     Args:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import map_file
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.checker import is_tflite
@@ -65,8 +65,7 @@ def is_tflite_graph(graph: Graph) -> bool:
     return any(TENSOR in node.attrs for node in graph)
 
 
-@dataclass(frozen=True)
-class TfliteTensor:
+class TfliteTensor(Struct, frozen=True):
     """A tensor that callers of a .tflite file give or get.
 
     Args:
@@ -81,8 +80,7 @@ class TfliteTensor:
     shape: tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
-class TfliteInterface:
+class TfliteInterface(Struct, frozen=True):
     """What callers give and get, by the names of the file's signature or else the tensors' own.
 
     Args:
@@ -96,8 +94,7 @@ class TfliteInterface:
     outputs: Mapping[str, TfliteTensor]
 
 
-@dataclass(frozen=True)
-class TfliteGraph:
+class TfliteGraph(Struct, frozen=True):
     """The first subgraph of a .tflite file.
 
     Args:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike
 
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.freezing.loading import Model, ModelOptions, load_model
 from mobileprep.graph.graph import Graph
@@ -35,8 +35,7 @@ from mobileprep.runtime.interpreter import converted
 from mobileprep.targets.targets import Device
 
 
-@dataclass(frozen=True)
-class Benchmark:
+class Benchmark(Struct, frozen=True):
     """What was measured and counted.
 
     Args:

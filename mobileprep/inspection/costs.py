@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -35,8 +36,7 @@ from mobileprep.runtime.selection import needed_nodes
 _HANDS_ON: Final = frozenset({"Identity", "Enter", "Dequantize"})
 
 
-@dataclass(frozen=True)
-class LoopCount:
+class LoopCount(Struct, frozen=True):
     """A while loop.
 
     Args:
@@ -49,8 +49,7 @@ class LoopCount:
     iterations: int | None
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """What some nodes have of the whole.
 
     Args:
@@ -70,8 +69,7 @@ class Share:
     share: float
 
 
-@dataclass(frozen=True)
-class ModelCosts:
+class ModelCosts(Struct, frozen=True):
     """What computing some tensors takes.
 
     Args:

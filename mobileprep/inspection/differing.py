@@ -6,13 +6,13 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.graph.compare import GraphDifference, compare_graphs
 from mobileprep.graph.graph import Graph
@@ -30,8 +30,7 @@ from mobileprep.runtime.sampling.draw import draw_samples
 from mobileprep.runtime.sampling.inputs import fed_tensors
 
 
-@dataclass(frozen=True)
-class OutputDifference:
+class OutputDifference(Struct, frozen=True):
     """How far an output is from what the first model gives for the same samples.
 
     Args:
@@ -48,8 +47,7 @@ class OutputDifference:
     peak: float
 
 
-@dataclass(frozen=True)
-class ModelDifference:
+class ModelDifference(Struct, frozen=True):
     """What two models differ in.
 
     Args:
@@ -80,10 +78,11 @@ class ModelDifference:
 
     def as_data(self) -> dict[str, Any]:
         """All of it as JSON takes it; what is no finite number is null."""
-        return asdict(self) | {
+        plain: dict[str, Any] = to_builtins(self)
+        return plain | {
             "differences": [d.as_data() for d in self.differences],
             "outputs": [
-                asdict(o) | {"largest": _finite(o.largest), "peak": _finite(o.peak)}
+                to_builtins(o) | {"largest": _finite(o.largest), "peak": _finite(o.peak)}
                 for o in self.outputs
             ],
         }

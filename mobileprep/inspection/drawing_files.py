@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from msgspec import Struct
+
 from mobileprep.core.files import NONSENSE, read_bytes, write_bytes, write_text
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.printable import plain, shortened
 from mobileprep.errors import (
     CorruptFileError,
@@ -37,8 +38,7 @@ _MANY: Final = 2_000
 _LARGEST: Final = 64 << 20
 
 
-@dataclass(frozen=True)
-class DrawingOptions:
+class DrawingOptions(Struct, frozen=True):
     """How a graph is drawn; all as they are for the original's drawing.
 
     Args:
@@ -160,8 +160,7 @@ def _write(path: Path, data: Any) -> None:  # noqa: ANN401 - JSON
     write_text(path, json.dumps(data, ensure_ascii=True, indent=1) + "\n")
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(Struct, frozen=True):
     """A node, or a whole name scope.
 
     Args:
@@ -175,8 +174,7 @@ class Box:
     nodes: int = 1
 
 
-@dataclass(frozen=True)
-class Arrow:
+class Arrow(Struct, frozen=True):
     """Tensors, or control dependencies, between two boxes.
 
     Args:
@@ -192,8 +190,7 @@ class Arrow:
     is_control: bool = False
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """Boxes in the graph's order, and arrows between them."""
 
     boxes: tuple[Box, ...]

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -74,8 +75,7 @@ _RECURRENT: Final = frozenset(
 _NO_ACTIVATION: Final = ("", "NONE")
 
 
-@dataclass(frozen=True)
-class _Operator:
+class _Operator(Struct, frozen=True):
     """An operator with the shapes of its tensors.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError
 from mobileprep.graph.attrs import AttrValue, TensorShape
 from mobileprep.graph.compare import compare_graphs
@@ -26,8 +26,7 @@ _LONGEST: Final = 200
 Shapes = Mapping[str, tuple[TensorShape, ...]]
 
 
-@dataclass(frozen=True)
-class NodeTable:
+class NodeTable(Struct, frozen=True):
     """A graph's nodes, a column for each thing that is told of them.
 
     Args:
@@ -163,8 +162,7 @@ _MOST: Final = 20_000
 _LONGEST_CHANGE: Final = 300
 
 
-@dataclass(frozen=True)
-class StepChanges:
+class StepChanges(Struct, frozen=True):
     """What became of the nodes of a graph.
 
     Args:
@@ -218,8 +216,7 @@ _LOOKED_AT: Final = 1 << 16
 _RUNS: Final = 16
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """The values of a constant.
 
     Args:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.core.arguments import FilePath
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError, nearest_hint
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.guess import specs_of
@@ -34,8 +35,7 @@ from mobileprep.targets.targets import Device, DeviceCost
 _PLATFORM: Final = "android"
 
 
-@dataclass(frozen=True)
-class LikelyTensor:
+class LikelyTensor(Struct, frozen=True):
     """A tensor that an app feeds or fetches.
 
     Args:
@@ -51,8 +51,7 @@ class LikelyTensor:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What is in a model.
 
     Args:
@@ -86,8 +85,7 @@ class Summary:
     device: DeviceCost | None = None
 
 
-@dataclass(frozen=True)
-class SummaryOptions:
+class SummaryOptions(Struct, frozen=True):
     """What a summary is of.
 
     Args:

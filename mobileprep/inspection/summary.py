@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.trace import variables_of
 from mobileprep.graph.attrs import TensorShape
@@ -22,8 +22,7 @@ _VARIABLES: Final = frozenset({"Variable", "VariableV2"})
 _NO_OUTPUTS: Final = frozenset({"Const", "Assign", "NoOp", "Placeholder"})
 
 
-@dataclass(frozen=True)
-class SpottedTensor:
+class SpottedTensor(Struct, frozen=True):
     """A placeholder or a variable.
 
     Args:
@@ -41,8 +40,7 @@ class SpottedTensor:
     shape: tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
-class SpottedOutput:
+class SpottedOutput(Struct, frozen=True):
     """A node that may be an output.
 
     Args:
@@ -54,8 +52,7 @@ class SpottedOutput:
     op: str
 
 
-@dataclass(frozen=True)
-class MissingInput:
+class MissingInput(Struct, frozen=True):
     """An input that names no node.
 
     Args:
@@ -67,8 +64,7 @@ class MissingInput:
     input: str
 
 
-@dataclass(frozen=True)
-class GraphSummary:
+class GraphSummary(Struct, frozen=True):
     """A graph at first sight.
 
     Args:
@@ -152,8 +148,7 @@ def type_name(dtype: DType) -> str:
     return f"{dtype.base.name.lower()}_ref" if dtype.is_ref else dtype.name.lower()
 
 
-@dataclass(frozen=True)
-class VariableCount:
+class VariableCount(Struct, frozen=True):
     """Variables of all kinds, resource variables among them, optimizers' too.
 
     Args:

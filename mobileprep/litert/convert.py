@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord, Options
@@ -256,8 +256,7 @@ def _checked(where: str, program: Program) -> Program:
     return program
 
 
-@dataclass(frozen=True)
-class CalibrationGraph:
+class CalibrationGraph(Struct, frozen=True):
     """What is run on samples for the ranges of a model in integers.
 
     Args:

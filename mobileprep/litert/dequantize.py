@@ -10,12 +10,12 @@ Source: the kernels of the quantized ops of TensorFlow 1.15 and 2.21.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -272,8 +272,7 @@ def _node(node: Node, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Nod
     return Node(node.name, op, (*inputs, *node.control_inputs), node.device, attrs)
 
 
-@dataclass(frozen=True)
-class FloatOp:
+class FloatOp(Struct, frozen=True):
     """The float op that a quantized op stands for.
 
     Args:

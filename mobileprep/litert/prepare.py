@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -46,8 +46,7 @@ _RAISED: Final = GATES | {"TensorArrayV3"}
 _CHECKS: Final = frozenset({"Assert", "NoOp", "PrintV2"})
 
 
-@dataclass(frozen=True)
-class CutInput:
+class CutInput(Struct, frozen=True):
     """A tensor that is fed.
 
     Args:
@@ -61,8 +60,7 @@ class CutInput:
     dtype: DType | None = None
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A graph that ends at placeholders and at the tensors wanted.
 
     Args:

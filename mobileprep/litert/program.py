@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
 from mobileprep.graph.attrs import TensorShape
@@ -13,8 +15,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 
 
-@dataclass(frozen=True, eq=False)
-class Value:
+class Value(Struct, frozen=True, eq=False):
     """A tensor; two are the same only where they are one object.
 
     Args:
@@ -39,8 +40,7 @@ class Value:
         return None if self.shape is None else len(self.shape)
 
 
-@dataclass(frozen=True, eq=False)
-class Op:
+class Op(Struct, frozen=True, eq=False):
     """One operator of LiteRT.
 
     Args:
@@ -64,16 +64,14 @@ class Op:
     subgraphs: tuple[Program, ...] = ()
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(Struct, frozen=True):
     """An input or output of the whole: the name that callers use, and the value."""
 
     name: str
     value: Value
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """A subgraph before its values have numbers.
 
     Args:

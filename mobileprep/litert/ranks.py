@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, OptionValue
 from mobileprep.litert.program import Op, Program, Readers, Value
@@ -122,8 +122,7 @@ def with_convolutions(program: Program) -> Program:
     return program.with_ops(work.ops)
 
 
-@dataclass(frozen=True)
-class _Cut:
+class _Cut(Struct, frozen=True):
     """What a slice or a padding does to one axis.
 
     Args:

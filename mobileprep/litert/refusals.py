@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.layout import layout
@@ -64,8 +65,7 @@ class CannotExpressError(Exception):
         self.mend = mend
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A node that cannot be expressed."""
 
     node: str

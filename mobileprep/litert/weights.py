@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.errors import CorruptFileError, TransformError
 from mobileprep.formats.dtypes import DType

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import ITERATIONS_VARIABLE, iteration_limit
 from mobileprep.core.loading import Registry
 from mobileprep.errors import LoopLimitError
@@ -40,8 +40,7 @@ STREAMS: Final = ("stdout", "stderr", "log(info)", "log(warning)", "log(error)")
 """Where a graph may print, besides ``file://PATH``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """What a node of a graph prints.
 
     Args:

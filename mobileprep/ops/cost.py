@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.loading import Registry
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
@@ -27,8 +27,7 @@ class UnknownCostError(Exception):
     """The shapes do not tell how much an op does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """What a flop rule may look at.
 
     Args:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.graph.attrs import FuncRef, TensorShape
 from mobileprep.graph.graph import Function, Graph
@@ -176,8 +177,7 @@ def _with_recorded(node: Node, outputs: Shapes) -> Shapes:
         return outputs
 
 
-@dataclass(frozen=True)
-class _Args:
+class _Args(Struct, frozen=True):
     """What a shape function may look at, of one node."""
 
     node: Node

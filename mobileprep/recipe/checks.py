@@ -225,7 +225,7 @@ def _calibration(target: TargetSections) -> Iterator[Problem]:
         place = target.tree.entries["calibration"].key_place
         yield Problem(place, "a calibration needs samples", "add 'data: samples.npz'")
     method = calibration.get("method")
-    name = Calibration.method if method is None else plain(method)
+    name = Calibration().method if method is None else plain(method)
     for key, goes_with in _CALIBRATION_EXTRAS.items():
         if key in calibration.entries and name not in goes_with:
             yield _out_of_place(key, calibration.entries[key], goes_with)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
 
 DEFAULT_CHAIN: Final = """\
 transforms:
@@ -26,8 +26,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
-@dataclass(frozen=True)
-class DraftInput:
+class DraftInput(Struct, frozen=True):
     """An input: its type and shape as far as they are known, and what is said of it."""
 
     name: str
@@ -36,8 +35,7 @@ class DraftInput:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What a first recipe says.
 
     Args:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+
+from mobileprep.core.declare import Located
 from mobileprep.recipe.files import read_source
 from mobileprep.recipe.tree import MappingNode, SourceText, place_of, plain, recipe_error
 from mobileprep.recipe.validate import schema_problems
@@ -56,8 +57,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff$]")
 
 
-@dataclass(frozen=True)
-class Pins:
+class Pins(Struct, frozen=True):
     """What one recipe is built with.
 
     Args:
@@ -74,8 +74,7 @@ class Pins:
     libraries: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LockFile:
+class LockFile(Located, frozen=True):
     """A folder's lock.
 
     Args:
@@ -85,7 +84,8 @@ class LockFile:
 
     path: Path
     recipes: Mapping[str, Pins]
-    tree: MappingNode | None = field(default=None, repr=False, compare=False)
+    tree: MappingNode | None = None
+    aside: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def place(self, *keys: str) -> str:
         """``file:line:column`` of a key path below ``recipes``, or of the nearest above."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Budget, OpLimits
 from mobileprep.recipe.tree import MappingNode, Node, Problem, Scalar, place_of, plain, show
@@ -16,8 +17,7 @@ from mobileprep.recipe.validation_settings import INTEGER_MODES, LITERT_MODES
 _TOP_K: Final = re.compile(r"top[1-9][0-9]{0,4}")
 
 
-@dataclass(frozen=True)
-class MetricFacts:
+class MetricFacts(Struct, frozen=True):
     """What is to be known of a metric to read a recipe.
 
     Args:

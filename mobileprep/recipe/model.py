@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field, structs
+
+from mobileprep.core.declare import Located, Option
 from mobileprep.freezing.settings import Freeze
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import (
-    ASIDE,
     Abi,
     Artifact,
     Budget,
@@ -69,8 +68,7 @@ _NAMED_KEY: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
 _OF_ANDROID: Final = ("java", "kotlin")
 
 
-@dataclass(frozen=True)
-class Integration:
+class Integration(Struct, frozen=True):
     """The code by which an app runs the model."""
 
     languages: Annotated[
@@ -102,8 +100,7 @@ class Integration:
     ] = None
 
 
-@dataclass(frozen=True)
-class Protection:
+class Protection(Struct, frozen=True):
     """What makes a model harder to take out of an app.
 
     Args:
@@ -204,8 +201,7 @@ StepFileKind: TypeAlias = Literal["path", "checkpoint"]
 ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A transform from outside the package.
 
     Args:
@@ -219,8 +215,7 @@ class Plugin:
     schema: InputFile
 
 
-@dataclass(frozen=True)
-class StepFile:
+class StepFile(Struct, frozen=True):
     """A file that a parameter of a transform names.
 
     Args:
@@ -236,8 +231,7 @@ class StepFile:
     file: InputFile
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Located, frozen=True):
     """One transform of a chain.
 
     Args:
@@ -255,9 +249,10 @@ class Step:
     name: str
     params: tuple[tuple[str, ParameterValue], ...] = ()
     plugin: Plugin | None = None
-    files: tuple[StepFile, ...] = field(default=(), compare=False, metadata=ASIDE)
-    place: str = field(default="", compare=False, metadata=ASIDE)
-    note: str = field(default="", compare=False, metadata=ASIDE)
+    files: tuple[StepFile, ...] = ()
+    place: str = ""
+    note: str = ""
+    aside: ClassVar[frozenset[str]] = frozenset({"files", "place", "note"})
     takes_ranges: bool = False
     trials: int = 0
 
@@ -272,8 +267,7 @@ class Step:
         return dict(self.params).get("ignore_errors", False) is True
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Located, frozen=True):
     """One device and the whole of what is done for it.
 
     Args:
@@ -372,8 +366,9 @@ class Target:
     protect: Protection = field(default_factory=Protection)
     budget: Budget = field(default_factory=Budget)
     device: Device | None = None
-    device_file: InputFile | None = field(default=None, compare=False, metadata=ASIDE)
-    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
+    device_file: InputFile | None = None
+    tree: MappingNode | None = None
+    aside: ClassVar[frozenset[str]] = frozenset({"device_file", "tree"})
 
     @property
     def ranges_of_file(self) -> bool:
@@ -395,8 +390,7 @@ class Target:
         return str(place_of(self.tree, keys)) if self.tree is not None else ""
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Located, frozen=True):
     """A recipe, ready to plan.
 
     Args:
@@ -412,10 +406,10 @@ class Recipe:
 
     version: int
     name: str
-    file: str = field(metadata=ASIDE)
+    file: str
     targets: tuple[Target, ...]
-    variables: tuple[str, ...] = field(default=(), metadata=ASIDE)
-    cache: Cache | None = field(default=None, compare=False, metadata=ASIDE)
+    variables: tuple[str, ...] = ()
+    cache: Cache | None = None
     memory: Annotated[
         int | None,
         Option(
@@ -424,9 +418,12 @@ class Recipe:
             "`--memory` and the environment's `MOBILEPREP_MEMORY` go before it.",
             definition="size",
         ),
-    ] = field(default=None, compare=False, metadata=ASIDE)
-    files: tuple[Path, ...] = field(default=(), repr=False, compare=False, metadata=ASIDE)
-    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
+    ] = None
+    files: tuple[Path, ...] = ()
+    tree: MappingNode | None = None
+    aside: ClassVar[frozenset[str]] = frozenset(
+        {"file", "variables", "cache", "memory", "files", "tree"}
+    )
 
     def place(self, keys: Iterable[Key] = ()) -> str:
         """``file:line:column`` of a key path such as ``("targets", "phone")``."""
@@ -439,6 +436,10 @@ class Recipe:
 
 def digestible(value: object) -> Plain:
     """What of a model object decides results, as JSON can hold it: no paths, no places."""
+    if isinstance(value, Located):
+        return {key: digestible(item) for key, item in value.essentials().items()}
+    if isinstance(value, Struct):
+        return {key: digestible(item) for key, item in structs.asdict(value).items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             f.name: digestible(getattr(value, f.name))

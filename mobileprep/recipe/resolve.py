@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from mobileprep.data.options import Reading
 from mobileprep.freezing.settings import Freeze
@@ -214,7 +215,7 @@ def _check(node: Node | None) -> Check | None:
     data, limit = node.get("data"), given.get("max_difference")
     return Check(
         None if data is None else resolve_data(data),
-        int(given.get("samples", Check.samples)),
+        int(given.get("samples", Check().samples)),
         None if limit is None else float(limit),
         given.get("engine"),
     )
@@ -242,17 +243,12 @@ def _quantize(node: Node | None) -> Quantize:
     if isinstance(node, Scalar):
         return Quantize(plain(node))
     given: dict[str, Any] = plain(node)
-    return Quantize(
-        given["mode"],
-        tuple((key, int(given[key])) for key in given.keys() & _QUANTIZE_PARAMETERS),
-        None if given.get("bits") is None else int(given["bits"]),
-        given.get("granularity"),
-        given.get("ranges", Quantize.ranges),
-        tuple(_rule(rule) for rule in given.get("rules", ())),
-        int(given.get("trials", Quantize.trials)),
-        given.get("inference_input_type", Quantize.inference_input_type),
-        given.get("inference_output_type", Quantize.inference_output_type),
-    )
+    parameters = tuple((key, int(given.pop(key))) for key in given.keys() & _QUANTIZE_PARAMETERS)
+    given.pop("repair", None)
+    for key in given.keys() & {"bits", "trials"}:
+        given[key] = None if given[key] is None else int(given[key])
+    rules = tuple(_rule(rule) for rule in given.pop("rules", ()))
+    return Quantize(**given, parameters=parameters, rules=rules)
 
 
 def _rule(given: dict[str, Any]) -> QuantizeRule:

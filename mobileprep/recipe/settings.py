@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
 
-from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+
+from mobileprep.core.declare import Located, Option
 from mobileprep.data.options import DataKind, Reading
 
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
@@ -59,8 +59,7 @@ SampleSeed: TypeAlias = Annotated[
 ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 
 
-@dataclass(frozen=True)
-class InputFile:
+class InputFile(Located, frozen=True):
     """A file or folder that a recipe names.
 
     Args:
@@ -71,9 +70,10 @@ class InputFile:
     """
 
     name: str
-    path: Path = field(compare=False, metadata=ASIDE)
-    place: str = field(default="", compare=False, metadata=ASIDE)
-    written: str = field(default="", compare=False, metadata=ASIDE)
+    path: Path
+    place: str = ""
+    written: str = ""
+    aside: ClassVar[frozenset[str]] = frozenset({"path", "place", "written"})
 
     @property
     def shown(self) -> str:
@@ -81,8 +81,7 @@ class InputFile:
         return self.written or self.name
 
 
-@dataclass(frozen=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A digest that a file must have.
 
     Args:
@@ -98,8 +97,7 @@ class Pin:
 EVERY_SHARD: Final = "-?????-of-"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """A trained model.
 
     Args:
@@ -158,8 +156,7 @@ class Source:
         return self.checkpoint is not None and self.checkpoint.place != self.file.place
 
 
-@dataclass(frozen=True)
-class InputSpec:
+class InputSpec(Struct, frozen=True):
     """A tensor that the app feeds.
 
     Args:
@@ -179,8 +176,7 @@ class InputSpec:
     ] = None
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Struct, frozen=True):
     """Samples for calibration, validation or checks; ``recipe/data.py`` makes it.
 
     Args:
@@ -210,8 +206,7 @@ class Data:
         return self.labels is not None or self.reading.labels is not None
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """How the model is compared with the source after each transform and once packaged."""
 
     data: Annotated[
@@ -249,8 +244,7 @@ class Check:
     ] = None
 
 
-@dataclass(frozen=True)
-class OpLimits:
+class OpLimits(Struct, frozen=True):
     """Which ops a model may have."""
 
     allow: Annotated[
@@ -263,8 +257,7 @@ class OpLimits:
     ] = ()
 
 
-@dataclass(frozen=True)
-class LiteRT:
+class LiteRT(Struct, frozen=True):
     """How a target's graph becomes a .tflite file."""
 
     detection_postprocess: Annotated[
@@ -286,8 +279,7 @@ class LiteRT:
     ] = ""
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Limits; None for none."""
 
     model_bytes: Annotated[
@@ -347,8 +339,7 @@ class Budget:
     ] = None
 
 
-@dataclass(frozen=True)
-class CustomOp:
+class CustomOp(Struct, frozen=True):
     """An op that the app registers itself.
 
     Args:
@@ -362,8 +353,7 @@ class CustomOp:
     sources: tuple[InputFile, ...] = ()
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(Struct, frozen=True):
     """Where machines share what stages leave; no part of what decides a result."""
 
     remote: Annotated[

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.recipe.model import ParameterValue, Step

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
-from mobileprep.recipe.settings import ASIDE, Data, InputFile, SampleCount, SampleSeed
+from msgspec import Struct
+
+from mobileprep.core.declare import Located, Option
+from mobileprep.recipe.settings import Data, InputFile, SampleCount, SampleSeed
 
 USUAL_LABELS: Final = "label"
 """The array of labels where the recipe names none."""
 
 
-@dataclass(frozen=True)
-class MetricFunction:
+class MetricFunction(Struct, frozen=True):
     """A metric that is a Python function of the app's repository."""
 
     python: Annotated[
@@ -35,8 +34,7 @@ class MetricFunction:
     ] = True
 
 
-@dataclass(frozen=True)
-class MetricChoice:
+class MetricChoice(Located, frozen=True):
     """A metric and its limits.
 
     Args:
@@ -109,8 +107,9 @@ class MetricChoice:
             definition="characters",
         ),
     ] = None
-    place: str = field(default="", compare=False, metadata=ASIDE)
-    limit_place: str = field(default="", compare=False, metadata=ASIDE)
+    place: str = ""
+    limit_place: str = ""
+    aside: ClassVar[frozenset[str]] = frozenset({"place", "limit_place"})
 
     @property
     def named_outputs(self) -> tuple[str, ...]:
@@ -118,12 +117,13 @@ class MetricChoice:
         return self.outputs if self.output is None else (self.output,)
 
 
-METRIC_KEYS: Final = tuple(f.name for f in fields(MetricChoice) if not f.metadata)
+METRIC_KEYS: Final = tuple(
+    name for name in MetricChoice.__struct_fields__ if name not in MetricChoice.aside
+)
 """The keys of a metric, in a list or in the section itself."""
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """How a target's model is compared with the source.
 
     In a recipe the keys of a single metric stand in the section itself.
@@ -209,8 +209,7 @@ LITERT_MODES: Final = ("float16", "weights", "int4", *INTEGER_MODES)
 """The modes that files for LiteRT have."""
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(Located, frozen=True):
     """How the ranges of tensors are measured.
 
     Where it runs is no part of what decides a result: neither ``workers`` nor ``dask``.
@@ -273,7 +272,7 @@ class Calibration:
             minimum=1,
             maximum=256,
         ),
-    ] = field(default=1, compare=False, metadata=ASIDE)
+    ] = 1
     dask: Annotated[
         str | None,
         Option(
@@ -281,11 +280,11 @@ class Calibration:
             "`tcp://host:8786`. The ranges are the same as here.",
             min_length=1,
         ),
-    ] = field(default=None, compare=False, metadata=ASIDE)
+    ] = None
+    aside: ClassVar[frozenset[str]] = frozenset({"workers", "dask"})
 
 
-@dataclass(frozen=True)
-class QuantizeRule:
+class QuantizeRule(Struct, frozen=True):
     """What is done to some layers; of several rules that fit a layer, the last one counts."""
 
     nodes: Annotated[
@@ -348,8 +347,7 @@ class QuantizeRule:
         return " ".join([*words, *([f"nodes={self.nodes}"] if self.nodes else [])])
 
 
-@dataclass(frozen=True)
-class Quantize:
+class Quantize(Struct, frozen=True):
     """How constants are made smaller; its steps are part of the target's transforms already.
 
     Args:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import CONTROL, Edge, edge
 from mobileprep.graph.tensor import Array
@@ -31,8 +31,7 @@ Values = Sequence[Any]
 Run = Callable[[RunContext, Values], Values]
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """The work of one node, or of several that are done together.
 
     Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph.refs import Edge
 from mobileprep.runtime.actions import Action, Constants
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStep:
+class PlanStep(Struct, frozen=True):
     """One action's turn.
 
     Args:
@@ -28,8 +28,7 @@ class PlanStep:
     frees: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionPlan:
+class ExecutionPlan(Struct, frozen=True):
     """How to compute some tensors from others.
 
     Args:

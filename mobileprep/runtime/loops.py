@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mobileprep.runtime.regions import Region
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """A Merge at the head of a loop.
 
     Args:
@@ -38,8 +37,7 @@ class Head:
     places: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A while loop, run iteration by iteration.
 
     A run takes the tensors that enter, then the other tensors from outside, and returns the exits.

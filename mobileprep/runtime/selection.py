@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
 from mobileprep.graph.frames import Frame, Frames
 from mobileprep.graph.graph import Graph
@@ -172,8 +173,7 @@ def _sorted(needs: Sequence[set[int]], where: str) -> list[int]:
     return order
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """Nodes and how they hang together.
 
     Args:

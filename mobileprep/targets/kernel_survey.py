@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct
 
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
@@ -26,8 +27,7 @@ Warn = Callable[[str], None]
 _MOST_TOLD: Final = 20
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Gap:
+class _Gap(Struct, frozen=True, order=True):
     """What a release lacks: an op (``types`` is empty), or a kernel of an op for some types."""
 
     op: str

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.core.files import atomic_writer
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.keys import Key
 from mobileprep.errors import ArtifactError, CorruptFileError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -48,8 +49,7 @@ _PLAIN: Final = frozenset(
 _UNFIT: Final = re.compile(rb"[^A-Za-z0-9_.]")
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(Struct, frozen=True):
     """A memory-mapped model, and what of its graph is worth a word.
 
     Args:

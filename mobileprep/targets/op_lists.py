@@ -7,16 +7,16 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mobileprep.core.files import read_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UsageError
 
 _LARGEST_FILE: Final = 1 << 24
 _EXAMPLE: Final = 'such as [["Add", "BinaryOp<CPUDevice, functor::add<float>>"], ["NoOp", "NoOp"]]'
 
 
-@dataclass(frozen=True, slots=True)
-class OpKernel:
+class OpKernel(Struct, frozen=True):
     """An op to register, and the class of the kernel that runs it.
 
     ``kernel`` is spelled as the kernel's registration spells it; None registers the op alone.
@@ -26,8 +26,7 @@ class OpKernel:
     kernel: str | None = None
 
 
-@dataclass(frozen=True)
-class RegisteredOps:
+class RegisteredOps(Struct, frozen=True):
     """What a registration header registers: some ops and kernel classes, or all there are."""
 
     ops: Container[str] = ()

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from mobileprep.core.files import read_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import TF115
@@ -149,8 +150,7 @@ class _Classes:
         return str(kernel).replace(" ", "") in self._kernels
 
 
-@dataclass(frozen=True)
-class RegistrationHeader:
+class RegistrationHeader(Struct, frozen=True):
     """An ``ops_to_register.h``: what it registers, and its release where it says so."""
 
     path: Path

@@ -6,7 +6,8 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from functools import partial
 from typing import Final, Literal
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import UnsupportedError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -62,8 +63,7 @@ _CAUSES: Final[dict[str, Cause]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TargetGap:
+class TargetGap(Struct, frozen=True, order=True):
     """One thing that a build of TensorFlow lacks.
 
     Args:
@@ -135,8 +135,7 @@ def _newer_graph(graph: Graph, release: str) -> Iterator[TargetGap]:
         yield TargetGap("", "newer graph", field, message, mend)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lack:
+class _Lack(Struct, frozen=True):
     """What is missing, without the places."""
 
     op: str
@@ -297,8 +296,7 @@ _LOADS: Final[frozenset[Cause]] = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class AppBuild:
+class AppBuild(Struct, frozen=True):
     """The TensorFlow that an app is built with, by the registration header.
 
     Args:

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final
 
+from msgspec import Struct
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 
 
-@dataclass(frozen=True, slots=True)
-class Abi:
+class Abi(Struct, frozen=True):
     """One binary interface of a platform.
 
     Args:
@@ -31,8 +31,7 @@ class Abi:
     flags: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(Struct, frozen=True):
     """What a target runs on.
 
     Args:
@@ -133,8 +132,7 @@ DEVICE_FILES: Final = (".yaml", ".yml")
 """How the names of files with profiles end; no device of the list is called so."""
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device; its options are the keys of a profile of one's own.
 
     Args:
@@ -166,8 +164,7 @@ class Device:
         return flops / (self.gflops * 1e9)
 
 
-@dataclass(frozen=True)
-class DeviceCost:
+class DeviceCost(Struct, frozen=True):
     """The cost of one sample on the target's device.
 
     Args:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -48,8 +48,7 @@ _LOW: Final = "no channel stays above zero"
 
 
 @transform("absorb_high_biases")
-@dataclass(frozen=True)
-class AbsorbHighBiases(Transform):
+class AbsorbHighBiases(Transform, frozen=True):
     """The part of a channel that is always there goes behind the activation.
 
     Where a channel is greater than ``c`` before its Relu on all samples, and three standard
@@ -185,8 +184,7 @@ _TAKING: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv3D
 _ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
 
 
-@dataclass(frozen=True)
-class Absorption:
+class Absorption(Struct, frozen=True):
     """A layer from whose bias something can be moved.
 
     Args:

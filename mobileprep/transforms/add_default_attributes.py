@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec.structs import replace
+
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -18,8 +18,7 @@ _UNKNOWN: Final = "nobody knows its op"
 
 
 @transform("add_default_attributes")
-@dataclass(frozen=True)
-class AddDefaultAttributes(Transform):
+class AddDefaultAttributes(Transform, frozen=True):
     """Every node has all attributes that its op has defaults for.
 
     The definitions are those of TensorFlow 1.15, so that it can load the graph; for ops that it

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec.structs import replace
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -16,8 +16,7 @@ _WIDE_AXIS: Final = "the axis is int64, which Concat does not take"
 
 
 @transform("backport_concatv2")
-@dataclass(frozen=True)
-class BackportConcatV2(Transform):
+class BackportConcatV2(Transform, frozen=True):
     """ConcatV2, which takes the axis last, becomes Concat, which takes it first.
 
     Source: ``backport_concatv2`` of TensorFlow 1.15's graph transforms.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.control_flow import conditional_nodes
@@ -33,8 +32,7 @@ _FLOW: Final = Tensor.packed(np.asarray(1, np.float32))
 
 
 @transform("backport_tensor_array_v3")
-@dataclass(frozen=True)
-class BackportTensorArrayV3(Transform):
+class BackportTensorArrayV3(Transform, frozen=True):
     """TensorArray ops become those of version 2, and a constant takes the place of the flow.
 
     A handle of version 2 is a string and no resource; the control flow that carries handles is

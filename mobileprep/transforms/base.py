@@ -1,16 +1,15 @@
-"""What a transform is: a frozen dataclass of its options, with one method from graph to graph."""
+"""Transforms: a frozen Struct of options with one method from graph to graph."""
 
 from __future__ import annotations
 
-import dataclasses
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field, structs
+
 from mobileprep.core.loading import import_on_demand, module_names
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
 from mobileprep.graph.graph import Graph
@@ -26,8 +25,7 @@ def _leave_in_memory(_: Tensor) -> None:
     """Where nothing is written before the end."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Struct, frozen=True):
     """What a transform may know besides the graph.
 
     Args:
@@ -45,8 +43,8 @@ class Context:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     tf115: bool = False
-    serials: SerialNames = field(default_factory=SerialNames, compare=False, repr=False)
-    offload: Callable[[Tensor], None] = field(default=_leave_in_memory, compare=False, repr=False)
+    serials: SerialNames = field(default_factory=SerialNames)
+    offload: Callable[[Tensor], None] = _leave_in_memory
 
     @property
     def protected(self) -> frozenset[str]:
@@ -54,8 +52,7 @@ class Context:
         return nodes_of((*self.inputs, *self.outputs))
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What a transform did.
 
     Args:
@@ -83,9 +80,11 @@ class Result:
         return cls(graph, done.matched, done.skipped, warnings)
 
 
-class Transform(ABC):
-    """Base of all transforms. Subclasses are frozen dataclasses; their fields are the options,
-    named as the original tool names its parameters."""
+class Transform(Struct, frozen=True):
+    """Base of all transforms.
+
+    The fields of a subclass are its options, named as the original tool names its parameters.
+    """
 
     transform_name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
@@ -167,21 +166,17 @@ def make_transform(
     """A transform with options of the types that its schema names; lists become tuples."""
     if kind is None:
         kind = transform_class(name)
-    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
+    declared = structs.fields(kind)
     fields = [f.name for f in declared]
     for option in options:
         if option not in fields:
             message = f"the transform {name} has no parameter {option!r}"
             raise UsageError(message, nearest_hint(option, fields))
-    for missing in (f.name for f in declared if _is_required(f) and f.name not in options):
+    for missing in (f.name for f in declared if f.required and f.name not in options):
         message = f"the transform {name} needs the parameter {missing!r}"
         raise UsageError(message, f"give it: {name}({missing}=...)")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     return kind(**values)
-
-
-def _is_required(option: dataclasses.Field[Any]) -> bool:
-    return option.default is option.default_factory is dataclasses.MISSING
 
 
 def refuse(name: str, message: str, hint: str = "") -> TransformError:

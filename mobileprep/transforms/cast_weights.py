@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 import numpy as np
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -27,8 +26,7 @@ _VARIANCE: Final = "a variance, where small values weigh the most"
 
 
 @transform("cast_weights")
-@dataclass(frozen=True)
-class CastWeights(Transform):
+class CastWeights(Transform, frozen=True):
     """A float32 constant becomes one of a narrower type, and a Cast of its name.
 
     Elements are rounded to the nearest, to even where two are as near. Infinities and NaN stay

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 import numpy as np
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Tensor
@@ -24,8 +23,7 @@ _WHOLE: Final = "its whole range loses least"
 
 
 @transform("clip_weights")
-@dataclass(frozen=True)
-class ClipWeights(Transform):
+class ClipWeights(Transform, frozen=True):
     """Weights of layers are clipped to the range of least mean squared error.
 
     The range is that of one tensor, from low to high with zero in it, as quantize_weights and

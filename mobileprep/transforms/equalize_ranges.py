@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -35,8 +35,7 @@ from mobileprep.transforms.rewriting.layers import input_axis, layer_kind, own_c
 
 
 @transform("equalize_ranges")
-@dataclass(frozen=True)
-class EqualizeRanges(Transform):
+class EqualizeRanges(Transform, frozen=True):
     """Weights, biases and bounds of activations are scaled, and the graph computes the same.
 
     The channels of Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput and
@@ -128,8 +127,7 @@ def _biases(scales: ChannelScales, count: int) -> Logs:
     return logs
 
 
-@dataclass(frozen=True)
-class _Weights:
+class _Weights(Struct, frozen=True):
     """The magnitudes of a layer's weights, in bits.
 
     Args:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -45,8 +45,7 @@ _LARGEST_FILTER: Final = 1 << 26
 
 
 @transform("flatten_atrous_conv")
-@dataclass(frozen=True)
-class FlattenAtrousConv(Transform):
+class FlattenAtrousConv(Transform, frozen=True):
     """SpaceToBatchND, a convolution and BatchToSpaceND become a convolution alone.
 
     Its filter has zeros between the elements of the old one, and its results are the same.
@@ -74,8 +73,7 @@ class FlattenAtrousConv(Transform):
         return Result.of(done, graph, context)
 
 
-@dataclass(frozen=True)
-class _Flattening:
+class _Flattening(Struct, frozen=True):
     """How a match is checked and rewritten in either mode."""
 
     constants: Replacements

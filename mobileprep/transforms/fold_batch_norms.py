@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import without_idle_controls
@@ -39,8 +40,7 @@ _NOT_PER_CHANNEL: Final = "the factors are not one for each output channel"
 
 
 @transform("fold_batch_norms")
-@dataclass(frozen=True)
-class FoldBatchNorms(Transform):
+class FoldBatchNorms(Transform, frozen=True):
     """Conv2D, DepthwiseConv2dNative or MatMul, then Mul with a constant, become the layer alone.
 
     Source: ``fold_batch_norms`` of TensorFlow 1.15's graph transforms.
@@ -87,8 +87,7 @@ def _is_unlike(mul: Node, graph: Graph, constants: ConstantExpressions) -> bool:
     return layers[0] == 1 or given != ["Const", "Const"]
 
 
-@dataclass(frozen=True)
-class _Folding:
+class _Folding(Struct, frozen=True):
     """What takes a match's place."""
 
     constants: Replacements

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.bypass import without_idle_controls
@@ -65,8 +66,7 @@ _PATTERNS: Final = (
 
 
 @transform("fold_old_batch_norms")
-@dataclass(frozen=True)
-class FoldOldBatchNorms(Transform):
+class FoldOldBatchNorms(Transform, frozen=True):
     """FusedBatchNorm and BatchNormWithGlobalNormalization become scaled weights and BiasAdd.
 
     They may follow the convolution directly, behind BatchToSpaceND, or behind the concatenation
@@ -106,8 +106,7 @@ def _unlike(graph: Graph, counted: int) -> dict[str, int]:
     return reasons
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A convolution of a match, and which channels of the statistics are its own."""
 
     number: int
@@ -122,8 +121,7 @@ class _Part:
         return output_channels(self.layer, self.weights) == count
 
 
-@dataclass(frozen=True)
-class _Folding:
+class _Folding(Struct, frozen=True):
     """How a match is checked and rewritten in either mode."""
 
     constants: Replacements

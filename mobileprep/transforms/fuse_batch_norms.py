@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
@@ -38,8 +38,7 @@ _NO_LAYER: Final = "no layer with constant weights comes before it"
 
 
 @transform("fuse_batch_norms")
-@dataclass(frozen=True)
-class FuseBatchNorms(Transform):
+class FuseBatchNorms(Transform, frozen=True):
     """A layer and its batch normalization become the layer with other weights and a BiasAdd.
 
     Layers are Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput and Conv3D,
@@ -124,8 +123,7 @@ _FLOATS: Final = frozenset({DType.FLOAT, DType.DOUBLE})
 _NAMES: Final = {"Mul": "scale", "Add": "offset"}
 
 
-@dataclass(frozen=True)
-class Shortened:
+class Shortened(Struct, frozen=True):
     """A graph after shortening, and how many runs of nodes became shorter."""
 
     graph: Graph

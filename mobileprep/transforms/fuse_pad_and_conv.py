@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.pattern import Match, op
@@ -20,8 +19,7 @@ _PATTERN: Final = op(
 
 
 @transform("fuse_pad_and_conv")
-@dataclass(frozen=True)
-class FusePadAndConv(Transform):
+class FusePadAndConv(Transform, frozen=True):
     """MirrorPad and Conv2D become FusedPadConv2D, which needs no padded copy of its input.
 
     Source: ``fuse_pad_and_conv`` of TensorFlow 1.15's graph transforms.

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
@@ -23,8 +22,7 @@ _NO_PADDING: Final = Tensor.packed(np.zeros((4, 2), np.int32))
 
 
 @transform("fuse_resize_and_conv")
-@dataclass(frozen=True)
-class FuseResizeAndConv(Transform):
+class FuseResizeAndConv(Transform, frozen=True):
     """ResizeBilinear and Conv2D become FusedResizeAndPadConv2D with a padding of nothing.
 
     Source: ``fuse_resize_and_conv`` of TensorFlow 1.15's graph transforms.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.pattern import Match, op
@@ -25,8 +24,7 @@ _PATTERN: Final = op(
 
 
 @transform("fuse_resize_pad_and_conv")
-@dataclass(frozen=True)
-class FuseResizePadAndConv(Transform):
+class FuseResizePadAndConv(Transform, frozen=True):
     """ResizeBilinear, MirrorPad and Conv2D become FusedResizeAndPadConv2D.
 
     Source: ``fuse_resize_pad_and_conv`` of TensorFlow 1.15's graph transforms.

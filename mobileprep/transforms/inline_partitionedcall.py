@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.runtime.functions.inline import CALLS, inline_calls
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -14,8 +13,7 @@ _CALLS: Final = frozenset({"PartitionedCall"})
 
 
 @transform("inline_partitionedcall")
-@dataclass(frozen=True)
-class InlinePartitionedCall(Transform):
+class InlinePartitionedCall(Transform, frozen=True):
     """The nodes of a called function stand in place of each PartitionedCall, as "call/node".
 
     The functions stay in the library. Calls inside of functions are replaced too. Source:

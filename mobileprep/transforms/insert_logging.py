@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Final
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
@@ -31,8 +31,7 @@ _LOOP_OPS: Final = frozenset({"NextIteration", "RefNextIteration", "LoopCond"})
 
 
 @transform(_NAME)
-@dataclass(frozen=True)
-class InsertLogging(Transform):
+class InsertLogging(Transform, frozen=True):
     """Consumers of a node's first output take it through a Print node, which shows all outputs.
 
     Source: ``insert_logging`` of TensorFlow 1.15's graph transforms.

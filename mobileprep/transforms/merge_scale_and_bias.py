@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -15,8 +14,7 @@ from mobileprep.transforms.rewriting.affine.merge import merge_chains
 
 
 @transform("merge_scale_and_bias")
-@dataclass(frozen=True)
-class MergeScaleAndBias(Transform):
+class MergeScaleAndBias(Transform, frozen=True):
     """A layer and the constants that scale and shift its output become a layer and a BiasAdd.
 
     What is merged: Mul, RealDiv, Add, AddV2, Sub and BiasAdd with one constant a channel, in any

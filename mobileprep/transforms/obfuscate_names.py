@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec.structs import replace
+
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import colocated
 from mobileprep.graph.verify import check_inputs
@@ -17,8 +17,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 
 @transform("obfuscate_names")
-@dataclass(frozen=True)
-class ObfuscateNames(Transform):
+class ObfuscateNames(Transform, frozen=True):
     """Nodes are numbered in stored order, in base 62; inputs and outputs keep their names.
 
     Source: ``obfuscate_names`` of TensorFlow 1.15's graph transforms, which does not know an

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import TransformError
 from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, make_transform, transform
@@ -28,8 +27,7 @@ _MOST_ROUNDS: Final = 10
 
 
 @transform("optimize")
-@dataclass(frozen=True)
-class Optimize(Transform):
+class Optimize(Transform, frozen=True):
     """Runs ``ORDER`` until a whole round leaves the graph as it was."""
 
     summary = (

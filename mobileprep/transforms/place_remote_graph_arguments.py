@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -28,8 +27,7 @@ class _Part(enum.IntEnum):
 
 
 @transform("place_remote_graph_arguments")
-@dataclass(frozen=True)
-class PlaceRemoteGraphArguments(RemoteOptions):
+class PlaceRemoteGraphArguments(RemoteOptions, frozen=True):
     """Every node gets an attribute that fuse_remote_graph's counterpart reads at run time.
 
     Source: ``place_remote_graph_arguments`` of TensorFlow 1.15's graph transforms.

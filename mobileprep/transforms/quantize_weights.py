@@ -8,7 +8,6 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -25,8 +24,7 @@ _VARIANCE: Final = "a variance, where small values weigh the most"
 
 
 @transform("quantize_weights")
-@dataclass(frozen=True)
-class QuantizeWeights(Transform):
+class QuantizeWeights(Transform, frozen=True):
     """A float32 constant becomes an eight-bit one, its range, and a Dequantize of its name.
 
     The range always holds zero. Where the original's range is so narrow that Dequantize gives

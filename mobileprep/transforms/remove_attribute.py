@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import ANY, of_op
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 
 @transform("remove_attribute")
-@dataclass(frozen=True)
-class RemoveAttribute(Transform):
+class RemoveAttribute(Transform, frozen=True):
     """The attribute goes from every node of the op.
 
     Source: ``remove_attribute`` of TensorFlow 1.15's graph transforms.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -13,8 +12,7 @@ _TIED = "its only tie to a branch or a loop"
 
 
 @transform("remove_control_dependencies")
-@dataclass(frozen=True)
-class RemoveControlDependencies(Transform):
+class RemoveControlDependencies(Transform, frozen=True):
     """No node waits for another one any more without taking a tensor from it.
 
     A node that takes no tensors keeps those control inputs that tie it to a branch or a loop:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 
 @transform("remove_device")
-@dataclass(frozen=True)
-class RemoveDevice(Transform):
+class RemoveDevice(Transform, frozen=True):
     """No node asks for a device any more; bodies of functions are left as they are.
 
     Source: ``remove_device`` of TensorFlow 1.15's graph transforms.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.bypass import Bypass
 from mobileprep.graph.dropout import masked, unscaled
 from mobileprep.graph.graph import Graph
@@ -15,8 +14,7 @@ _OTHER_SCALE: Final = "what is kept is not scaled up by what is dropped"
 
 
 @transform("remove_dropout")
-@dataclass(frozen=True)
-class RemoveDropout(Transform):
+class RemoveDropout(Transform, frozen=True):
     """A tensor goes through as it is where dropout set some elements to zero and scaled the rest.
 
     Known are the forms that ``tf.nn.dropout`` has had: the scaled tensor times

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec.structs import replace
+
 from mobileprep.graph.bypass import source_behind
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -22,8 +22,7 @@ _ASSIGNING: Final = frozenset({"Assign", "AssignAdd", "AssignSub"})
 
 
 @transform("remove_ema")
-@dataclass(frozen=True)
-class RemoveEma(Transform):
+class RemoveEma(Transform, frozen=True):
     """The ranges that training averages over batches are read, and averaged no more.
 
     In a training graph FakeQuantWithMinMaxVars takes its range from the op that updates the moving

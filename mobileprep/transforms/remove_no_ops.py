@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.bypass import IDENTITIES, Bypass, constant_behind, without_idle_controls
@@ -24,8 +23,7 @@ _RESHAPING: Final = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
 @transform("remove_no_ops")
-@dataclass(frozen=True)
-class RemoveNoOps(Transform):
+class RemoveNoOps(Transform, frozen=True):
     """What changes nothing goes, with what only served it.
 
     These are Identity and its like; Cast to the type that a tensor has, or back from one that

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.bypass import FED_OR_FETCHED, Bypass, Guards, without_idle_controls
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -21,8 +20,7 @@ _NAME: Final = "remove_nodes"
 
 
 @transform(_NAME)
-@dataclass(frozen=True)
-class RemoveNodes(Transform):
+class RemoveNodes(Transform, frozen=True):
     """Nodes of the ops go, unless they are fed or fetched, or branches and loops hang on them.
 
     The original also removes nodes that carry the control flow, so that the nodes of both

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.reachability import ANY, of_op
@@ -14,8 +14,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 
 @transform("rename_attribute")
-@dataclass(frozen=True)
-class RenameAttribute(Transform):
+class RenameAttribute(Transform, frozen=True):
     """The attribute has another name on every node of the op, with the value it had.
 
     A node that has an attribute of the new name keeps that one, and loses the old.

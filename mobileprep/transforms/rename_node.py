@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.reachability import colocated
@@ -14,8 +14,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 
 @transform("rename_node")
-@dataclass(frozen=True)
-class RenameNode(Transform):
+class RenameNode(Transform, frozen=True):
     """The node has another name, by which its consumers and colocated nodes know it.
 
     Source: ``rename_node`` of the graph transforms of TensorFlow 2.4, which leaves colocation

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 
 @transform("rename_op")
-@dataclass(frozen=True)
-class RenameOp(Transform):
+class RenameOp(Transform, frozen=True):
     """Nodes of the op become nodes of another, with the inputs and attributes that they have.
 
     Source: ``rename_op`` of TensorFlow 1.15's graph transforms.

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 import numpy as np
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array, Tensor
@@ -28,8 +27,7 @@ _BLOCK: Final = 1 << 16
 
 
 @transform("round_weights")
-@dataclass(frozen=True)
-class RoundWeights(Transform):
+class RoundWeights(Transform, frozen=True):
     """Each element of a float32 constant becomes the middle of its bucket.
 
     The buckets divide the range from least to greatest element into equal parts. The original

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 
 @transform("set_device")
-@dataclass(frozen=True)
-class SetDevice(Transform):
+class SetDevice(Transform, frozen=True):
     """Every node asks for the device.
 
     Source: ``set_device`` of TensorFlow 1.15's graph transforms.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -22,8 +21,7 @@ _DIGEST_SIZE: Final = 16
 
 
 @transform("share_constants")
-@dataclass(frozen=True)
-class ShareConstants(Transform):
+class ShareConstants(Transform, frozen=True):
     """Of constants with equal type, shape and elements one stays and feeds what all fed.
 
     How the elements are written does not matter, nor do attributes besides type and value.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import execution_order
 from mobileprep.graph.verify import check_inputs
@@ -10,8 +9,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 
 @transform("sort_by_execution_order")
-@dataclass(frozen=True)
-class SortByExecutionOrder(Transform):
+class SortByExecutionOrder(Transform, frozen=True):
     """Nodes are stored so that a reader which makes one node after another finds their inputs.
 
     Source: ``sort_by_execution_order`` of TensorFlow 1.15's graph transforms.

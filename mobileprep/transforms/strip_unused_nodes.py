@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.graph import attrs as attr
@@ -30,8 +30,7 @@ _NAME = "strip_unused_nodes"
 
 
 @transform(_NAME)
-@dataclass(frozen=True)
-class StripUnusedNodes(Transform):
+class StripUnusedNodes(Transform, frozen=True):
     """What the outputs need stays; the inputs stay whether they are needed or not.
 
     A fed node that is no Placeholder becomes one. Its element type is, first found, the one given

@@ -88,16 +88,13 @@ def test_a_check_gives_a_difference_for_each_step() -> None:
 
 
 PLUGIN = """
-from dataclasses import dataclass
-
 import numpy as np
 
 from mobileprep.plugin import Context, Graph, Result, Tensor, Transform, constant, transform
 
 
 @transform("spoil")
-@dataclass(frozen=True)
-class Spoil(Transform):
+class Spoil(Transform, frozen=True):
     def apply(self, graph: Graph, context: Context) -> Result:
         nan = constant("one", Tensor.of(np.array([np.nan], np.float32)))
         return Result(graph.with_nodes([nan if n.name == "one" else n for n in graph]), 1)

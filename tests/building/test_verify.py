@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.verify import manifests, verify, verify_builds, verify_files
 from mobileprep.errors import CorruptFileError, UsageError
@@ -39,7 +39,7 @@ def test_a_folder_is_rebuilt_only_where_it_can_be(built: Path) -> None:
         ({"sources": {}}, "'data/test.npz' was not a source of it"),
         ({"settings": {}}, "'abis' is "),
     ):
-        other = {PHONE: dataclasses.replace(found[PHONE], **changed)}
+        other = {PHONE: structs.replace(found[PHONE], **changed)}
         (folder,) = verify_builds(
             other, [load_recipe(built)], listen=lambda task, seconds: ran.append(task)
         )
@@ -66,7 +66,7 @@ def test_folders_are_verified_with_and_without_their_recipe(built: Path) -> None
 
 def test_a_source_that_it_no_longer_has_is_told(built: Path) -> None:
     found = manifests(PHONE)[PHONE]
-    more = dataclasses.replace(found, sources={**found.sources, "old.npz": "0" * 64})
+    more = structs.replace(found, sources={**found.sources, "old.npz": "0" * 64})
     (folder,) = verify_builds({PHONE: more}, [load_recipe(built)])
     assert folder.reasons == ("'old.npz' is no longer a source of it",)
 

@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.building import verdicts
 from mobileprep.building.pipeline import execute as execution

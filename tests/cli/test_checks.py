@@ -18,7 +18,7 @@ from tests.building.stages.jobs import classifier, op, placeholder
 from tests.cli.conftest import Run
 
 PLUGIN = """
-from dataclasses import dataclass, replace
+from msgspec.structs import replace
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from mobileprep.transforms.base import Result, Transform, transform
 
 
 @transform("spoil")
-@dataclass(frozen=True)
-class Spoil(Transform):
+class Spoil(Transform, frozen=True):
     how: str = "number"
 
     def apply(self, graph, context):

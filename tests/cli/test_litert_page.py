@@ -6,10 +6,10 @@ import json
 import re
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.core.files import map_file
 from mobileprep.formats.dtypes import DType

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue, FuncRef
@@ -363,7 +365,8 @@ def test_mistakes_in_ops_are_told_at_their_place(ops: str, message: str, run: Ru
 
 
 def test_one_release_is_the_default_everywhere(run: Run) -> None:
-    assert Target.registration == (DEFAULT_RELEASE,) == ("1.15",)
+    assert DEFAULT_RELEASE == "1.15"
+    assert next(f.default for f in structs.fields(Target) if f.name == "registration") == ("1.15",)
     registration = recipe_schema()["$defs"]["target"]["properties"]["registration"]
     assert registration["properties"]["tensorflow"]["default"] == [DEFAULT_RELEASE]
     for function in (registration_header, summarize, migrate):

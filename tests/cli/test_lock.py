@@ -17,11 +17,8 @@ LOCK = Path("digits/mobileprep.lock")
 
 PLUGIN = '''
 from mobileprep.plugin import Context, Graph, Result, Transform, transform
-from dataclasses import dataclass
-
 @transform("nothing")
-@dataclass(frozen=True)
-class Nothing(Transform):
+class Nothing(Transform, frozen=True):
     """Does nothing."""
 
     summary = "Does nothing."

@@ -24,14 +24,11 @@ OUT = ["--out", "out"]
 # A transform of one's own that prints, warns and takes its time.
 TALKATIVE = """
 import sys, time, warnings
-from dataclasses import dataclass
-
 from mobileprep.transforms.base import Result, Transform, transform
 
 
 @transform("talkative")
-@dataclass(frozen=True)
-class Talkative(Transform):
+class Talkative(Transform, frozen=True):
     seconds: float = 0.0
 
     def apply(self, graph, context):

@@ -261,15 +261,13 @@ def test_nothing_that_is_left_names_the_folder(app: Path, run: Run) -> None:
 
 
 PLUGIN = """
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.transforms.base import Result, Transform, transform
 
 
 @transform("name_from")
-@dataclass(frozen=True)
-class NameFrom(Transform):
+class NameFrom(Transform, frozen=True):
     plugin: str = ""
     tables: tuple[str, ...] = ()
     count: int = 0

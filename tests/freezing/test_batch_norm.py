@@ -227,7 +227,7 @@ def test_means_that_move_something_else_stay(tmp_path):
 
 
 def _renamed(old):
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     inputs = tuple(r.renamed(r.node.replace("moving_", "range_")) for r in old.inputs)
     return replace(old, name=old.name.replace("moving_", "range_"), inputs=inputs).without_attrs(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -179,9 +178,7 @@ def test_a_file_that_the_user_names_stands_in_for_a_path_elsewhere(tmp_path, pat
         const("path", np.array(path.encode(), dtype=object)) if n.name == "path" else n
         for n in made.graph
     ]
-    given = dataclasses.replace(
-        source(nodes), files=(tmp_path / "more.txt", tmp_path / "words.txt")
-    )
+    given = structs.replace(source(nodes), files=(tmp_path / "more.txt", tmp_path / "words.txt"))
     result = frozen(given, "ids")
     assert not result.warnings
     assert not result.assets
@@ -193,11 +190,11 @@ def test_of_files_of_one_name_the_one_in_the_same_directory_is_meant(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "words.txt").write_text(words)
     files = [tmp_path / folder / "words.txt" for folder in ("other", "trainer")]
-    given = dataclasses.replace(source(model(tmp_path).graph), files=tuple(files))
+    given = structs.replace(source(model(tmp_path).graph), files=tuple(files))
     result = frozen(given, "ids")
     assert looked_up(result.graph, result.init_ops, b"a", b"b") == [0, -1]
     (tmp_path / "trainer").rename(tmp_path / "third")
-    given = dataclasses.replace(given, files=(files[0], tmp_path / "third/words.txt"))
+    given = structs.replace(given, files=(files[0], tmp_path / "third/words.txt"))
     with pytest.raises(InvalidGraphError, match=r"match the path '/home/trainer/words\.txt'"):
         frozen(given, "ids")
 

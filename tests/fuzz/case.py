@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 NOTE = "case.json"
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A command line with the files that it is run beside.
 
     Args:

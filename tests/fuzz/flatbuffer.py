@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from mobileprep.formats.tflite.layout import layout
 
@@ -19,8 +20,7 @@ _LENGTH = "length"
 _SLOT = "slot"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A number of a file.
 
     Args:

@@ -12,9 +12,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.core.files import sha256_bytes
 from tests.fuzz.case import Case
@@ -31,8 +33,7 @@ _LARGEST_FILE = 1 << 30
 _SHOWN = 1 << 20
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How a command ended.
 
     Args:

@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mobileprep.core.files import sha256_bytes, write_text
 from mobileprep.core.parallel import cores
@@ -22,8 +23,7 @@ from tests.fuzz.shrink import shrunk
 BATCH = 100
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A case that failed.
 
     Args:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 from google.protobuf.message import DecodeError, Message
+from msgspec.structs import replace
 
 from mobileprep.formats.protos import graph_pb2, saved_model_pb2
 from tests.fuzz.case import Case

@@ -1,8 +1,7 @@
 """Replacing matches, with the semantics of the original's ReplaceMatchingOpTypes."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph.graph import Graph

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType

@@ -19,11 +19,11 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 BINARY = {
     **dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"), "f32 i32 i64 i8 i16"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.errors import MobileprepError
 from mobileprep.graph.attrs import AttrValue

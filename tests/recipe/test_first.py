@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.recipe.first import Draft, DraftInput, quoted, recipe_text
 from mobileprep.recipe.load import load_recipe

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+
+from msgspec import structs
 
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema
@@ -14,7 +15,7 @@ DEFS = recipe_schema()["$defs"]
 
 
 def test_target_defaults_agree():
-    fields = {f.name: f for f in dataclasses.fields(Target)}
+    fields = {f.name: f for f in structs.fields(Target)}
     properties = DEFS["target"]["properties"]
     for name in ("platform", "artifact"):
         assert fields[name].default == properties[name]["default"]
@@ -24,9 +25,9 @@ def test_target_defaults_agree():
 
 
 def test_inputs_and_sources_have_the_keys_of_the_schema():
-    assert {f.name for f in dataclasses.fields(InputSpec)} == {"name", *DEFS["input"]["properties"]}
+    assert {f.name for f in structs.fields(InputSpec)} == {"name", *DEFS["input"]["properties"]}
     kinds = {"frozen", "graph", "meta_graph", "saved_model", "sha256"}
-    fields = {f.name for f in dataclasses.fields(Source)} - {"kind", "file", "pins"}
+    fields = {f.name for f in structs.fields(Source)} - {"kind", "file", "pins"}
     assert fields == set(DEFS["source"]["properties"]) - kinds
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import read_graph, write_graph

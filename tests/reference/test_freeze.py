@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.formats.checkpoint import open_checkpoint

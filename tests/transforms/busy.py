@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType

@@ -1,12 +1,12 @@
 """What every transform must have: options that say what they are, and tests."""
 
-import dataclasses
 import importlib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import structs
 
 import mobileprep.transforms
 from mobileprep.core.declare import declared
@@ -79,11 +79,11 @@ def test_an_alias_of_a_type_is_no_transform():
 
 
 @for_each
-def test_it_is_a_frozen_dataclass_that_knows_its_name(name):
+def test_it_is_a_frozen_struct_that_knows_its_name(name):
     kind = transform_class(name)
     assert issubclass(kind, Transform)
     assert kind.transform_name == name
-    assert kind.__dataclass_params__.frozen
+    assert kind.__struct_config__.frozen
 
 
 @for_each
@@ -96,7 +96,7 @@ def test_it_says_in_sentences_what_it_and_each_option_does(name):
 @for_each
 def test_every_field_is_a_declared_option(name):
     kind = transform_class(name)
-    fields = {f.name for f in dataclasses.fields(kind)}
+    fields = {f.name for f in structs.fields(kind)}
     assert {option.name for option in declared(kind)} == fields
     assert "ignore_errors" not in fields, "the chain ignores errors, not the transform"
 

@@ -1,9 +1,8 @@
 """flatten_atrous_conv: a convolution over a batch of sub-images becomes one over the image."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

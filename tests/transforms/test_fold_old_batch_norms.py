@@ -1,9 +1,8 @@
 """fold_old_batch_norms: whole normalization ops go into the convolutions before them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

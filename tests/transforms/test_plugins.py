@@ -14,13 +14,11 @@ from mobileprep.transforms.base import transform_class
 from mobileprep.transforms.chains.chain import load_plugin
 
 HEAD = """
-from dataclasses import dataclass
 from mobileprep.plugin import Context, Graph, Result, Transform, transform
 """
 BODY = """
 @transform("{name}")
-@dataclass(frozen=True)
-class {kind}(Transform):
+class {kind}(Transform, frozen=True):
     def apply(self, graph: Graph, context: Context) -> Result:
         return Result(graph, matched={matched})
 """

@@ -1,10 +1,10 @@
 """quantize_nodes: float ops compute in eight bits."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

@@ -1,9 +1,8 @@
 """quantize_weights: eight-bit constants with their range, and Dequantize in their place."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

@@ -1,6 +1,6 @@
 """remove_device: no node asks for a device."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown

@@ -3,10 +3,9 @@
 ``tests/reference/test_detection_postprocess.py`` has whole exports with loops.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

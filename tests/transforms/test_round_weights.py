@@ -1,9 +1,8 @@
 """round_weights: few different values, each the middle of its bucket."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

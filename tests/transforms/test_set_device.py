@@ -1,6 +1,6 @@
 """set_device: the device that nodes ask for."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder

@@ -1,9 +1,8 @@
 """share_constants: one of constants that hold the same."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph

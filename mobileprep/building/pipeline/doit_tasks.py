@@ -12,9 +12,9 @@ from doit.dependency import JsonDB
 from doit.exceptions import InvalidDodoFile, TaskFailed
 from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
+from msgspec import Struct
 
 from mobileprep.building.plan.spec import StageSpec
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.parallel import MOST_THREADS
 from mobileprep.errors import MobileprepError
 
@@ -81,8 +81,7 @@ def guarded(
     return run
 
 
-@dataclass(frozen=True)
-class DodoAction:
+class DodoAction(Struct, frozen=True):
     """What a task of a ``dodo.py`` does: doit prints the messages of errors, and no tracebacks.
 
     It can be handed to another process where ``work`` can.

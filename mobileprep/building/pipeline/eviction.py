@@ -17,14 +17,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, structs
 
 from mobileprep.building.pipeline.output import sweep
 from mobileprep.building.pipeline.store_lock import Release, alone, share
 from mobileprep.core.files import read_file, unreadable, write_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.recipe.units import parse_bytes
 
@@ -44,8 +44,7 @@ _UNFINISHED_SECONDS = 24 * 3600
 References = Callable[[Path], Iterable[str]]
 
 
-@dataclass(frozen=True)
-class StoreFacts:
+class StoreFacts(Struct, frozen=True):
     """What a store holds; uses in seconds since 1970, None without records."""
 
     objects: int
@@ -56,8 +55,7 @@ class StoreFacts:
     newest_use: float | None
 
 
-@dataclass(frozen=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """What was removed, and how many bytes of objects and records are left."""
 
     objects: int
@@ -66,8 +64,7 @@ class Evicted:
     left_bytes: int
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     path: Path
     size: int
     changed: float
@@ -268,8 +265,7 @@ def bound_of(text: str, where: str) -> int:
     return found
 
 
-@dataclass(frozen=True)
-class _Note:
+class _Note(Struct, frozen=True):
     """How many bytes a store holds, and when that was last counted, in seconds since 1970."""
 
     bytes: int
@@ -369,7 +365,7 @@ class Upkeep:
 
 
 def _note_line(total: int) -> bytes:
-    return f"{json.dumps(asdict(_Note(total, time.time())))}\n".encode()
+    return f"{json.dumps(structs.asdict(_Note(total, time.time())))}\n".encode()
 
 
 def _nobody(sentence: str) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.pipeline.store import unwritable
@@ -21,7 +23,6 @@ from mobileprep.building.plan.fingerprints import Components, fingerprint
 from mobileprep.building.plan.record_data import CacheEntryError, cache_entry_error
 from mobileprep.building.plan.spec import PUBLISHED, Plan, StageSpec, Upstream
 from mobileprep.building.stages.base import Job, stage_function
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def ignore(*_: object) -> None:
 _MUCH: Final = 4 << 20
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """One stage that was run, and how long it took in seconds."""
 
     task: str

@@ -14,9 +14,10 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from mobileprep.building.pipeline.cache_files import mark_used, seal, unseal
 from mobileprep.core.files import HASHING, read_file, sha256_stream, unreadable, write_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.parallel import at_once, begun
 from mobileprep.core.paths import opened_file
 from mobileprep.errors import ArtifactError, CorruptFileError
@@ -250,8 +251,7 @@ _MOST_INDEX = 64 << 20
 _ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9]{1,20}) ([-0-9 ]{9,120})")
 
 
-@dataclass(frozen=True)
-class FileStamp:
+class FileStamp(Struct, frozen=True):
     """What ``stat`` tells of a file's state; times in nanoseconds."""
 
     device: int
@@ -270,8 +270,7 @@ class FileStamp:
         return f"{self.device} {self.inode} {self.size} {self.mtime_ns} {self.ctime_ns}"
 
 
-@dataclass(frozen=True)
-class IndexEntry:
+class IndexEntry(Struct, frozen=True):
     """A digest, the stamp of the file that has it, and the moment before it was hashed.
 
     A moment of 0 is that of a digest that must not be trusted by later runs.
@@ -351,8 +350,7 @@ _UPPER = re.compile(rb"(?:^|,)upperdir=([^,]+)")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A mounted file system: its device's numbers, where it is seen, its kind, and its layer.
 
     The layer is the folder that an overlay puts files in, empty where that is not told.

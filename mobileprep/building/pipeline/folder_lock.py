@@ -19,9 +19,11 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, structs
 
 from mobileprep.building.pipeline.store_lock import try_lock
 from mobileprep.errors import ArtifactError
@@ -275,8 +277,7 @@ MOST_BYTES: Final = 4096
 """No more of a lock is read."""
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A process that holds a lock.
 
     Args:
@@ -304,7 +305,7 @@ class Holder:
 
     def as_bytes(self) -> bytes:
         """What stands in a lock."""
-        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+        return (json.dumps(structs.asdict(self), sort_keys=True) + "\n").encode()
 
     @property
     def is_gone(self) -> bool:

@@ -14,8 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mobileprep.core.files import sha256_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.parts import Part
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
@@ -23,8 +24,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 _LONGEST_NAME: Final = 255
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """Something that a stage left.
 
     Args:
@@ -47,8 +47,7 @@ class Output:
         return self.index or Part(self.sha256, self.size)
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True):
     """What is kept of one run of a stage.
 
     Args:
@@ -67,8 +66,7 @@ class Record:
         return sum(output.size for output in self.outputs.values())
 
 
-@dataclass(frozen=True)
-class LastRun:
+class LastRun(Struct, frozen=True):
     """A task's last run, to explain what has changed and to foretell what a run takes.
 
     Args:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mobileprep import __version__
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.output import Output
@@ -28,12 +30,10 @@ from mobileprep.core.files import (
     unreadable,
     write_bytes,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, CorruptFileError
 
 
-@dataclass(frozen=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What brings a target's folder up to date.
 
     Args:
@@ -235,8 +235,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 _HINT: Final = "build the folder again"
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What a build has noted of a target's folder.
 
     Args:

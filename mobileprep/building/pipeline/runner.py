@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.state import Fresh, Stale, State
@@ -33,13 +35,11 @@ from mobileprep.building.plan.spec import (
     TargetPlan,
     Upstream,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.parallel import at_once
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     """What a target's stages left.
 
     Args:
@@ -57,8 +57,7 @@ class Built:
     sources: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class FollowUp:
+class FollowUp(Struct, frozen=True):
     """What is to be done when some stages have run.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import threading
@@ -10,27 +9,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct, structs
+
 from mobileprep.building.pipeline.output import LastRun, Output, Record
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.changes import Change, changes_of
 from mobileprep.building.plan.fingerprints import Components, components, digest_text, fingerprint
 from mobileprep.building.plan.spec import Files, Plan, StageFile, StageSpec, Upstream
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.lock_file import lock_path
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.settings import InputFile
 
 
-@dataclass(frozen=True)
-class Fresh:
+class Fresh(Struct, frozen=True):
     """A stage that has run before on the same; what it left is known, but may not be at hand."""
 
     record: Record
 
 
-@dataclass(frozen=True)
-class Stale:
+class Stale(Struct, frozen=True):
     """A stage that must run.
 
     Args:
@@ -48,8 +46,7 @@ class Stale:
     last: LastRun | None = None
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Why a stage runs again of whose needed outputs the store has not all, and its fingerprint."""
 
     reason: str
@@ -336,9 +333,9 @@ def _input_files(value: object) -> Iterator[InputFile]:
     """Each file that a part of a recipe names, anywhere in it."""
     if isinstance(value, InputFile):
         yield value
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            yield from _input_files(getattr(value, field.name))
+    elif isinstance(value, Struct):
+        for item in structs.asdict(value).values():
+            yield from _input_files(item)
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _input_files(item)

@@ -15,7 +15,6 @@ from mobileprep.building.plan.spec import (
     file_slot,
     places,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.keys import key_from_environment
 from mobileprep.data.options import Reading
 from mobileprep.recipe.model import Integration, Step, Target
@@ -26,8 +25,7 @@ ENCRYPTED: Final = ".enc"
 """What the name of an encrypted file ends in."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncryptStage(Stage):
+class EncryptStage(Stage, frozen=True, kw_only=True):
     """The model file, encrypted.
 
     Args:
@@ -53,8 +51,7 @@ class EncryptStage(Stage):
         return (f"{PUBLISHED}{self.file}",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class IntegrationStage(Stage):
+class IntegrationStage(Stage, frozen=True, kw_only=True):
     """The code by which an app runs the model, and the names of its classes.
 
     Args:
@@ -91,8 +88,7 @@ class IntegrationStage(Stage):
     interface: Upstream
 
 
-@dataclass(frozen=True, kw_only=True)
-class MigrationStage(Stage):
+class MigrationStage(Stage, frozen=True, kw_only=True):
     """Tells whether TensorFlow Mobile and LiteRT run a target's graph.
 
     Args:

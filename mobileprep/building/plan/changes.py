@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
+
+from msgspec import Struct, structs
 
 from mobileprep.building.plan.fingerprints import Components, digest_text
 from mobileprep.building.plan.spec import Section, StageSpec
 from mobileprep.core.files import canonical
-from mobileprep.core.frozen import dataclass
 
 What: TypeAlias = Literal["package", "stage", "parameter", "input"]
 
@@ -48,8 +48,7 @@ _SECTIONS: Final[Mapping[str, Section]] = {
 }
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One thing that a stage was told, or has read, and that is another now.
 
     Args:
@@ -80,7 +79,7 @@ class Change:
 
     def as_data(self) -> dict[str, Any]:
         """The change as JSON takes it."""
-        return asdict(self)
+        return structs.asdict(self)
 
 
 def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Change, ...]:

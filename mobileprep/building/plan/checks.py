@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.building.plan.engines import (
     LITERT_MODULE,
@@ -23,7 +25,6 @@ from mobileprep.building.plan.running_stages import (
 from mobileprep.building.plan.sources import data_files
 from mobileprep.building.plan.spec import PUBLISHED, StageSpec, Upstream, places
 from mobileprep.building.plan.stages import ASSETS, GRAPH, INTERFACE
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.keys import key_from_environment
 from mobileprep.recipe.model import Step, Target
 from mobileprep.recipe.settings import Check, Data
@@ -31,8 +32,7 @@ from mobileprep.recipe.tree import plain
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 
 
-@dataclass(frozen=True)
-class Frozen:
+class Frozen(Struct, frozen=True):
     """What a freeze stage leaves for the stages that run a graph."""
 
     graph: Upstream

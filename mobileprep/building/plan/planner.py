@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from msgspec import structs
 
 from mobileprep.building.plan.app_stages import (
     MigrationStage,
@@ -393,7 +394,7 @@ class KnownStages:
             name = f"{recipe.name}/{target.folder}/{spec.task}"
         self._names.add(name)
         self._tasks[key] = name
-        self.stages.append(dataclasses.replace(spec, task=name))
+        self.stages.append(structs.replace(spec, task=name))
         return name
 
 

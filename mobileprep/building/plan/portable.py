@@ -6,11 +6,12 @@ absolute has none: it would get into fingerprints, records and manifests, which 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
+
+from msgspec import Struct, structs
 
 from mobileprep.building.plan.app_stages import app_classes, named_files, plugin_file
 from mobileprep.building.plan.sources import (
@@ -44,7 +45,7 @@ def portable_recipe(recipe: Recipe) -> Recipe:
     names = _Names()
     targets = tuple(map(names.of_target, recipe.targets))
     is_same = not _differ(targets, recipe.targets)
-    return recipe if is_same else dataclasses.replace(recipe, targets=targets)
+    return recipe if is_same else structs.replace(recipe, targets=targets)
 
 
 def distinct_sources(files: Iterable[StageFile]) -> tuple[StageFile, ...]:
@@ -86,16 +87,16 @@ class _Names:
         if type(value) is tuple:  # the trees of a recipe are tuples of their own types
             items = tuple(map(self._renamed, value))
             return items if _differ(items, value) else value
-        return self._fields(value) if dataclasses.is_dataclass(value) else value
+        return self._fields(value) if isinstance(value, Struct) else value
 
     def _fields(self, value: Any) -> Any:  # noqa: ANN401 - a dataclass
-        fields = dataclasses.fields(value)
-        return _with(value, {f.name: self._renamed(getattr(value, f.name)) for f in fields})
+        fields = structs.asdict(value)
+        return _with(value, {name: self._renamed(item) for name, item in fields.items()})
 
     def _file(self, file: InputFile) -> InputFile:
         if not is_absolute(file.name):
             return file
-        return dataclasses.replace(file, name=self._name(file), written=file.name)
+        return structs.replace(file, name=self._name(file), written=file.name)
 
     def _name(self, file: InputFile) -> str:
         known = self._names.get(file.path)
@@ -112,8 +113,8 @@ class _Names:
         renamed: Data = self._fields(data)
         if renamed is data or renamed.labels is None or not renamed.labels.written:
             return renamed
-        reading = dataclasses.replace(data.reading, labels=renamed.labels.name)
-        return dataclasses.replace(renamed, reading=reading)
+        reading = structs.replace(data.reading, labels=renamed.labels.name)
+        return structs.replace(renamed, reading=reading)
 
     def _step(self, step: Step) -> Step:
         """A step whose parameters name files as its list of files does."""
@@ -136,7 +137,7 @@ def _parameter(
 def _with(value: Any, changed: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
     """The object with some fields as they are now; itself where none is another."""
     before = [getattr(value, name) for name in changed]
-    return dataclasses.replace(value, **changed) if _differ(changed.values(), before) else value
+    return structs.replace(value, **changed) if _differ(changed.values(), before) else value
 
 
 def _differ(after: Iterable[object], before: Iterable[object]) -> bool:
@@ -189,10 +190,10 @@ def plannable(
         left = []
         for target in recipe.chosen(targets):
             try:
-                plan([dataclasses.replace(recipe, targets=(target,))])
+                plan([structs.replace(recipe, targets=(target,))])
                 left.append(target)
             except MobileprepError as error:
                 faults.setdefault(str(error), error)
         if left:
-            fit.append(dataclasses.replace(recipe, targets=tuple(left)))
+            fit.append(structs.replace(recipe, targets=tuple(left)))
     return fit, list(faults.values())

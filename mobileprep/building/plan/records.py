@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field
+
 from mobileprep.targets.migration.records import Migration
 from mobileprep.targets.targets import DeviceCost
 
@@ -14,8 +14,7 @@ BEFORE_CONVERSION: Final = "the graph before conversion"
 """What a basis calls the graph that a .tflite file is converted from."""
 
 
-@dataclass(frozen=True)
-class SamplesRecord:
+class SamplesRecord(Struct, frozen=True):
     """What checks feed, ``samples.json``.
 
     Args:
@@ -33,8 +32,7 @@ class SamplesRecord:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class DataRecord:
+class DataRecord(Struct, frozen=True):
     """The samples that a stage has run, ``data.json``.
 
     Args:
@@ -48,8 +46,7 @@ class DataRecord:
     digests: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class CalibrationRecord:
+class CalibrationRecord(Struct, frozen=True):
     """Where ranges come from, ``calibration.json``.
 
     Args:
@@ -73,8 +70,7 @@ class CalibrationRecord:
     ranges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class TensorRecord:
+class TensorRecord(Struct, frozen=True):
     """What quantizing has done to a tensor.
 
     Args:
@@ -100,8 +96,7 @@ class TensorRecord:
     rmse_over_scale: float | None
 
 
-@dataclass(frozen=True)
-class DamageRecord:
+class DamageRecord(Struct, frozen=True):
     """What quantizing has done to each tensor of a graph, ``damage.json``.
 
     Args:
@@ -117,8 +112,7 @@ class DamageRecord:
     unmeasured: str = ""
 
 
-@dataclass(frozen=True)
-class EngineRecord:
+class EngineRecord(Struct, frozen=True):
     """What ran a graph, and how it was compared with the interpreter.
 
     Args:
@@ -140,8 +134,7 @@ class EngineRecord:
     unlike: str = ""
 
 
-@dataclass(frozen=True)
-class CheckRecord:
+class CheckRecord(Struct, frozen=True):
     """How far the graph after a step is from the source, ``check.json``.
 
     Args:
@@ -164,8 +157,7 @@ class CheckRecord:
     basis: str = ""
 
 
-@dataclass(frozen=True)
-class DefaultCheckRecord:
+class DefaultCheckRecord(Struct, frozen=True):
     """What the check of a quantized target found that has none in its recipe.
 
     Args:
@@ -179,8 +171,7 @@ class DefaultCheckRecord:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class MetricValue:
+class MetricValue(Struct, frozen=True):
     """What a graph comes to by one metric.
 
     Args:
@@ -196,8 +187,7 @@ class MetricValue:
     classes: int | None = None
 
 
-@dataclass(frozen=True)
-class EvaluationRecord:
+class EvaluationRecord(Struct, frozen=True):
     """How a graph does on data, ``evaluation.json``.
 
     Args:
@@ -218,16 +208,14 @@ class EvaluationRecord:
     basis: str = ""
 
 
-@dataclass(frozen=True)
-class ValidationEngines:
+class ValidationEngines(Struct, frozen=True):
     """What ran the source, and what ran the model that ships."""
 
     source: EngineRecord
     model: EngineRecord
 
 
-@dataclass(frozen=True)
-class MetricRecord:
+class MetricRecord(Struct, frozen=True):
     """A metric of the source and of the model that ships.
 
     Args:
@@ -253,8 +241,7 @@ class MetricRecord:
     at_most: float | None
 
 
-@dataclass(frozen=True)
-class OutputRecord:
+class OutputRecord(Struct, frozen=True):
     """How far an output of the model that ships is from the source's.
 
     Args:
@@ -268,8 +255,7 @@ class OutputRecord:
     share_of_peak: float | None
 
 
-@dataclass(frozen=True)
-class ValidationRecord:
+class ValidationRecord(Struct, frozen=True):
     """How the model that ships compares with the source, ``validation.json``.
 
     Args:
@@ -291,8 +277,7 @@ class ValidationRecord:
     basis: str = ""
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """A model's interface, ``interface.json``: the tensors that the app feeds and fetches.
 
     Args:
@@ -311,8 +296,7 @@ class Interface:
         return (*self.outputs, *self.init_ops)
 
 
-@dataclass(frozen=True)
-class FreezeRecord:
+class FreezeRecord(Struct, frozen=True):
     """What was frozen, ``freeze.json``.
 
     Args:
@@ -338,8 +322,7 @@ class FreezeRecord:
     assets: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class TransformRecord:
+class TransformRecord(Struct, frozen=True):
     """What one step did, and the graph after it, ``step.json``.
 
     Args:
@@ -375,8 +358,7 @@ class TransformRecord:
     ops: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """The packaged model: its file, and the counts of its nodes.
 
     Args:
@@ -397,8 +379,7 @@ class ModelFacts:
     basis: str = ""
 
 
-@dataclass(frozen=True)
-class KernelsRecord:
+class KernelsRecord(Struct, frozen=True):
     """What a header registers.
 
     Args:
@@ -412,8 +393,7 @@ class KernelsRecord:
     bytes: int | None
 
 
-@dataclass(frozen=True)
-class PackageRecord:
+class PackageRecord(Struct, frozen=True):
     """What ships, ``package.json``.
 
     Args:
@@ -429,8 +409,7 @@ class PackageRecord:
     kernels: tuple[KernelsRecord, ...] = ()
 
 
-@dataclass(frozen=True)
-class CompressRecord:
+class CompressRecord(Struct, frozen=True):
     """The model file as app packages store it, ``compress.json``.
 
     Args:
@@ -442,8 +421,7 @@ class CompressRecord:
     compressor: str
 
 
-@dataclass(frozen=True)
-class BudgetLine:
+class BudgetLine(Struct, frozen=True):
     """A limit that is met.
 
     Args:
@@ -454,8 +432,8 @@ class BudgetLine:
     """
 
     name: str
-    found: float
-    limit: float
+    found: int | float
+    limit: int | float
     basis: str = ""
 
     @property
@@ -464,8 +442,7 @@ class BudgetLine:
         return self.limit - self.found
 
 
-@dataclass(frozen=True)
-class BudgetRecord:
+class BudgetRecord(Struct, frozen=True):
     """What a budget allows and the model takes, ``budget.json``, in the order of the recipe's keys.
 
     Args:
@@ -477,8 +454,7 @@ class BudgetRecord:
     cost: DeviceCost | None = None
 
 
-@dataclass(frozen=True)
-class MigrationRecord:
+class MigrationRecord(Struct, frozen=True):
     """The ways of a target's graph to TensorFlow Mobile and to LiteRT, ``migration.json``.
 
     Args:
@@ -492,8 +468,7 @@ class MigrationRecord:
     untried: str = ""
 
 
-@dataclass(frozen=True)
-class TargetRecords:
+class TargetRecords(Struct, frozen=True):
     """All records of one target that the report is made of.
 
     Args:
@@ -527,8 +502,7 @@ class TargetRecords:
     package_check: CheckRecord | None = None
 
 
-@dataclass(frozen=True)
-class RankedLayer:
+class RankedLayer(Struct, frozen=True):
     """What quantizing one layer alone does to the outputs.
 
     Args:
@@ -542,8 +516,7 @@ class RankedLayer:
     sqnr: float
 
 
-@dataclass(frozen=True)
-class RankingRecord:
+class RankingRecord(Struct, frozen=True):
     """The layers that may be left out of eight bits, ``ranking.json``.
 
     Args:
@@ -557,8 +530,7 @@ class RankingRecord:
     fixed: int
 
 
-@dataclass(frozen=True)
-class TrialRecord:
+class TrialRecord(Struct, frozen=True):
     """How a graph was quantized, ``trial.json``.
 
     Args:
@@ -572,8 +544,7 @@ class TrialRecord:
     is_new: bool
 
 
-@dataclass(frozen=True)
-class TryRecord:
+class TryRecord(Struct, frozen=True):
     """What a try came to.
 
     Args:
@@ -589,8 +560,7 @@ class TryRecord:
     told: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class TriesRecord:
+class TriesRecord(Struct, frozen=True):
     """What all tries so far came to, ``tries.json``."""
 
     tries: tuple[TryRecord, ...]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import ClassVar, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from mobileprep.building.plan.spec import Files, Stage, Upstream
-from mobileprep.core.frozen import dataclass
-from mobileprep.recipe.settings import ASIDE, Data, InputSpec
+from mobileprep.core.declare import Located
+from mobileprep.recipe.settings import Data, InputSpec
 from mobileprep.recipe.validation_settings import Calibration
 
 
-@dataclass(frozen=True)
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """What may run a stage's graphs.
 
     Args:
@@ -27,8 +27,7 @@ class EngineChoice:
     regular_expressions: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningStage(Stage):
+class RunningStage(Stage, frozen=True, kw_only=True):
     """What all stages have that run a graph.
 
     Args:
@@ -44,8 +43,7 @@ class RunningStage(Stage):
     assets: Upstream
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """What a stage measures, if that is a target's model and not a graph inside the build.
 
     Args:
@@ -63,8 +61,7 @@ RunningSection: TypeAlias = Literal["check", "validation"]
 """The sections of a recipe that run a target's model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuringStage(RunningStage):
+class MeasuringStage(RunningStage, frozen=True, kw_only=True):
     """What stages share that run a graph of the build or a target's packaged model.
 
     Args:
@@ -77,8 +74,7 @@ class MeasuringStage(RunningStage):
     lite: Upstream | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SamplesStage(RunningStage):
+class SamplesStage(RunningStage, frozen=True, kw_only=True):
     """What checks feed, and what the source gives for it.
 
     Args:
@@ -111,8 +107,7 @@ class SamplesStage(RunningStage):
         return (self.FED, self.EXPECTED, self.RECORD)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckStage(MeasuringStage):
+class CheckStage(MeasuringStage, frozen=True, kw_only=True):
     """Compares the graph after a step, or the packaged model, with the source.
 
     Args:
@@ -139,8 +134,7 @@ class CheckStage(MeasuringStage):
         return (self.RECORD,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DefaultCheckStage(RunningStage):
+class DefaultCheckStage(RunningStage, frozen=True, kw_only=True):
     """Compares a quantized graph or file with the source, and warns.
 
     Args:
@@ -173,8 +167,7 @@ class DefaultCheckStage(RunningStage):
         return (self.RECORD,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalibrateStage(Stage):
+class CalibrateStage(Stage, frozen=True, kw_only=True):
     """The ranges of a float graph's tensors: of a range file, or measured on samples.
 
     Args:
@@ -217,8 +210,7 @@ class CalibrateStage(Stage):
         return (self.RANGES, self.RECORD, self.DATA)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DamageStage(Stage):
+class DamageStage(Stage, frozen=True, kw_only=True):
     """Compares the tensors of a float graph with those of what quantizing made of it.
 
     Args:
@@ -255,8 +247,7 @@ class DamageStage(Stage):
         return (self.RECORD,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredMetric:
+class MeasuredMetric(Located, frozen=True, kw_only=True):
     """What is measured of a graph.
 
     Args:
@@ -278,11 +269,11 @@ class MeasuredMetric:
     threshold: float | None = None
     ignore: int | None = None
     characters: tuple[str, ...] = ()
-    place: str = field(default="", compare=False, metadata=ASIDE)
+    place: str = ""
+    aside: ClassVar[frozenset[str]] = frozenset({"place"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedMetric:
+class JudgedMetric(Located, frozen=True, kw_only=True):
     """What is allowed of a metric; see ``records.MetricRecord``.
 
     Args:
@@ -293,11 +284,11 @@ class JudgedMetric:
     max_drop: float | None = None
     at_least: float | None = None
     at_most: float | None = None
-    place: str = field(default="", compare=False, metadata=ASIDE)
+    place: str = ""
+    aside: ClassVar[frozenset[str]] = frozenset({"place"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluateStage(MeasuringStage):
+class EvaluateStage(MeasuringStage, frozen=True, kw_only=True):
     """Runs a graph on data, measures it, and keeps its outputs.
 
     Args:
@@ -337,8 +328,7 @@ class EvaluateStage(MeasuringStage):
         return (self.RECORD, self.OUTPUTS, self.DATA)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidateStage(Stage):
+class ValidateStage(Stage, frozen=True, kw_only=True):
     """Compares an artifact's outputs and metrics with the source's.
 
     Args:

@@ -14,13 +14,11 @@ from typing import ClassVar
 
 from mobileprep.building.plan.running_stages import ValidateStage
 from mobileprep.building.plan.spec import PAGE, Files, Stage, Upstream
-from mobileprep.core.frozen import dataclass
 from mobileprep.recipe.model import ParameterValue
 from mobileprep.recipe.settings import Data, InputSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchStage(Stage):
+class SearchStage(Stage, frozen=True, kw_only=True):
     """What all of them have that quantize the graph.
 
     Args:
@@ -40,8 +38,7 @@ class SearchStage(Stage):
     regular_expressions: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankStage(SearchStage):
+class RankStage(SearchStage, frozen=True, kw_only=True):
     """Quantizes one layer at a time, and ranks them by what that does to the outputs.
 
     Args:
@@ -70,8 +67,7 @@ class RankStage(SearchStage):
         return (self.RECORD,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialStage(SearchStage):
+class TrialStage(SearchStage, frozen=True, kw_only=True):
     """Quantizes the graph by the next rules to try; the best again where nothing is left to try.
 
     Args:
@@ -92,8 +88,7 @@ class TrialStage(SearchStage):
         return (self.GRAPH, self.RECORD)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerdictStage(ValidateStage):
+class VerdictStage(ValidateStage, frozen=True, kw_only=True):
     """Judges a try as the validation judges what ships, and fails for none of it.
 
     Args:
@@ -109,8 +104,7 @@ class VerdictStage(ValidateStage):
     tries: Upstream | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceStage(SearchStage):
+class ChoiceStage(SearchStage, frozen=True, kw_only=True):
     """Quantizes the graph by the best rules that were tried: the step that the recipe asks for.
 
     Args:

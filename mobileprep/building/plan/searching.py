@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.building.plan.checks import Frozen
 from mobileprep.building.plan.regular_expressions import regex_engine
@@ -12,13 +14,11 @@ from mobileprep.building.plan.search_stages import ChoiceStage, RankStage, Trial
 from mobileprep.building.plan.sources import data_files
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.building.plan.validation import SOURCE_LABEL, comparison, evaluate_spec
-from mobileprep.core.frozen import dataclass
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.validation_settings import Validation
 
 
-@dataclass(frozen=True)
-class SearchPlanner:
+class SearchPlanner(Struct, frozen=True):
     """Plans the search that stands in the place of a target's step.
 
     Args:

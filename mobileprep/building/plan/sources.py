@@ -6,8 +6,9 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.core.paths import directory_error

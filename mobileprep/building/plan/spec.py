@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct, field, structs
+
 from mobileprep.recipe.model import Target, digestible
 
 PUBLISHED: Final = "files/"
@@ -48,8 +47,7 @@ def file_slot(parameter: str, index: int | None) -> str:
     return f"parameter {parameter}" if index is None else f"parameter {parameter} {index + 1}"
 
 
-@dataclass(frozen=True)
-class StageFile:
+class StageFile(Struct, frozen=True):
     """A file from outside the build.
 
     Args:
@@ -68,8 +66,7 @@ class StageFile:
         return self.written or self.name
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Struct, frozen=True):
     """What a recipe names by one name: a file, a folder, or the files of a checkpoint.
 
     Args:
@@ -85,16 +82,14 @@ class Files:
     is_checkpoint: bool = False
 
 
-@dataclass(frozen=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """One output of an earlier stage."""
 
     task: str
     output: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True, dict=True):
     """What one stage is asked to do; each kind of stage is a subclass in `building/plan/stages.py`.
 
     A field that is ``Files``, an ``Upstream`` or a mapping of ``Files`` is an input, and its name
@@ -144,7 +139,7 @@ class Stage:
         return found
 
     def _fields(self) -> Iterator[tuple[str, Any]]:
-        return ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        return iter(structs.asdict(self).items())
 
 
 def _is_upstreams(value: object) -> bool:
@@ -160,8 +155,7 @@ def _parameter(value: object) -> Any:  # noqa: ANN401 - JSON
     return digestible(value)
 
 
-@dataclass(frozen=True)
-class StageSpec:
+class StageSpec(Struct, frozen=True):
     """One stage of a plan.
 
     Args:
@@ -195,8 +189,7 @@ def places(target: Target, *sections: Section) -> dict[Section, str]:
     return {section: target.place((section,)) for section in sections}
 
 
-@dataclass(frozen=True)
-class TargetPlan:
+class TargetPlan(Struct, frozen=True):
     """What one target's folder will hold, and where each part comes from.
 
     Args:
@@ -224,8 +217,7 @@ class TargetPlan:
         return f"{self.recipe}/{self.target}"
 
 
-@dataclass(frozen=True)
-class PlannedRecords:
+class PlannedRecords(Struct, frozen=True):
     """Where a target's records will lie; see ``records.TargetRecords`` for what they are."""
 
     freeze: Upstream
@@ -251,8 +243,7 @@ class PlannedRecords:
         yield from (up for up in (*some, *checks) if up is not None)
 
 
-@dataclass(frozen=True)
-class PlannedPage:
+class PlannedPage(Struct, frozen=True):
     """Where what the report page tells of a target's graphs will lie.
 
     Args:
@@ -272,8 +263,7 @@ class PlannedPage:
         yield from (self.source, self.shipped, *self.graphs)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All stages, each after those that it needs, and the targets that they serve."""
 
     stages: tuple[StageSpec, ...]

@@ -7,8 +7,9 @@ change for the same inputs, its version here is raised by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import ClassVar, Final
+
+from msgspec import field
 
 from mobileprep.building.plan.app_stages import EncryptStage, IntegrationStage, MigrationStage
 from mobileprep.building.plan.running_stages import (
@@ -22,7 +23,6 @@ from mobileprep.building.plan.running_stages import (
 )
 from mobileprep.building.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.building.plan.spec import PAGE, PUBLISHED, Files, Stage, Upstream
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.options import Reading
 from mobileprep.freezing.settings import Freeze
 from mobileprep.recipe.model import ParameterValue
@@ -51,8 +51,7 @@ _APP: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class FreezeStage(Stage):
+class FreezeStage(Stage, frozen=True, kw_only=True):
     """A trained model to a graph without variables, cut down to its outputs.
 
     Args:
@@ -91,8 +90,7 @@ class FreezeStage(Stage):
         return (GRAPH, INTERFACE, ASSETS, self.RECORD, PAGE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformStage(Stage):
+class TransformStage(Stage, frozen=True, kw_only=True):
     """One step of a chain, from graph to graph.
 
     Args:
@@ -129,8 +127,7 @@ class TransformStage(Stage):
         return (GRAPH, self.RECORD, PAGE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageStage(Stage):
+class PackageStage(Stage, frozen=True, kw_only=True):
     """The files that an app takes.
 
     Args:
@@ -214,8 +211,7 @@ class PackageStage(Stage):
         return "" if len(self.registration) == 1 else f"tensorflow-{release}/"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompressStage(Stage):
+class CompressStage(Stage, frozen=True, kw_only=True):
     """Measures a model file as app packages store it, compressed.
 
     Args:
@@ -239,8 +235,7 @@ class CompressStage(Stage):
         return (self.RECORD,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BudgetStage(Stage):
+class BudgetStage(Stage, frozen=True, kw_only=True):
     """Compare a model with the target's limits, and estimate its cost on the target's device.
 
     Args:
@@ -273,8 +268,7 @@ class BudgetStage(Stage):
         return (self.RECORD,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodesStage(Stage):
+class NodesStage(Stage, frozen=True, kw_only=True):
     """What the report page tells of the nodes of a target's source, or of what it ships.
 
     Args:

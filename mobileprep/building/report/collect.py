@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import zip_longest
 from typing import Any
+
+from msgspec import Struct, field, structs
 
 from mobileprep.building.plan.records import (
     BEFORE_CONVERSION,
@@ -29,12 +29,10 @@ from mobileprep.building.plan.records import (
     ValidationRecord,
 )
 from mobileprep.building.report.comparison.model import Comparison
-from mobileprep.core.frozen import dataclass, fields_of
 from mobileprep.targets.targets import DeviceCost
 
 
-@dataclass(frozen=True)
-class StepLine:
+class StepLine(Struct, frozen=True):
     """What one transform did, and the graph after it: counts, parameters, bytes."""
 
     name: str
@@ -54,8 +52,7 @@ class StepLine:
     the source gives for it; None where not checked."""
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """What each transform's graph was compared with the source on.
 
     Args:
@@ -86,8 +83,7 @@ class Checked:
     model: CheckRecord | None = None
 
 
-@dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Struct, frozen=True):
     """How the artifact compares with the source graph.
 
     Args:
@@ -112,8 +108,7 @@ class Accuracy:
         return BEFORE_CONVERSION in self.basis
 
 
-@dataclass(frozen=True)
-class EngineLine:
+class EngineLine(Struct, frozen=True):
     """What ran a graph, and whether it agrees with the interpreter.
 
     Args:
@@ -136,8 +131,7 @@ class EngineLine:
     unlike: str
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """All that is told of one target.
 
     Args:
@@ -258,7 +252,7 @@ def _checked(
 
 
 def _accuracy(record: ValidationRecord) -> Accuracy:
-    return Accuracy(**{f.name: getattr(record, f.name) for f in dataclasses.fields(Accuracy)})
+    return Accuracy(**{name: getattr(record, name) for name in Accuracy.__struct_fields__})
 
 
 def _engines(
@@ -275,7 +269,7 @@ def _engines(
 
 
 def _engine(graph: str, record: EngineRecord) -> EngineLine:
-    return EngineLine(graph, **dataclasses.asdict(record))
+    return EngineLine(graph, **structs.asdict(record))
 
 
 def _step(record: TransformRecord, check: CheckRecord | None) -> StepLine:
@@ -327,6 +321,6 @@ def finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-able data
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    if dataclasses.is_dataclass(value):
-        return {name: finite(item) for name, item in fields_of(value).items()}
+    if isinstance(value, Struct):
+        return {name: finite(item) for name, item in structs.asdict(value).items()}
     return value

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
 
 _GAP = "  "
 # Where texts begin in lines that have a title.
 _INDENT = " " * 9
 
 
-@dataclass(frozen=True)
-class TextTable:
+class TextTable(Struct, frozen=True):
     """Headings, and the cells of each row, which may be fewer.
 
     Args:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import Struct
+
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import TextTable, below_names, columns, in_words
-from mobileprep.core.frozen import dataclass
 
 _UNITS = ("", "k", "M", "G", "T")
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """The numbers of a step, None where there is nothing to tell."""
 
     name: str

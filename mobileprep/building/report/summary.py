@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import TextTable, columns, fitted
 from mobileprep.building.report.step_table import rounded_text
 from mobileprep.building.report.text import metric_text, metric_title
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.printable import plain
 
 _NONE: Final = "-"
@@ -45,8 +46,7 @@ def _lines(reports: Sequence[Report], width: int) -> list[str]:
     return fitted(summary_table(reports), width)
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """A heading with the cell of each target.
 
     Args:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field, structs
 
 from mobileprep.building.plan.record_data import RecordType, read_record
 from mobileprep.building.plan.spec import Section, Stage, Upstream
 from mobileprep.core.files import inside, write_bytes
-from mobileprep.core.frozen import dataclass, fields_of
 from mobileprep.core.loading import Registry, import_on_demand
 from mobileprep.errors import InternalError
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from mobileprep.graph.files import MemmappedModel
     from mobileprep.graph.graph import Graph
     from mobileprep.graph.tensor import Tensor
@@ -48,8 +46,7 @@ class Exchange(Protocol):
         """Leave a memory-mapped model as a file to publish; its length in bytes."""
 
 
-@dataclass(frozen=True)
-class Job(Generic[StageTypeCo]):
+class Job(Struct, Generic[StageTypeCo], frozen=True):
     """One run of a stage.
 
     Args:
@@ -98,9 +95,9 @@ class Job(Generic[StageTypeCo]):
         """The path of an output that is a file."""
         return inside(self.folder, name)
 
-    def write_record(self, name: str, record: DataclassInstance) -> None:
+    def write_record(self, name: str, record: Struct) -> None:
         """Write a record as JSON, keys sorted; numbers have to be finite."""
-        text = json.dumps(record, default=fields_of, sort_keys=True, indent=1, allow_nan=False)
+        text = json.dumps(record, default=structs.asdict, sort_keys=True, indent=1, allow_nan=False)
         write_bytes(self.output(name), f"{text}\n".encode())
 
     def record(self, kind: type[RecordType], upstream: Upstream) -> RecordType:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct, structs
+
 from mobileprep.building.plan.records import (
     BudgetLine,
     BudgetRecord,
@@ -18,7 +20,6 @@ from mobileprep.building.plan.stages import BudgetStage
 from mobileprep.building.stages import budget_mends as mends
 from mobileprep.building.stages.assets import with_assets
 from mobileprep.building.stages.base import Job, stage
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.source import data_inputs
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
 from mobileprep.graph.graph import Graph
@@ -39,7 +40,9 @@ def run(job: Job[BudgetStage]) -> None:
     model = _Model(job)
     for slip in _slips(model):
         job.warn(f"{job.place('budget')}: {slip}")
-    limits = {name: limit for name, limit in vars(job.asked.budget).items() if limit is not None}
+    limits = {
+        name: limit for name, limit in structs.asdict(job.asked.budget).items() if limit is not None
+    }
     spent = [(limit, _SPENT[name](model)) for name, limit in limits.items() if name in _SPENT]
     missed = [(found.over(limit), found.mend) for limit, found in spent if found.amount > limit]
     missed += list(_unwanted_ops(model))
@@ -52,8 +55,7 @@ def run(job: Job[BudgetStage]) -> None:
     job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), _cost(model)))
 
 
-@dataclass(frozen=True)
-class _Spent:
+class _Spent(Struct, frozen=True):
     """What a model takes of something that is limited.
 
     Args:

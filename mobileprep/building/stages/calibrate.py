@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+from msgspec import structs
 
 from mobileprep.building.plan.records import CalibrationRecord, Interface
 from mobileprep.building.plan.running_stages import CalibrateStage, EngineChoice
@@ -98,7 +99,7 @@ def _of_file(
     with with_assets(graph, job.path(job.asked.assets)) as whole:
         found = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
     fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
-    ends = dataclasses.replace(interface, inputs=found.inputs, outputs=fetches)
+    ends = structs.replace(interface, inputs=found.inputs, outputs=fetches)
     return found.graph, ends, found.tensors
 
 

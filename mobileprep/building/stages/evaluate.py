@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from mobileprep.building.plan.records import EngineRecord, EvaluationRecord, Interface, MetricValue
 from mobileprep.building.plan.running_stages import EvaluateStage, MeasuredMetric
 from mobileprep.building.stages.assets import with_assets
@@ -24,7 +26,6 @@ from mobileprep.building.stages.running import (
     measuring_engine,
     storable,
 )
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.metrics.base import (
     LabelError,
     Metric,
@@ -50,8 +51,7 @@ _COMPARED = 4
 _OFTEN = 0.5
 
 
-@dataclass(frozen=True)
-class RanSamples:
+class RanSamples(Struct, frozen=True):
     """What a graph gave for some samples.
 
     Args:
@@ -241,8 +241,7 @@ class LabelledData:
 _AUTO = "auto"
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """A metric of an evaluation.
 
     Args:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+from msgspec import structs
 
 from mobileprep.building.plan.records import FreezeRecord, Interface
 from mobileprep.building.plan.spec import PAGE, PUBLISHED
@@ -35,7 +36,7 @@ from mobileprep.runtime.sampling.inputs import known_shapes
 def run(job: Job[FreezeStage]) -> None:
     """Leaves graph, interface, records and assets, the last below ``files/`` for the app too."""
     asked = job.asked
-    options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
+    options = FreezeOptions(asked.outputs, asked.signature or "", **structs.asdict(asked.freeze))
     result = _freeze(_load(asked), options, job)
     check_graph(result.graph, job.place("source"))
     write_graph_page(job.output(PAGE), result.graph)
@@ -52,7 +53,7 @@ def run(job: Job[FreezeStage]) -> None:
         place(asset.path, job.output(f"{PUBLISHED}assets/{asset.name}"))
     statistics = graph_statistics(result.graph, size)
     record = FreezeRecord(
-        **dataclasses.asdict(statistics),
+        **structs.asdict(statistics),
         variables=len(result.variables),
         warnings=warnings,
         init_ops=result.init_ops,
@@ -101,7 +102,7 @@ def _load(asked: FreezeStage) -> LoadedSource:
     kind = asked.kind if asked.kind in ("meta_graph", "saved_model") else "graph"
     loaded = load_source(**{kind: path}, checkpoint=checkpoint, saver=saver, tags=asked.tags)
     members = () if asked.assets is None else asked.assets.members
-    return dataclasses.replace(loaded, files=tuple(member.path for member in members))
+    return structs.replace(loaded, files=tuple(member.path for member in members))
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:
@@ -132,7 +133,7 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
         if node.op == "Placeholder":
             (shape,) = known_shapes(result.graph, [ref])
             nodes[ref.node] = _with_declared(node, shape, declared, job.place("inputs"))
-    return dataclasses.replace(result, graph=result.graph.with_nodes(nodes.values()))
+    return structs.replace(result, graph=result.graph.with_nodes(nodes.values()))
 
 
 def _with_declared(node: Node, known: TensorShape, declared: InputSpec, where: str) -> Node:

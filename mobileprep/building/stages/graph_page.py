@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from mobileprep.building.stages.compress import FRAME, compressed_size
 from mobileprep.core.files import write_bytes
-from mobileprep.core.frozen import fields_of
 from mobileprep.core.parallel import at_once
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_to_pieces, pieces_size, raw_chunks
@@ -36,7 +37,7 @@ def write_graph_page(path: Path, graph: Graph, before: Graph | None = None) -> N
     if before is not None:
         found["step"] = lambda: _changes(before, graph)
     data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
-    text = json.dumps(data, default=fields_of, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
     write_bytes(path, text.encode())
 
 

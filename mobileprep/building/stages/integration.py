@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mobileprep.building.plan.app_stages import IntegrationStage
 from mobileprep.building.plan.records import Interface

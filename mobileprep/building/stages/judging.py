@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from msgspec import Struct
+
 from mobileprep.building.plan.records import (
     EvaluationRecord,
     MetricRecord,
@@ -16,7 +18,6 @@ from mobileprep.building.plan.records import (
 from mobileprep.building.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.outputs import KeptOutputs, each_pair
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.metrics.base import FREE_SHAPES, OutputError
 from mobileprep.data.metrics.regression import AgreementKind, OutputAgreement
 from mobileprep.errors import AccuracyError
@@ -28,8 +29,7 @@ TOP_K: Final = re.compile(r"top([0-9]+)")
 _ROUNDING: Final = 1e-9
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """How an artifact compares with the source.
 
     Args:

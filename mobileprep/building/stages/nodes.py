@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from mobileprep.building.plan.app_stages import IntegrationStage
 from mobileprep.building.plan.stages import NodesStage, PackageStage
 from mobileprep.building.stages.base import Job, stage
 from mobileprep.core.files import write_bytes
-from mobileprep.core.frozen import fields_of
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.refs import parse_ref
@@ -26,12 +27,12 @@ def run(job: Job[NodesStage]) -> None:
     feeds = {fed.name: fed.shape for fed in asked.inputs if fed.shape is not None}
     data = {
         "graph": {
-            **fields_of(node_table(graph, feeds)),
+            **structs.asdict(node_table(graph, feeds)),
             "weights": list(weight_spreads(graph)),
         },
         "ranges": list(_ranges(job)),
     }
-    text = json.dumps(data, default=fields_of, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
     write_bytes(job.output(asked.LEFT), text.encode())
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import atomic_writer
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.arrays import array_writer, each_array
 from mobileprep.graph.tensor import Array
 
@@ -43,8 +43,7 @@ def kept_outputs(path: Path) -> Iterator[KeepOutputs]:
         yield keep
 
 
-@dataclass(frozen=True)
-class KeptOutputs:
+class KeptOutputs(Struct, frozen=True):
     """Outputs that ``kept_outputs`` has kept.
 
     Args:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from mobileprep.building.plan.records import (
     BEFORE_CONVERSION,
@@ -55,7 +56,7 @@ def run(job: Job[PackageStage]) -> None:
     _copy_op_sources(job)
     kernels = [_write_registration(job, shipped, release) for release in asked.registration]
     _write_app_files(job)
-    statistics = dataclasses.asdict(graph_statistics(graph, size))
+    statistics = structs.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     basis = f"counted on {BEFORE_CONVERSION}" if asked.artifact == "tflite" else ""
     facts = ModelFacts(asked.encrypted or asked.file, **statistics, basis=basis)

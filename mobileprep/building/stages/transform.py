@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
+
+from msgspec import structs
 
 from mobileprep.building.plan.records import Interface, TransformRecord
 from mobileprep.building.plan.spec import PAGE, Files, file_slot
@@ -42,7 +43,7 @@ def run(job: Job[TransformStage]) -> None:
         raise error.at(job.place("transforms"), message=message) from error
     told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
     skipped = {_portable(asked, why): count for why, count in done.skipped.items()}
-    done = dataclasses.replace(done, warnings=told, skipped=skipped)
+    done = structs.replace(done, warnings=told, skipped=skipped)
     write_graph_page(job.output(PAGE), graph, before)
     job.write_record(asked.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
 
@@ -50,7 +51,7 @@ def run(job: Job[TransformStage]) -> None:
 def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
     """The record of a step."""
     statistics = graph_statistics(graph, size)
-    return TransformRecord(**dataclasses.asdict(done), **dataclasses.asdict(statistics))
+    return TransformRecord(**structs.asdict(done), **structs.asdict(statistics))
 
 
 def options_of(asked: TransformStage) -> dict[str, Any]:

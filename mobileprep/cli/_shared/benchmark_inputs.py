@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from mobileprep.cli.verb import comma_list
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.graph.graph import Graph
@@ -12,8 +13,7 @@ from mobileprep.inspection.benchmarking.runs import default_layers, filled, usua
 from mobileprep.runtime.feeding.tensors import tensor_info
 
 
-@dataclass(frozen=True)
-class InputFlags:
+class InputFlags(Struct, frozen=True):
     """The flags that say what is fed; empty where not given.
 
     Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from mobileprep.core.files import read_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.printable import plain
 from mobileprep.errors import UsageError
 from mobileprep.graph.tensor import Array
@@ -22,8 +22,7 @@ _MOST_LABELS = 16 << 20
 _MOST_VALUES = 64
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(Struct, frozen=True):
     """One class of a classification.
 
     Args:
@@ -45,8 +44,7 @@ class Score:
         return asdict(self) | {"score": _number(self.score)}
 
 
-@dataclass(frozen=True)
-class RunOutputs:
+class RunOutputs(Struct, frozen=True):
     """What one run computed.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Graph
@@ -28,8 +28,7 @@ _SCALES: Final = "_eightbit/scales"
 _ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
 
 
-@dataclass(frozen=True)
-class Counterpart:
+class Counterpart(Struct, frozen=True):
     """A tensor of the float graph and what stands for it.
 
     Args:
@@ -140,8 +139,7 @@ def _activated(graph: Graph, quantized: Graph, tensor: Edge) -> Edge:
 SEED: Final = 20160823
 
 
-@dataclass(frozen=True)
-class TensorDamage:
+class TensorDamage(Struct, frozen=True):
     """What quantizing has done to a tensor.
 
     Args:

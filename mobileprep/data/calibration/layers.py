@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.calibration.damage import SEED
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
@@ -20,8 +20,7 @@ Quantize = Callable[[Collection[str]], Graph]
 """Quantizes the float graph, but for the layers of these names."""
 
 
-@dataclass(frozen=True)
-class OutputDamage:
+class OutputDamage(Struct, frozen=True):
     """How far a graph's outputs are from the float graph's.
 
     Args:
@@ -34,8 +33,7 @@ class OutputDamage:
     share_of_peak: float
 
 
-@dataclass(frozen=True)
-class LayerDamage:
+class LayerDamage(Struct, frozen=True):
     """What quantizing one layer does to the outputs.
 
     Args:
@@ -207,8 +205,7 @@ def recipe_rule(mode: str, names: Collection[str]) -> str:
     return f"{{mode: {mode}, nodes: '{quoted}'}}"
 
 
-@dataclass(frozen=True, order=True)
-class Levels:
+class Levels(Struct, frozen=True, order=True):
     """How many layers are out of eight bits; the less of them, the better.
 
     Args:
@@ -220,8 +217,7 @@ class Levels:
     weights: int
 
 
-@dataclass(frozen=True)
-class Try:
+class Try(Struct, frozen=True):
     """What a try came to.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
 
 HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
 
@@ -12,8 +12,7 @@ HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
 MOVING_AVERAGE: Final = "moving_average"
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(Struct, frozen=True):
     """A method of calibration.
 
     Args:

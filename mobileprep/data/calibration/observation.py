@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.data.source import Dataset
 from mobileprep.data.survey import DataSurvey, FedRun, run_size, runs
@@ -31,8 +31,7 @@ _SEED: Final = 20160823
 _BATCHES: Final = 4
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What is observed.
 
     Args:

@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.core.parallel import cores
 from mobileprep.data.calibration.observation import Observation, Subject, Watcher
 from mobileprep.data.source import Dataset
@@ -35,8 +36,7 @@ _KILLED: Final = "a process that ran samples of the calibration was killed"
 _INSTALL: Final = "install it: pip install 'mobileprep[dask]'"
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a worker is told: all that it needs, ready to be sent.
 
     Args:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.errors import AccuracyError, InternalError
 from mobileprep.graph.tensor import Array
@@ -30,8 +30,7 @@ class OutputError(AccuracyError):
     """Outputs that a metric cannot use; who runs it knows the place."""
 
 
-@dataclass(frozen=True)
-class MetricOptions:
+class MetricOptions(Struct, frozen=True):
     """What a metric is told besides its name; each takes note of what concerns it.
 
     Args:
@@ -47,8 +46,7 @@ class MetricOptions:
     characters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class MetricBatch:
+class MetricBatch(Struct, frozen=True):
     """What a model gave for some samples, and what it should have given.
 
     Args:

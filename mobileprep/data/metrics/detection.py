@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.data.metrics.base import LabelError, Metric, MetricBatch, OutputError, check_numbers
 from mobileprep.errors import AccuracyError
 from mobileprep.graph.tensor import Array
@@ -18,8 +18,7 @@ _RECALLS: Final = np.linspace(0.0, 1.0, 101)
 _MOST_DETECTIONS: Final = 100
 
 
-@dataclass(frozen=True)
-class _Image:
+class _Image(Struct, frozen=True):
     """Detections of one class in one image, best first, and the objects that there are."""
 
     boxes: Array

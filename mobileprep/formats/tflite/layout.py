@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InternalError
 
 Field = tuple[str, str]
@@ -36,8 +37,7 @@ _STRUCTS: Final = {kind: struct.Struct(f"<{code}") for kind, code in _CODES.item
 _WIDE_ENUMS: Final = frozenset({"BuiltinOperator"})
 
 
-@dataclass(frozen=True)
-class FormatFacts:
+class FormatFacts(Struct, frozen=True):
     """Facts that ``tools/generate_tflite.py`` takes from the schema.
 
     Args:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
-
-from mobileprep.core.frozen import dataclass
 
 OptionValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Quantization:
+class Quantization(Struct, frozen=True):
     """How integers stand for real numbers: ``scale * (integer - zero_point)``.
 
     Args:
@@ -28,8 +25,7 @@ class Quantization:
     axis: int = 0
 
 
-@dataclass(frozen=True)
-class LiteTensor:
+class LiteTensor(Struct, frozen=True):
     """A tensor of a subgraph.
 
     Args:
@@ -51,8 +47,7 @@ class LiteTensor:
     is_variable: bool = False
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """The options of an operator: the format's table, and values by the names of its fields.
 
     Enumerations are given by name; what is not given has the format's default.
@@ -62,8 +57,7 @@ class Options:
     values: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class OperatorCode:
+class OperatorCode(Struct, frozen=True):
     """Which operator: a builtin's name or ``CUSTOM`` with a name of its own, and its version."""
 
     builtin: str
@@ -71,8 +65,7 @@ class OperatorCode:
     version: int = 1
 
 
-@dataclass(frozen=True)
-class OperatorRecord:
+class OperatorRecord(Struct, frozen=True):
     """An operator of a subgraph.
 
     Args:
@@ -90,8 +83,7 @@ class OperatorRecord:
     custom_options: bytes = b""
 
 
-@dataclass(frozen=True)
-class SubGraphRecord:
+class SubGraphRecord(Struct, frozen=True):
     """Tensors, and operators in the order in which they run."""
 
     name: str
@@ -101,8 +93,7 @@ class SubGraphRecord:
     operators: tuple[OperatorRecord, ...]
 
 
-@dataclass(frozen=True)
-class SignatureRecord:
+class SignatureRecord(Struct, frozen=True):
     """Names of a subgraph's inputs and outputs, each with its tensor."""
 
     key: str
@@ -111,8 +102,7 @@ class SignatureRecord:
     subgraph: int = 0
 
 
-@dataclass(frozen=True)
-class ModelRecord:
+class ModelRecord(Struct, frozen=True):
     """A whole file.
 
     Args:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Function, Library
@@ -17,8 +18,7 @@ from mobileprep.graph.refs import Ref
 _PLACEHOLDER = "placeholder"
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Struct, frozen=True):
     """What a function computes.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.node import Node
@@ -42,8 +43,7 @@ WITHOUT_KERNEL: Final = frozenset({"AccumulateNV2"})
 """Ops that the runtime rewrites before they would run."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReleaseGap:
+class ReleaseGap(Struct, frozen=True, order=True):
     """One thing about a node that a release lacks.
 
     Args:

@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.graph.opdefs.definitions import NEWEST, TF115
 
@@ -22,8 +23,7 @@ _RUNTIME_OPS: Final = frozenset({"_ArrayToList", "_ListToArray", "_Recv", "_Send
 """Ops in whose files are the kernels that the runtime itself cannot do without, as ``_Arg``."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelFiles:
+class KernelFiles(Struct, frozen=True):
     """The source files that some ops need, below ``tensorflow/core/kernels/`` and sorted.
 
     Args:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import write_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import ArtifactError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import FIXED64, VARINT, delimited, encode_varint
@@ -33,8 +33,7 @@ _MICRO = 1_000_000
 _DAY = 24 * 60 * 60
 
 
-@dataclass(frozen=True)
-class TimedGraph:
+class TimedGraph(Struct, frozen=True):
     """What is benchmarked.
 
     Args:
@@ -52,8 +51,7 @@ class TimedGraph:
     seed: int | None = None
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How long to go on.
 
     Args:
@@ -67,8 +65,7 @@ class Pace:
     delay: float = -1.0
 
 
-@dataclass(frozen=True)
-class Timings:
+class Timings(Struct, frozen=True):
     """What was measured.
 
     Args:

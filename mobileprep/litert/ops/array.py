@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.litert.arithmetic import IndexArithmetic, filled
@@ -200,8 +200,7 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return result
 
 
-@dataclass(frozen=True)
-class _SlicedAxis:
+class _SlicedAxis(Struct, frozen=True):
     """An axis of a slice: the entry of the bounds that it has, None for one of an ellipsis."""
 
     entry: int | None

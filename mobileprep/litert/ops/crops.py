@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
@@ -71,8 +71,7 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return scope.emit("SELECT_V2", given, shape, found.dtype, "SelectV2Options")
 
 
-@dataclass(frozen=True)
-class _Samples:
+class _Samples(Struct, frozen=True):
     """Where the samples of all boxes lie along one axis of the images.
 
     Args:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
@@ -263,8 +263,7 @@ def _selected(
 _MEND = "write it as transpositions and products"
 
 
-@dataclass(frozen=True)
-class _Labels:
+class _Labels(Struct, frozen=True):
     """The labels of an equation, by what becomes of them.
 
     Args:

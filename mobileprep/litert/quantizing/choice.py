@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.quantizing.kernels import (
@@ -28,8 +28,7 @@ _LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Con
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True)
-class OperatorChoice:
+class OperatorChoice(Struct, frozen=True):
     """What is done to the operators of a program.
 
     Args:

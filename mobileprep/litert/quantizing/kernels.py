@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
+from msgspec import Struct, field
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import OptionValue, Quantization
@@ -25,8 +24,7 @@ _BOTH: Final = frozenset({DType.INT8, DType.INT16})
 _EIGHT: Final = frozenset({DType.INT8})
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """How an operator computes in integers.
 
     Args:
@@ -48,8 +46,7 @@ class Kernel:
     options: Mapping[DType, Mapping[str, OptionValue]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LayerInputs:
+class LayerInputs(Struct, frozen=True):
     """The places of a layer's inputs: the activations, its weights, its bias."""
 
     image: int
@@ -130,8 +127,7 @@ _LEAST_SCALE: Final = 1e-10
 _MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
 
 
-@dataclass(frozen=True)
-class IntegerSteps:
+class IntegerSteps(Struct, frozen=True):
     """Integers of a tensor: each stands for ``scale * (integer - zero)``.
 
     Args:
@@ -229,8 +225,7 @@ _TAKEN: Final[Mapping[DType, frozenset[EndType]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Integers:
+class Integers(Struct, frozen=True):
     """How a program computes in integers.
 
     Args:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
@@ -170,8 +171,7 @@ GIVE_RANGES: Final = "add `calibration:` to the recipe, or --calibration to `mob
 _HINT: Final = f"{GIVE_RANGES}, or leave its type float"
 
 
-@dataclass(frozen=True)
-class Quantized:
+class Quantized(Struct, frozen=True):
     """A program in integers.
 
     Args:
@@ -220,8 +220,7 @@ def _within(measured: Range, trained: Range) -> Range:
     return (low, high) if low < high else trained
 
 
-@dataclass(frozen=True)
-class _Ends:
+class _Ends(Struct, frozen=True):
     """Inputs and outputs of the program, in the types that the app wants."""
 
     rewriter: Rewriter

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
@@ -56,8 +56,7 @@ def is_float(value: Value | None) -> bool:
     return value is not None and value.dtype is DType.FLOAT
 
 
-@dataclass(frozen=True, eq=False)
-class Rescaled:
+class Rescaled(Struct, frozen=True, eq=False):
     """An input that an operator rescales, as other readers of the tensor need a finer scale.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
@@ -122,8 +122,7 @@ Bounds = tuple[int | None, int | None]
 Index = int | slice | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Masks:
+class _Masks(Struct, frozen=True):
     """The bits of a StridedSlice node, a bit for each entry of its index."""
 
     begin: int

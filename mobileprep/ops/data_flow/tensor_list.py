@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
@@ -35,8 +35,7 @@ MOST_ELEMENTS: Final = 1 << 24
 """More elements than any sequence has; a size comes from a tensor and must not allocate."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorList:
+class TensorList(Struct, frozen=True):
     """A list of tensors.
 
     Args:

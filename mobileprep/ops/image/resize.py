@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import spend
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
@@ -128,8 +128,7 @@ def resize_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 _COST = 1 << 13
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
+class _Grid(Struct, frozen=True):
     """Where the rows, or columns, of the crops lie in their images.
 
     Args:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import STEP, spend
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tf_record import Feature, read_example, read_feature
@@ -26,8 +26,7 @@ _INT64 = np.dtype(np.int64)
 _STEPS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(Struct, frozen=True):
     """Serialized examples, their features found but not yet read.
 
     Args:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import spend
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
@@ -130,8 +130,7 @@ shape_fn("MatrixBandPart")(unchanged)
 flop_rule("MatrixBandPart")(free)
 
 
-@dataclass(frozen=True, slots=True)
-class _Diagonals:
+class _Diagonals(Struct, frozen=True):
     """Some adjacent diagonals of a matrix, as they lie in a tensor [.., diagonals, length].
 
     Args:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import read_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -140,8 +140,7 @@ shape_fn("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(no_outp
 flop_rule("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(free)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     number: int
     line: bytes
 

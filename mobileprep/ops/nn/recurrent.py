@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
@@ -17,8 +17,7 @@ from mobileprep.ops.math.products import product
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, shape_fn, with_rank
 
 
-@dataclass(frozen=True, slots=True)
-class _Lstm:
+class _Lstm(Struct, frozen=True):
     """The weights of an LSTM cell and how it computes.
 
     Args:

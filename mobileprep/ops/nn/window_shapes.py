@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
@@ -14,8 +14,7 @@ from mobileprep.ops.numerics.windows import NHWC
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, ShapeConflictError, with_rank
 
 
-@dataclass(frozen=True)
-class ImageLayout:
+class ImageLayout(Struct, frozen=True):
     """Where an image's batch, space and channels are."""
 
     space: tuple[int, ...]

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import STEP, spend
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import check_kept
@@ -20,8 +20,7 @@ Overlap = Callable[[int], Array]
 """How much every box overlaps the one of that index."""
 
 
-@dataclass(frozen=True, slots=True)
-class SuppressionLimits:
+class SuppressionLimits(Struct, frozen=True):
     """What is kept.
 
     Args:

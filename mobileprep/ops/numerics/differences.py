@@ -8,15 +8,14 @@ from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.tensor import Array
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """How far one output is from the source's.
 
     Args:
@@ -304,8 +303,7 @@ MOST_DECIBELS: Final = 200.0
 _BLOCK: Final = 1 << 16
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """How far quantized values are from those in float.
 
     Args:
@@ -326,8 +324,7 @@ class Damage:
     rmse_over_scale: float | None
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """What quantized values can be.
 
     Args:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import OverBudgetError, check_bytes
@@ -248,8 +248,7 @@ _ORIENTATION: Final = 0x0112
 _PHOTO_LUMA = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
-@dataclass(frozen=True)
-class Normalization:
+class Normalization(Struct, frozen=True):
     """What a network takes a picture as.
 
     Args:

@@ -6,9 +6,9 @@ import math
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import spend
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import check_allocation, check_bytes
@@ -27,8 +27,7 @@ _PATCH_BYTES = 2 << 20
 _COST = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Factors:
+class _Factors(Struct, frozen=True):
     """The right side of products, of which the left sides are of magnitude up to 255.
 
     Args:

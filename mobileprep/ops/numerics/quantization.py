@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import allocated
 from mobileprep.ops.numerics.parallel import for_each
@@ -31,8 +31,7 @@ _TOP: Final = np.float32(2**31)
 _SIGN_BIT: Final = np.int32(-(1 << 31))
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """A range of floats.
 
     Args:
@@ -59,8 +58,7 @@ class Limits:
         return np.asarray(self.low), np.asarray(self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """What an integer type divides a range into.
 
     Args:
@@ -208,8 +206,7 @@ def looked_up(table: Array, values: Array) -> Array:
 _HIGHEST: Final = np.float32(2147483520)
 
 
-@dataclass(frozen=True, slots=True)
-class Dequantizer:
+class Dequantizer(Struct, frozen=True):
     """The rule from integers to floats: origin + integer * scale."""
 
     origin: np.float32
@@ -240,8 +237,7 @@ class Dequantizer:
         return out.reshape(values.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Quantizer:
+class Quantizer(Struct, frozen=True):
     """The rule from floats to integers: round(float * scale) - origin."""
 
     scale: np.float32

@@ -12,7 +12,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import AnyStr, Generic, Protocol, TypeVar
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.core.limits import STEP, spend
 from mobileprep.errors import UnsupportedError
 from mobileprep.ops.numerics.allocation import check_bytes
@@ -53,8 +54,7 @@ class CompiledPattern(Protocol[AnyStr]):
     def fullmatch(self, text: AnyStr, /) -> PatternMatch[AnyStr] | None: ...
 
 
-@dataclass(frozen=True)
-class Expression(Generic[AnyStr]):
+class Expression(Struct, Generic[AnyStr], frozen=True):
     """A regular expression, whichever engine runs it.
 
     Args:

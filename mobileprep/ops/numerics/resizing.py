@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.tensor import Array
 
 # Bicubic weights are looked up for this many positions between two pixels.
@@ -14,8 +14,7 @@ _STEPS = 1024
 _SHARP, _KEYS = -0.75, -0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Struct, frozen=True):
     """Where the pixels of a resized image come from.
 
     Args:
@@ -42,8 +41,7 @@ class Sampling:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Taps:
+class Taps(Struct, frozen=True):
     """For each pixel of a line the pixels of the source that it is made of.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.lib.stride_tricks import as_strided
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import allocated
@@ -30,8 +30,7 @@ _LAYOUTS = {
 _LARGEST = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """How a window slides, an entry for each spatial axis.
 
     Args:
@@ -153,8 +152,7 @@ def filter_window(
     return replace(window, pads=tuple((a + c, b + d) for (a, b), (c, d) in both))
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """Some rows of some images of an output."""
 
     images: slice

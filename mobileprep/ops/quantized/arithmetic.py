@@ -8,9 +8,9 @@ from itertools import groupby, product
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -51,8 +51,7 @@ from mobileprep.ops.shape_function import ShapeArgs, broadcast, shape_fn
 _MOST_AXES: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two operands, reshaped so that numpy broadcasts them as the original does.
 
     Args:

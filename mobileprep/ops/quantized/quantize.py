@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -304,8 +304,7 @@ def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
     return out.astype(x.dtype, copy=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
+class _Steps(Struct, frozen=True):
     """The integers that are simulated, and how numbers are rounded to them."""
 
     lowest: int

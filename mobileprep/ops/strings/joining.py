@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -317,8 +317,7 @@ def _mark(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_MARKING, _mark)
 
 
-@dataclass(frozen=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Decodes texts in the manner that a node's attributes ask for.
 
     Args:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -55,8 +56,7 @@ VIEWS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TensorLayout:
+class TensorLayout(Struct, frozen=True):
     """A tensor's shape, and the bytes of one of its elements (0 for texts and handles)."""
 
     shape: TensorShape
@@ -75,8 +75,7 @@ class TensorLayout:
         return math.prod(self.shape) * self.itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(Struct, frozen=True):
     """One execution of a node, and what it made."""
 
     node: Node
@@ -157,8 +156,7 @@ _PARTIAL: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCost:
+class NodeCost(Struct, frozen=True):
     """What a node costs, over all its executions.
 
     Args:
@@ -192,8 +190,7 @@ class NodeCost:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GraphCosts:
+class GraphCosts(Struct, frozen=True):
     """What the computation of some tensors costs.
 
     Args:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.runtime.accounting.costs import VIEWS, TensorLayout
@@ -160,8 +161,7 @@ def _kind(array: Array) -> str:
     return "string" if array.dtype == object else array.dtype.name
 
 
-@dataclass(frozen=True, slots=True)
-class KindStats:
+class KindStats(Struct, frozen=True):
     """All nodes of one kind together, in one run on average.
 
     Args:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.tensor import Array
 
 
@@ -40,8 +40,7 @@ class Engine(Protocol):
 TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """How far two engines are apart.
 
     Args:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.limits import MEMORY_VARIABLE
 from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
 from mobileprep.graph.graph import Graph
@@ -202,8 +202,7 @@ _INSTALL: Final = "pip install 'mobileprep[litert]'"
 _DELEGATE: Final = "DELEGATE"
 
 
-@dataclass(frozen=True)
-class FastPath:
+class FastPath(Struct, frozen=True):
     """What XNNPACK, which LiteRT takes by itself on CPUs, runs of the main subgraph.
 
     Args:

@@ -6,10 +6,11 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.graph import attrs as attr
@@ -23,8 +24,7 @@ from mobileprep.runtime.interpreter import checked_feed
 from mobileprep.runtime.selection import needed_nodes
 
 
-@dataclass(frozen=True)
-class Subgraph:
+class Subgraph(Struct, frozen=True):
     """A graph whose placeholders have the fed shapes, and whose ends are the fetches.
 
     Args:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import read_bytes
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, named, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
@@ -33,8 +33,7 @@ _SIDE = 299
 _ONE_BY_ONE = "give --each to run the graph once for each file"
 
 
-@dataclass(frozen=True)
-class FeedOptions:
+class FeedOptions(Struct, frozen=True):
     """How files become arrays.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import UsageError
 from mobileprep.runtime.feeding.feeds import files_of, split_feed
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(Struct, frozen=True):
     """One run of a graph.
 
     Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -13,8 +14,7 @@ from mobileprep.graph.reachability import placeholders
 from mobileprep.graph.refs import parse_ref
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(Struct, frozen=True):
     """A tensor's name, type, and shape as far as its placeholder tells.
 
     Args:

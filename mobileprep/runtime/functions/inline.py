@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -59,8 +59,7 @@ def inline_calls(
     return graph.with_nodes(work.finished())
 
 
-@dataclass(frozen=True)
-class _Site:
+class _Site(Struct, frozen=True):
     """Where a node stands: in which functions, and what a node waits for that has no inputs."""
 
     callers: tuple[str, ...]
@@ -236,16 +235,14 @@ _MOST_BRANCHES: Final = 64
 Anchor = tuple[Ref, ...]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Where results come from, and which nodes have run when the work is done."""
 
     rets: tuple[Ref, ...]
     ends: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Lowered:
+class Lowered(Struct, frozen=True):
     """A loop or a conditional in lowered form.
 
     Args:
@@ -508,8 +505,7 @@ class _Sizes:
 CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-@dataclass(frozen=True)
-class Functional:
+class Functional(Struct, frozen=True):
     """How an op that runs functions hands its inputs to them.
 
     Args:
@@ -545,8 +541,7 @@ FUNCTIONAL: Final[Mapping[str, Functional]] = {
 }
 
 
-@dataclass(frozen=True)
-class Spliced:
+class Spliced(Struct, frozen=True):
     """A body under names of its own.
 
     Args:

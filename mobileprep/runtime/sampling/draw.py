@@ -7,13 +7,13 @@ import math
 import re
 import wave
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, LoopLimitError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
@@ -188,8 +188,7 @@ Feeds = Mapping[str, Array]
 Run = Callable[[Feeds], list[Array]]
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """Feeds, one after another, and the outputs of the source for each.
 
     Args:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.dropout import neutral_probability
 from mobileprep.graph.graph import Graph
@@ -247,8 +247,7 @@ _MOST: Final = 500
 _FLAT: Final = 1e-8
 
 
-@dataclass(frozen=True)
-class NormSpread:
+class NormSpread(Struct, frozen=True):
     """How far the values of a batch normalization's input lie apart.
 
     Args:
@@ -313,8 +312,7 @@ _UNFIT: Final = 1.0
 _STATE: Final = re.compile(r"(.*[/_])?(hidden|cell|rnn|lstm|gru)?_?states?(_\w+)?\Z", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class ValueRange:
+class ValueRange(Struct, frozen=True):
     """The least and the greatest value to draw, and what tells so.
 
     Args:

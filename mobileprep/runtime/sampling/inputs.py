@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
@@ -21,8 +22,7 @@ from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.sampling.findings import FirstOps
 
 
-@dataclass(frozen=True)
-class FedTensor:
+class FedTensor(Struct, frozen=True):
     """A tensor to feed.
 
     Args:

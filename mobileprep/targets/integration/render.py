@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InternalError, InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import MAGIC
@@ -30,8 +30,7 @@ Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
 _MOST_ELEMENTS: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
-class AppTensor:
+class AppTensor(Struct, frozen=True):
     """A tensor that the app feeds or fetches.
 
     Args:
@@ -60,8 +59,7 @@ class AppTensor:
         return _product(self.shape[1:]) or None
 
 
-@dataclass(frozen=True)
-class Pictures:
+class Pictures(Struct, frozen=True):
     """How a picture becomes values of an input: ``(value - mean) / std``, by channel.
 
     Args:
@@ -77,8 +75,7 @@ class Pictures:
     std: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppModel:
+class AppModel(Struct, frozen=True, kw_only=True):
     """A model as an app takes it.
 
     Args:
@@ -194,8 +191,7 @@ _COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
 _PICTURE_TYPES: Final = (DType.FLOAT, DType.UINT8)
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(Struct, frozen=True):
     """A tensor with its identifiers in code.
 
     Args:
@@ -342,8 +338,7 @@ class Named:
         return Code(f"DT_{self.tensor.dtype.name}")
 
 
-@dataclass(frozen=True)
-class Channel:
+class Channel(Struct, frozen=True):
     """A channel of a picture as the network takes it.
 
     Args:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType

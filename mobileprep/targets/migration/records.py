@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
 
 Verdict = Literal["as it is", "after changes", "no"]
 Kind = Literal["pictures", "sounds", "texts", "queues", "dropout", "variables", "shapes"]
 
 
-@dataclass(frozen=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """What a runtime lacks for the graph as it is.
 
     Args:
@@ -29,8 +28,7 @@ class Lack:
     mend: str
 
 
-@dataclass(frozen=True)
-class RouteSize:
+class RouteSize(Struct, frozen=True):
     """A model file.
 
     Args:
@@ -44,8 +42,7 @@ class RouteSize:
     share: float
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """A graph's way to one runtime.
 
     Args:
@@ -73,8 +70,7 @@ class Route:
     sizes: tuple[RouteSize, ...] = ()
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """What belongs into the app, or to training alone, whichever runtime it is.
 
     Args:
@@ -94,8 +90,7 @@ class Advice:
     inputs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """A graph's ways to all runtimes.
 
     Args:

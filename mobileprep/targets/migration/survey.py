@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
@@ -76,8 +77,7 @@ _DROPOUT: Final = "remove_dropout"
 _FORMS: Final[tuple[Mode, ...]] = ("float", "float16", "weights")
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(Struct, frozen=True):
     """What a conversion came to: a model, or what stood in its way."""
 
     model: ModelRecord | None
@@ -160,8 +160,7 @@ def _converted(
     return replace(route, operators=len(codes), kinds=len(kinds), sizes=tuple(sizes))
 
 
-@dataclass(frozen=True)
-class MigratedModel(Migration):
+class MigratedModel(Migration, frozen=True):
     """A model's ways to all runtimes.
 
     Args:
@@ -200,4 +199,4 @@ def migrate(
         found = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
     except TransformError as error:
         raise UsageError(error.message, error.hint, str(path)) from error
-    return MigratedModel(**vars(found), graph=str(path), platform=platform)
+    return MigratedModel(**asdict(found), graph=str(path), platform=platform)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mobileprep.core import parallel
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.errors import MobileprepError, TransformError, UsageError
 from mobileprep.formats.dtypes import DType
@@ -35,8 +35,7 @@ from mobileprep.transforms.base import (
 from mobileprep.transforms.rewriting.batch_norms import is_inference
 
 
-@dataclass(frozen=True)
-class ChainStep:
+class ChainStep(Struct, frozen=True):
     """One transform of a chain, with its options typed as its schema says.
 
     ``plugin`` is the Python file of a transform that is none of the package's own.
@@ -48,8 +47,7 @@ class ChainStep:
     plugin: Path | None = None
 
 
-@dataclass(frozen=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """What one step did, in numbers.
 
     Node counts are of names: a node of the same name that differs in anything is changed.

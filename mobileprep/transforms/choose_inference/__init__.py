@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import constant_behind
 from mobileprep.graph.graph import Graph
@@ -20,8 +19,7 @@ _UNSURE: Final = "its branches do not show which of them is for inference"
 
 
 @transform("choose_inference")
-@dataclass(frozen=True)
-class ChooseInference(Transform):
+class ChooseInference(Transform, frozen=True):
     """The branches for training go, with the Switch and Merge nodes around them.
 
     A graph that trains and infers has a boolean placeholder for the phase, and a conditional at

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.bypass import source_behind

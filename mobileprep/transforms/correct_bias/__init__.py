@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.reachability import reachable
@@ -36,8 +35,7 @@ _NO_MEANS: Final = "the mean of what it takes is not known"
 
 
 @transform("correct_bias")
-@dataclass(frozen=True)
-class CorrectBias(Transform):
+class CorrectBias(Transform, frozen=True):
     """Biases take back what rounded weights will add to the mean of each channel.
 
     It stands before quantizing: the weights stay float, and are rounded here only to see what that

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.bypass import IDENTITIES, node_behind
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -37,8 +37,7 @@ _SUMS: Final = frozenset({"Add", "AddV2"})
 _KEEPING: Final = IDENTITIES | {"AvgPool", "Pad"}
 
 
-@dataclass(frozen=True)
-class _Clipped:
+class _Clipped(Struct, frozen=True):
     """Normally distributed channels, cut off at both ends.
 
     Args:

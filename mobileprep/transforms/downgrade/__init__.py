@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Annotated, Final, Literal
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import TF115, check_input_count
@@ -39,8 +39,7 @@ _LACKS: Final = {
 
 
 @transform("downgrade")
-@dataclass(frozen=True)
-class Downgrade(Transform):
+class Downgrade(Transform, frozen=True):
     """Newer ops become older ones that do the same, and what an older release need not know goes.
 
     What still stands in the way is told op by op. Versions of the graph are lowered where nothing

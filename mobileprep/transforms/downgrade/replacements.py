@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import TensorShape
@@ -62,8 +63,7 @@ class Facts:
         return len(set(node.attr_tensor("value").array().ravel().tolist())) == 1
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(Struct, frozen=True):
     """Why a node stays as it is."""
 
     reason: str

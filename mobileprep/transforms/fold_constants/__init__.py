@@ -10,7 +10,6 @@ from functools import cache
 from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.bypass import without_idle_controls
 from mobileprep.graph.control_flow import SWITCHES
@@ -33,8 +32,7 @@ _MOST_NAMED: Final = 3
 
 
 @transform("fold_constants")
-@dataclass(frozen=True)
-class FoldConstants(Transform):
+class FoldConstants(Transform, frozen=True):
     """Computes nodes whose inputs are constants, and drops what the outputs no longer need."""
 
     summary = "Replaces what always gives the same value by a constant of that value."

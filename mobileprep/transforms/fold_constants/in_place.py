@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant

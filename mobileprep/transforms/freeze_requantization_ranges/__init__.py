@@ -10,7 +10,6 @@ from typing import Annotated
 import numpy as np
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import nearest_hint
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
@@ -22,8 +21,7 @@ from mobileprep.transforms.freeze_requantization_ranges.range_log import Range, 
 
 
 @transform("freeze_requantization_ranges")
-@dataclass(frozen=True)
-class FreezeRequantizationRanges(Transform):
+class FreezeRequantizationRanges(Transform, frozen=True):
     """RequantizationRange becomes two constants, which cost nothing at run time.
 
     Source: ``freeze_requantization_ranges`` of TensorFlow 1.15's graph transforms.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from mobileprep.core.frozen import dataclass
+from msgspec.structs import replace
+
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -31,8 +31,7 @@ from mobileprep.transforms.tf115.importing import imported_nodes
 
 
 @transform("fuse_remote_graph")
-@dataclass(frozen=True)
-class FuseRemoteGraph(RemoteOptions):
+class FuseRemoteGraph(RemoteOptions, frozen=True):
     """A part of the graph becomes a RemoteFusedGraphExecute op, which carries the part inside.
 
     Source: ``fuse_remote_graph`` of TensorFlow 1.15's graph transforms.

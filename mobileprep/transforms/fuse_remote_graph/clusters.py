@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import VARINT, delimited, encode_varint
 from mobileprep.graph.graph import Graph
@@ -14,8 +15,7 @@ from mobileprep.graph.refs import Ref
 from mobileprep.graph.serde import graph_to_bytes
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """A part of a graph; its tensors are spelt as the user or, with all numbers, the tool does.
 
     Args:

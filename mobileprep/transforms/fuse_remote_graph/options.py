@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.graph.attrs import AttrValue
@@ -29,8 +28,7 @@ _FEEDABLE: Final = (DType.FLOAT, DType.INT32, DType.QUINT8)
 _LARGEST_FEED: Final = 1 << 28
 
 
-@dataclass(frozen=True)
-class RemoteOptions(Transform):
+class RemoteOptions(Transform, frozen=True):
     """Which part of a graph a remote processor is to run, and what its op is called."""
 
     remote_fused_graph_executor_name: Annotated[

@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 import numpy as np
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Tensor
@@ -31,8 +30,7 @@ _BITS: Final = (2, 8)
 
 
 @transform("linear_quantize_weights")
-@dataclass(frozen=True)
-class LinearQuantizeWeights(Transform):
+class LinearQuantizeWeights(Transform, frozen=True):
     """A float32 constant becomes whole numbers of few bits, and nodes that make floats of them.
 
     Weights of layers have a scale for each output channel, tables one for each row, and other

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
@@ -27,8 +27,7 @@ _INDEX: Final = {"Index": attr.dtype(DType.INT32)}
 _SHAPE: Final = {"Tshape": attr.dtype(DType.INT32)}
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Some bits of each code.
 
     Args:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import signature_of
@@ -23,8 +22,7 @@ _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWi
 
 
 @transform("merge_duplicate_nodes")
-@dataclass(frozen=True)
-class MergeDuplicateNodes(Transform):
+class MergeDuplicateNodes(Transform, frozen=True):
     """Of nodes with equal ops, inputs, devices and attributes one stays and feeds what all fed.
 
     Merging goes on until no duplicates are left, as nodes become equal when their inputs do. The

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.graph.control_flow import loop_nodes
@@ -49,8 +49,7 @@ _HINT: Final = "give a range that begins at or below zero and ends above its beg
 
 
 @transform("quantize_nodes")
-@dataclass(frozen=True)
-class QuantizeNodes(Transform):
+class QuantizeNodes(Transform, frozen=True):
     """Ops with an eight-bit form compute in eight bits; the graph's outputs stay float.
 
     Source: ``quantize_nodes`` of TensorFlow 1.15's graph transforms.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.branches import Branches
@@ -46,8 +46,7 @@ _LONGEST: Final = 32
 _EIGHT_BITS: Final = 8
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """The weights that a layer has.
 
     Args:
@@ -144,8 +143,7 @@ _NO_FORM: Final = "there is no eight-bit form of its op"
 _MOST_PRODUCTS: Final = (1 << 31) // (255 * 255)
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """A layer that is quantized.
 
     Args:
@@ -168,8 +166,7 @@ class Layer:
         return self.settings.mode == "nodes" and not self.why_float
 
 
-@dataclass(frozen=True)
-class LayerChoice:
+class LayerChoice(Struct, frozen=True):
     """The layers to quantize by name, and how many stay float by reason."""
 
     layers: Mapping[str, Layer]

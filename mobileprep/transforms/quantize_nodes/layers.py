@@ -12,9 +12,9 @@ from collections.abc import Collection
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 import mobileprep.transforms.quantize_nodes.nodes as make
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.control_flow import loop_nodes
 from mobileprep.graph.graph import Graph
@@ -186,8 +186,7 @@ class _Layers:
         return _Stored(ports, keep("scales", Tensor.packed(found.scales.reshape(shape))))
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     """The constants of weights: integers, both ends of their range, and the channels' scales."""
 
     ports: Ports

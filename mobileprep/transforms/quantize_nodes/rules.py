@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from msgspec import Struct, field
+
 import mobileprep.transforms.quantize_nodes.nodes as make
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -43,8 +43,7 @@ _HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks b
 _EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What is done to a layer.
 
     Args:
@@ -57,8 +56,7 @@ class Settings:
     weights: WeightSettings = field(default_factory=WeightSettings)
 
 
-@dataclass(frozen=True)
-class LayerRule:
+class LayerRule(Struct, frozen=True):
     """Settings for some nodes; None leaves what earlier rules say.
 
     Args:
@@ -177,8 +175,7 @@ _HEAVY: Final = frozenset({"Conv2D", "MatMul"})
 _ALONE: Final = "no eight-bit op feeds it, so that converting would cost more than it saves"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The nodes to convert by name, as the eight-bit form is made of them, and how many stay
     float by reason."""
 
@@ -229,8 +226,7 @@ def _is_constant(graph: Graph, node: Node) -> bool:
     return all(graph[r.node].op == "Const" for r in node.data_inputs)
 
 
-@dataclass(frozen=True)
-class EightbitOp:
+class EightbitOp(Struct, frozen=True):
     """How an op is turned into its eight-bit form, which is named ``Quantized`` and the op.
 
     Args:
@@ -274,8 +270,7 @@ EIGHTBIT_OPS: Final[Mapping[str, EightbitOp]] = {
 }
 
 
-@dataclass(frozen=True)
-class Fallback:
+class Fallback(Struct, frozen=True):
     """The range that 32-bit results are brought to, where it is not measured at run time."""
 
     low: float

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.tensor import Array
 
 LEVELS = 256
 
 
-@dataclass(frozen=True)
-class EvenSteps:
+class EvenSteps(Struct, frozen=True):
     """What the integers 0 to 255 stand for: ``(integer - zero) * size``.
 
     Args:

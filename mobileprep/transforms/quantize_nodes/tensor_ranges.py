@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 import mobileprep.transforms.quantize_nodes.nodes as make
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.range_file import RangeFile, TensorRange
 from mobileprep.graph.bypass import IDENTITIES
 from mobileprep.graph.graph import Graph
@@ -38,8 +39,7 @@ _NAME: Final = "quantize_nodes"
 Range = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """How a tensor is brought to eight bits.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.bypass import constant_behind
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -20,8 +20,7 @@ _MOST_BITS: Final = 8
 TOO_FINE: Final = "it was trained with more than 8 bits"
 
 
-@dataclass(frozen=True)
-class TrainedSteps:
+class TrainedSteps(Struct, frozen=True):
     """What a fake quantization rounds to: ``(integer - zero) * size``.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.ranges import (
     MOST_COUNTED,
@@ -28,8 +28,7 @@ _MIDDLE: Final = 128
 _HIGHEST: Final = LEVELS - 1
 
 
-@dataclass(frozen=True)
-class QuantizedWeights:
+class QuantizedWeights(Struct, frozen=True):
     """Weights as eight-bit numbers.
 
     Args:
@@ -44,8 +43,7 @@ class QuantizedWeights:
     scales: Array | None = None
 
 
-@dataclass(frozen=True)
-class WeightSettings:
+class WeightSettings(Struct, frozen=True):
     """How weights are quantized.
 
     Args:

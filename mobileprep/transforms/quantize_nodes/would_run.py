@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
+
+from msgspec.structs import replace
 
 import mobileprep.transforms.quantize_nodes.nodes as make
 from mobileprep.graph.attrs import TensorShape

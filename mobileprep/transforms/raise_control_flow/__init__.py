@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.control_flow import GATES, conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import dependents, ends, nodes_of, reachable
@@ -24,8 +23,7 @@ _STACKS: Final = frozenset({"Stack", "StackV2"})
 
 
 @transform("raise_control_flow")
-@dataclass(frozen=True)
-class RaiseControlFlow(Transform):
+class RaiseControlFlow(Transform, frozen=True):
     """Enter, Merge, Switch, Exit and their kin become While and If, with functions in the library.
 
     The inverse of TensorFlow's lowering. Constants that a loop or a branch reads become constants

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
@@ -24,8 +24,7 @@ Size = int | Ref
 """A size, -1 for one that the first element decides, or a scalar of int32 that has it."""
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(Struct, frozen=True):
     """How a tensor holds the elements of a TensorArray.
 
     Args:

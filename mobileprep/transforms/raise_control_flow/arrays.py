@@ -7,11 +7,11 @@ what the array holds at that point.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -69,8 +69,7 @@ def _check_lengths(graph: Graph, array: TracedArray, live: frozenset[str]) -> No
             raise cannot_raise(node, "tells the lengths of a TensorArray's elements")
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
+class _Plan(Struct, frozen=True, eq=False):
     """An array, how a tensor holds it, and what is believed of its elements until that is known."""
 
     array: TracedArray

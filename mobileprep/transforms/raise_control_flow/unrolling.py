@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.graph.bypass import IDENTITIES
 from mobileprep.graph.node import Node
@@ -30,8 +31,7 @@ _LARGEST: Final = 1024
 Values = dict[Ref, Tensor]
 
 
-@dataclass(frozen=True)
-class Turning:
+class Turning(Struct, frozen=True):
     """A loop that is to be unrolled.
 
     Args:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import UnsupportedError
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -45,8 +44,7 @@ _FLOWS: Final = frozenset({"TensorArrayScatterV3", "Enter", "Exit"})
 
 
 @transform("replace_detection_postprocess")
-@dataclass(frozen=True)
-class ReplaceDetectionPostprocess(Transform):
+class ReplaceDetectionPostprocess(Transform, frozen=True):
     """Box decoding and the suppression of each class become one node, TFLite_Detection_PostProcess.
 
     The anchors, the scales of the box coder, the thresholds, and the limits are those of the graph.

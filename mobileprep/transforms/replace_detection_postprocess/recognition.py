@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.graph import attrs as attr
@@ -39,8 +38,7 @@ _JOINS: Final = frozenset({"ConcatV2", "Pack"})
 _OP: Final = "TFLite_Detection_PostProcess"
 
 
-@dataclass(frozen=True)
-class Detector:
+class Detector(Struct, frozen=True):
     """The inputs and settings of a detection post-processor.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import node_behind
 from mobileprep.graph.control_flow import SWITCHES
@@ -23,8 +23,7 @@ _FUSED_ORDER: Final = ("gamma", "beta", "mean", "variance")
 _GLOBAL_ORDER: Final = ("mean", "variance", "beta", "gamma")
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """The constants of a batch normalization, each of shape [channels] where they are sound."""
 
     mean: Tensor

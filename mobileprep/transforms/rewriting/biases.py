@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import node_behind
 from mobileprep.graph.control_flow import conditional_nodes
@@ -27,8 +27,7 @@ from mobileprep.transforms.rewriting.layers import (
 )
 
 
-@dataclass(frozen=True)
-class BiasedLayer:
+class BiasedLayer(Struct, frozen=True):
     """A layer with constant weights, and the bias that is added to what it puts out.
 
     Args:
@@ -54,8 +53,7 @@ class BiasedLayer:
         return output_axis(self.layer)
 
 
-@dataclass(frozen=True)
-class Biased:
+class Biased(Struct, frozen=True):
     """A graph in which every layer that was asked for has a bias, and these layers in order."""
 
     graph: Graph

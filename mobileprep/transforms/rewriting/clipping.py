@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.core.parallel import at_once
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -115,8 +115,7 @@ def has_few_values(values: Array) -> bool:
 _WIDER: Final = np.float32(1 + 2.0**-16)
 
 
-@dataclass(frozen=True)
-class EightbitConstant:
+class EightbitConstant(Struct, frozen=True):
     """Eight-bit elements, and the numbers that 0 and 255 stand for."""
 
     values: NDArray[np.uint8]
@@ -253,8 +252,7 @@ def value_range(values: Array) -> tuple[np.float32, np.float32]:
     return values.min(), values.max()
 
 
-@dataclass(frozen=True)
-class Replacements:
+class Replacements(Struct, frozen=True, dict=True):
     """Makes constants that stand in for others of a graph.
 
     With ``tf115`` they have neither device nor control inputs, as the original's have none. Those

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
@@ -23,8 +23,7 @@ from mobileprep.graph.rewrite import Leave, Rewritten, Rule, rewrite, rewrite_al
 from mobileprep.graph.tensor import Array, Tensor
 
 
-@dataclass(frozen=True)
-class LayerKind:
+class LayerKind(Struct, frozen=True):
     """What the weights of an op look like; they are its second input.
 
     Args:
@@ -230,8 +229,7 @@ _NOISE: Final = 1e-3
 _SHRINKS: Final = np.linspace(1.0, 0.3, 36)
 
 
-@dataclass(frozen=True)
-class LinearWeights:
+class LinearWeights(Struct, frozen=True):
     """``(codes - zero) * scale``.
 
     Args:

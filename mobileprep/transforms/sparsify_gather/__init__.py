@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Final
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.pattern import Match, op
@@ -27,8 +27,7 @@ _PATTERNS: Final = (
 
 
 @transform("sparsify_gather")
-@dataclass(frozen=True)
-class SparsifyGather(Transform):
+class SparsifyGather(Transform, frozen=True):
     """Gather from a [N, 1] constant or variable becomes a look-up in a hash table.
 
     What fills the tables hangs on a NoOp, which has to be run once before anything else. What

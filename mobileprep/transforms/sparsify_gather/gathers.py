@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
@@ -30,8 +30,7 @@ _OTHER_AXIS: Final = "it gathers along another axis than the first"
 _USED_ELSEWHERE: Final = "its weights are used elsewhere too"
 
 
-@dataclass(frozen=True)
-class _Gather:
+class _Gather(Struct, frozen=True):
     node: Node
     read: Node
     weights: Node

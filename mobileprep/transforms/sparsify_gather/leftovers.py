@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.checkpoint import Checkpoint, open_checkpoint

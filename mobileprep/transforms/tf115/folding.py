@@ -7,8 +7,9 @@ Source: ``ReplaceTensorWithConstant``, ``ReplaceSendRecvs`` and ``RemoveUnusedNo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
 from mobileprep.graph.graph import Graph

@@ -8,7 +8,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph.attrs import AttrValue, TensorShape

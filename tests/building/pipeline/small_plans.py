@@ -25,8 +25,7 @@ from mobileprep.building.stages.base import Job
 RECORDS = ("freeze.json", "package.json", "compress.json")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MixStage(Stage):
+class MixStage(Stage, frozen=True, kw_only=True):
     """Joins the text of its inputs and its own, and leaves the first ``keep`` characters."""
 
     stage_name: ClassVar[str] = "mix"

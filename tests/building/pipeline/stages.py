@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,8 +16,7 @@ from mobileprep.building.plan.spec import Files, Plan, Stage, StageFile, StageSp
 from mobileprep.building.stages.base import Job
 
 
-@dataclass(frozen=True, kw_only=True)
-class SayStage(Stage):
+class SayStage(Stage, frozen=True, kw_only=True):
     """Leaves the text of what it reads and ``say``, in the file ``text``."""
 
     stage_name: ClassVar[str] = "say"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.builder import run_build
 from mobileprep.building.pipeline import execute as execution
@@ -40,8 +39,7 @@ from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, Tr
 OUTPUTS = ("freeze.json", "package.json", "compress.json", "files/text")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JoinStage(Stage):
+class JoinStage(Stage, frozen=True, kw_only=True):
     """Asks for all inputs' text and ``say``, cut to ``keep`` characters, or to fail."""
 
     stage_name: ClassVar[str] = "join"
@@ -252,8 +250,8 @@ def test_a_file_that_changes_before_its_stage_begins_is_an_error(
     other = tmp_path / "in" / "other.txt"
     other.write_text("other")
     a, b = chain(source).stages
-    asked = dataclasses.replace(b.stage, source=named(other))
-    b = dataclasses.replace(b, stage=asked)
+    asked = structs.replace(b.stage, source=named(other))
+    b = structs.replace(b, stage=asked)
 
     def meddle(job: Job) -> None:
         join(job)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,8 +20,7 @@ from mobileprep.building.plan.spec import Stage, StageSpec, Upstream
 from mobileprep.errors import CorruptFileError, TransformError
 
 
-@dataclass(frozen=True, kw_only=True)
-class JoinStage(Stage):
+class JoinStage(Stage, frozen=True, kw_only=True):
     """Reads one or two others."""
 
     stage_name: ClassVar[str] = "join"

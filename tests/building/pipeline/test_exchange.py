@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
@@ -28,8 +27,7 @@ GRAPH = Upstream("r/a", "graph.pb")
 Exchanges = Callable[..., StoreExchange]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadStage(Stage):
+class ReadStage(Stage, frozen=True, kw_only=True):
     """Reads a graph."""
 
     stage_name: ClassVar[str] = "read"

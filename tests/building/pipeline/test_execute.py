@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -36,8 +35,7 @@ from tests.building.pipeline.stages import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LeaveStage(Stage):
+class LeaveStage(Stage, frozen=True, kw_only=True):
     """Leaves a file."""
 
     stage_name: ClassVar[str] = "leave"

@@ -13,11 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import astuple
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from mobileprep.building.pipeline import file_index
 from mobileprep.building.pipeline.cache_files import seal, unseal

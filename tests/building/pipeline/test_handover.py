@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,8 +20,7 @@ from mobileprep.recipe.load import load_recipe
 DIGITS = Path(__file__).parents[3] / "recipes" / "digits" / "recipe.yaml"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadStage(Stage):
+class ReadStage(Stage, frozen=True, kw_only=True):
     """Reads a graph."""
 
     stage_name: ClassVar[str] = "read"

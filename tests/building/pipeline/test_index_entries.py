@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.pipeline.cache_files import seal
 from mobileprep.building.pipeline.file_index import (
@@ -36,19 +36,19 @@ def test_an_entry_is_settled_once_no_change_can_have_its_times() -> None:
     assert ENTRY.settled(moment)
     assert ENTRY.settled(moment + 1)
     assert not ENTRY.settled(moment - 1), "the clock was set back"
-    assert not dataclasses.replace(ENTRY, moment=moment - 1).settled(moment)
-    newer = dataclasses.replace(STAMP, mtime_ns=2_001)
-    assert not dataclasses.replace(ENTRY, stamp=newer).settled(moment)
-    assert not dataclasses.replace(ENTRY, moment=0).settled(moment)
+    assert not structs.replace(ENTRY, moment=moment - 1).settled(moment)
+    newer = structs.replace(STAMP, mtime_ns=2_001)
+    assert not structs.replace(ENTRY, stamp=newer).settled(moment)
+    assert not structs.replace(ENTRY, moment=0).settled(moment)
 
 
 def test_an_entry_is_read_for_the_stamp_that_it_was_written_for() -> None:
     assert parse(ENTRY.text(), STAMP) == ENTRY
     for name in ("device", "inode", "size", "mtime_ns", "ctime_ns"):
-        other = dataclasses.replace(STAMP, **{name: 77})
+        other = structs.replace(STAMP, **{name: 77})
         assert parse(ENTRY.text(), other) is None
-    before_1970 = dataclasses.replace(STAMP, mtime_ns=-5)
-    assert parse(dataclasses.replace(ENTRY, stamp=before_1970).text(), before_1970) is not None
+    before_1970 = structs.replace(STAMP, mtime_ns=-5)
+    assert parse(structs.replace(ENTRY, stamp=before_1970).text(), before_1970) is not None
 
 
 @pytest.mark.parametrize(

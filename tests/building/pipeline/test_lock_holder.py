@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.building.pipeline.folder_lock import Holder, read_holder, this_process
 

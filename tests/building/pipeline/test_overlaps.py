@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,8 +23,7 @@ from mobileprep.errors import ArtifactError
 from mobileprep.recipe.model import Recipe
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadStage(Stage):
+class ReadStage(Stage, frozen=True, kw_only=True):
     """Reads a file from outside."""
 
     stage_name: ClassVar[str] = "read"

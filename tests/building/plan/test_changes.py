@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.changes import Change, changes_of
 from mobileprep.building.plan.fingerprints import components
@@ -30,7 +30,7 @@ PLACES = {"transforms": "recipe.yaml:9:5"}
 def found(changes: dict[str, Any] | None = None, **digests: str) -> tuple[Change, ...]:
     """What differs from the stage above, as a record of it would have it."""
     old = json.loads(canonical(components(ASKED, DIGESTS)))
-    asked = dataclasses.replace(ASKED, **(changes or {}))
+    asked = structs.replace(ASKED, **(changes or {}))
     spec = StageSpec("r/01", asked, PLACES)
     return changes_of(spec, old, components(asked, {**DIGESTS, **digests}))
 
@@ -62,9 +62,9 @@ def test_what_is_equal_and_spelt_otherwise_is_another(
     before: object, after: object, words: str
 ) -> None:
     """As it is to fingerprints, by which the stage runs again."""
-    asked = dataclasses.replace(ASKED, options={"value": before})
+    asked = structs.replace(ASKED, options={"value": before})
     old = json.loads(canonical(components(asked, DIGESTS)))
-    now = dataclasses.replace(ASKED, options={"value": after})
+    now = structs.replace(ASKED, options={"value": after})
     (change,) = changes_of(StageSpec("r/01", now, PLACES), old, components(now, DIGESTS))
     assert str(change) == f"options.value: {words} (recipe.yaml:9:5)"
 
@@ -145,8 +145,8 @@ def test_lists_of_values_or_of_other_lengths_are_told_whole() -> None:
 
 
 def _told_of(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    old = components(dataclasses.replace(ASKED, options=before), DIGESTS)
-    asked = dataclasses.replace(ASKED, options=after)
+    old = components(structs.replace(ASKED, options=before), DIGESTS)
+    asked = structs.replace(ASKED, options=after)
     spec = StageSpec("r/01", asked, PLACES)
     yield from map(str, changes_of(spec, old, components(asked, DIGESTS)))
 

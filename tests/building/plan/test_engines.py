@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.machinery
 import importlib.util
 import subprocess
@@ -11,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.engines import engine_choice, engine_version, litert_choice
 from mobileprep.building.plan.planner import target_settings
@@ -114,7 +114,7 @@ def test_a_tflite_file_needs_litert_unless_the_graph_is_measured(
 ) -> None:
     data = Data(InputFile("data.npz", Path("data.npz")))
     settings = {"check": Check(), "validation": Validation(data)}[section]
-    lite = dataclasses.replace(target("numpy"), artifact="tflite", **{section: settings})
+    lite = structs.replace(target("numpy"), artifact="tflite", **{section: settings})
     with pytest.raises(UnsupportedError, match=f"{section} runs the .tflite file") as caught:
         litert_choice(lite, section)
     assert caught.value.exit_code == 6
@@ -124,9 +124,9 @@ def test_a_tflite_file_needs_litert_unless_the_graph_is_measured(
     installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.1.0"}
     choice = EngineChoice("litert", {"litert": "2.1.0"}, regex_engine())
     assert litert_choice(lite, section) == choice
-    graph = dataclasses.replace(settings, engine="graph")
-    assert litert_choice(dataclasses.replace(lite, **{section: graph}), section) is None
-    frozen = dataclasses.replace(lite, artifact="frozen")
+    graph = structs.replace(settings, engine="graph")
+    assert litert_choice(structs.replace(lite, **{section: graph}), section) is None
+    frozen = structs.replace(lite, artifact="frozen")
     assert litert_choice(frozen, section) is None
 
 
@@ -139,7 +139,7 @@ def test_manifests_tell_versions_of_engines_where_graphs_run(
 ) -> None:
     installed |= {"openvino": "2026.4"}
     data = Data(InputFile("data.npz", Path("data.npz")))
-    asked = dataclasses.replace(
+    asked = structs.replace(
         target("openvino"),
         check=Check() if checks else None,
         validation=Validation(data) if validates else None,

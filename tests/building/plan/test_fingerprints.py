@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan import fingerprints
 from mobileprep.building.plan.fingerprints import components, fingerprint
@@ -49,12 +49,12 @@ def test_it_is_a_whole_sha256() -> None:
         {"options": {}},
         {"ignore_errors": True},
         {"plugin": None},
-        {"plugin": dataclasses.replace(OWN, name="other.py")},
+        {"plugin": structs.replace(OWN, name="other.py")},
         {"named": {"parameter log": OWN}},
     ],
 )
 def test_what_a_stage_is_told_counts(changes: dict[str, Any]) -> None:
-    assert of(dataclasses.replace(ASKED, **changes)) != of()
+    assert of(structs.replace(ASKED, **changes)) != of()
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_the_package_s_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"plugin": dataclasses.replace(OWN, root=Path("/there/own.py"))},
-        {"plugin": dataclasses.replace(OWN, members=(StageFile("own.py", Path("/there")),))},
+        {"plugin": structs.replace(OWN, root=Path("/there/own.py"))},
+        {"plugin": structs.replace(OWN, members=(StageFile("own.py", Path("/there")),))},
         {"graph": Upstream("r/earlier", "graph.pb")},
     ],
 )
 def test_names_and_places_do_not_count(changes: dict[str, Any]) -> None:
-    assert of(dataclasses.replace(ASKED, **changes)) == of()
+    assert of(structs.replace(ASKED, **changes)) == of()
 
 
 def test_order_does_not_count() -> None:
-    before = dataclasses.replace(ASKED, options={"a": 1, "b": 2})
-    assert of(dataclasses.replace(ASKED, options={"b": 2, "a": 1})) == of(before)
+    before = structs.replace(ASKED, options={"a": 1, "b": 2})
+    assert of(structs.replace(ASKED, options={"b": 2, "a": 1})) == of(before)
     assert of(digests=dict(reversed(DIGESTS.items()))) == of()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.fingerprints import components
 from mobileprep.building.plan.planner import plan_recipes
@@ -38,8 +38,7 @@ OWN = """
 from dataclasses import dataclass
 from mobileprep.transforms.base import Transform, transform
 @transform("own")
-@dataclass(frozen=True)
-class Own(Transform):
+class Own(Transform, frozen=True):
     tables: tuple[str, ...] = ()
 """
 SCHEMA = """{"type": "object", "properties": {"tables":
@@ -112,7 +111,7 @@ def test_relative_names_stay_as_they_are(here: Path) -> None:
 def test_a_part_of_a_recipe_keeps_the_names_of_the_whole(here: Path) -> None:
     recipe = portable_recipe(loaded(here, here / "here", written(here / "b")))
     assert portable_recipe(recipe) is recipe
-    part = dataclasses.replace(recipe, targets=recipe.targets[1:])
+    part = structs.replace(recipe, targets=recipe.targets[1:])
     assert portable_recipe(part).targets == recipe.targets[1:]
 
 

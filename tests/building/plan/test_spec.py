@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec import field
 
 from mobileprep.building.plan.spec import (
     Files,
@@ -18,8 +19,7 @@ from mobileprep.building.plan.spec import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllStage(Stage):
+class AllStage(Stage, frozen=True, kw_only=True):
     """Has one of each."""
 
     stage_name: ClassVar[str] = "all"
@@ -77,8 +77,7 @@ def test_a_stage_is_found_by_its_task() -> None:
     assert Plan(specs, ()).stage("r/b") is specs[1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeveralStage(Stage):
+class SeveralStage(Stage, frozen=True, kw_only=True):
     """Reads what several stages left."""
 
     stage_name: ClassVar[str] = "several"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mobileprep.building.plan.record_data import record_from
+from msgspec import convert
+
 from mobileprep.building.plan.records import (
     CalibrationRecord,
     CheckRecord,
@@ -152,13 +153,13 @@ def made(
     """A report of the digits recipe's target phone."""
     package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
     records = TargetRecords(
-        record_from(FreezeRecord, freeze),
-        record_from(PackageRecord, package),
-        record_from(CompressRecord, COMPRESSED),
-        tuple(record_from(TransformRecord, one) for one in steps),
-        tuple(record_from(CheckRecord, one) for one in checks),
-        None if samples is None else record_from(SamplesRecord, samples),
-        None if validation is None else record_from(ValidationRecord, validation),
+        convert(freeze, FreezeRecord),
+        convert(package, PackageRecord),
+        convert(COMPRESSED, CompressRecord),
+        tuple(convert(one, TransformRecord) for one in steps),
+        tuple(convert(one, CheckRecord) for one in checks),
+        None if samples is None else convert(samples, SamplesRecord),
+        None if validation is None else convert(validation, ValidationRecord),
         tuple(calibrations),
     )
     files = {"ops_to_register.h": 900, "digits.pb": 15723}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mobileprep.building.plan.record_data import record_from
+from msgspec import convert
+
 from mobileprep.building.plan.records import FreezeRecord, MetricRecord, ModelFacts, OutputRecord
 from mobileprep.building.report.collect import Accuracy, StepLine
 from tests.building.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
@@ -13,7 +14,7 @@ from tests.building.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDAT
 def test_every_record_finds_its_place() -> None:
     report = made()
     assert (report.recipe, report.target) == ("digits", "phone")
-    assert report.source == record_from(FreezeRecord, FREEZE)
+    assert report.source == convert(FREEZE, FreezeRecord)
     assert report.model == ModelFacts(**MODEL)
     assert report.ops == {"Conv2D": 2, "Const": 15}
     accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.comparing_reports import (
     NO_SETTINGS,
@@ -53,7 +53,7 @@ def settings(minimum_size: int = 1024, **others: Any) -> dict[str, Any]:
 def report(settings: dict[str, Any], **made_with: Any) -> Report:
     built = made(**made_with)
     sources = {"model/graph.pbtxt": "ab" * 32}
-    return dataclasses.replace(built, tool="mobileprep 1", settings=settings, sources=sources)
+    return structs.replace(built, tool="mobileprep 1", settings=settings, sources=sources)
 
 
 def compared(old: Report, new: Report, where: Place = place) -> Comparison:
@@ -121,7 +121,7 @@ def test_other_keys_are_told_down_to_the_one_that_differs() -> None:
 
 
 def test_files_and_the_tool_are_causes_too() -> None:
-    new = dataclasses.replace(OLD, tool="mobileprep 2", sources={"model/graph.pbtxt": "cd" * 32})
+    new = structs.replace(OLD, tool="mobileprep 2", sources={"model/graph.pbtxt": "cd" * 32})
     assert [(c.what, c.key) for c in compared(OLD, new).causes] == [
         ("tool", "mobileprep"),
         ("source", "model/graph.pbtxt"),
@@ -138,8 +138,8 @@ def test_metrics_outputs_ranges_and_warnings_are_told() -> None:
     other = json.loads(json.dumps(VALIDATION))
     other["metrics"][0]["after"] = 0.5
     other["outputs"][0]["share_of_peak"] = 0.5
-    ranged = dataclasses.replace(MEASURED, ranges={"a": (0.0, 6.0), "b": (0.0, 1.0)})
-    again = dataclasses.replace(MEASURED, ranges={"a": (0.0, 5.5), "c": (0.0, 1.0)}, warnings=())
+    ranged = structs.replace(MEASURED, ranges={"a": (0.0, 6.0), "b": (0.0, 1.0)})
+    again = structs.replace(MEASURED, ranges={"a": (0.0, 5.5), "c": (0.0, 1.0)}, warnings=())
     old = report(settings(), calibrations=[ranged])
     new = report(settings(), calibrations=[again], validation=other, warnings=["beware"])
     found = compared(old, new)
@@ -177,8 +177,8 @@ def test_what_is_no_number_on_both_sides_is_no_difference() -> None:
 
 
 def test_targets_are_paired_by_name_and_those_alone_are_new_or_gone() -> None:
-    other = dataclasses.replace(OLD, target="pi")
-    third = dataclasses.replace(OLD, target="tv")
+    other = structs.replace(OLD, target="pi")
+    third = structs.replace(OLD, target="tv")
     found = compare_builds([OLD, other], [OLD, third], lambda _: place, lambda *_: None)
     assert [(c.target, c.state) for c in found] == [
         ("phone", "same"),
@@ -229,7 +229,7 @@ def test_markdown_shows_no_name_as_markup() -> None:
 
 
 def test_json_has_no_number_that_json_lacks() -> None:
-    odd = dataclasses.replace(CHANGED, causes=(Cause("setting", "x", math.inf, 1.0),))
+    odd = structs.replace(CHANGED, causes=(Cause("setting", "x", math.inf, 1.0),))
     assert comparison_data(odd)["causes"][0]["before"] is None
 
 

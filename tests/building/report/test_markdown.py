@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from mobileprep.building.plan.records import (
     BudgetLine,
@@ -49,9 +49,9 @@ REPORT = Report(
 
 
 def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
-    other = dataclasses.replace(REPORT, target="pi", accuracy=None)
+    other = structs.replace(REPORT, target="pi", accuracy=None)
     within = (BudgetLine("model_bytes", 48_000, 50_000), BudgetLine("latency_ms", 2.5, 4.0, "a"))
-    limited = dataclasses.replace(REPORT, budget=within)
+    limited = structs.replace(REPORT, budget=within)
     text = reports_markdown([limited, other])
     assert "| latency&#95;ms (a) | 2.5 | 4 | 1.5 |\n" in text
     lines = text.splitlines()
@@ -73,7 +73,7 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
 
 def test_steps_and_warnings_are_told_as_plain_text() -> None:
     text = reports_markdown(
-        [dataclasses.replace(REPORT, budget=(BudgetLine("compressed_bytes", 40_000, 41_000),))]
+        [structs.replace(REPORT, budget=(BudgetLine("compressed_bytes", 40_000, 41_000),))]
     )
     assert "| 40,000 (1,000 left of 41,000) |" in text
     name = "- **digits/my&#95;phone**: "
@@ -101,15 +101,13 @@ def test_metrics_have_a_table_with_their_limits_and_outputs_one() -> None:
 
 
 def test_without_warnings_there_is_no_list() -> None:
-    source = dataclasses.replace(SOURCE, warnings=())
-    quiet = dataclasses.replace(
-        REPORT, source=source, steps=(), check=None, accuracy=None, warnings=()
-    )
+    source = structs.replace(SOURCE, warnings=())
+    quiet = structs.replace(REPORT, source=source, steps=(), check=None, accuracy=None, warnings=())
     assert "- **" not in reports_markdown([quiet])
 
 
 def test_calibrations_are_told_below_the_steps() -> None:
-    report = dataclasses.replace(REPORT, calibrations=(MEASURED,))
+    report = structs.replace(REPORT, calibrations=(MEASURED,))
     text = reports_markdown([report])
     assert "\nRanges of 1,300 tensors measured by percentile 99.99 on 200 samples of" in text
     assert "**: no sample reached 2 tensors\n" in text
@@ -117,7 +115,7 @@ def test_calibrations_are_told_below_the_steps() -> None:
 
 def test_what_is_registered_stands_with_the_target() -> None:
     kernels = (KernelsRecord("1.15", 12, 534_120),)
-    text = reports_markdown([dataclasses.replace(REPORT, kernels=kernels)])
+    text = reports_markdown([structs.replace(REPORT, kernels=kernels)])
     assert "\n12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code.\n" in text
 
 
@@ -126,7 +124,7 @@ def test_the_cost_on_a_device_has_a_line_with_and_without_a_budget() -> None:
     expected = (
         "99,356 FLOPs a sample, at best 49.68 ms on a board (2 GFLOP/s, what its profile says)"
     )
-    report = dataclasses.replace(REPORT, cost=cost)
+    report = structs.replace(REPORT, cost=cost)
     assert f"\nCost: {expected}.\n" in reports_markdown([report])
     assert f"\ncost     {expected}\n" in report_text(report)
     assert "cost " not in report_text(REPORT)

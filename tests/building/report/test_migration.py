@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.records import MigrationRecord
 from mobileprep.building.report.collect import report_json
@@ -35,7 +35,7 @@ LITE = Route(
     kinds=2,
     sizes=(RouteSize("float", 1200, 1.2),),
 )
-NONE = dataclasses.replace(
+NONE = structs.replace(
     LITE, verdict="no", left=(Lack("", "", 1, "it is odd", "mend it"),), sizes=(), operators=0
 )
 ADVICE = Advice("sounds", "DecodeWav", "so|und", 2, "read sounds in the app", ("sound",))
@@ -60,7 +60,7 @@ def test_each_runtime_is_told_with_what_to_change() -> None:
 
 
 def test_what_is_lacking_after_changes_is_told_too() -> None:
-    record = MigrationRecord("", dataclasses.replace(FOUND, routes=(NONE,), advice=()))
+    record = MigrationRecord("", structs.replace(FOUND, routes=(NONE,), advice=()))
     assert list(migration_lines(record))[1:] == [
         "  LiteRT: does not run it",
         "    lacks DecodeWav ('so|und' and 1 more): it decodes no sounds; decode in the app",
@@ -86,8 +86,8 @@ def test_markdown_has_a_table_and_a_list() -> None:
 def test_findings_with_one_fix_are_grouped() -> None:
     lacks = tuple(Lack(f"Op{i}", f"n{i}", i, f"no kernel {i}", "build it in") for i in range(1, 6))
     other = Lack("Odd", "n", 1, "it is odd", "cut it off")
-    route = dataclasses.replace(NONE, lacks=(other, *lacks), left=(other, *lacks))
-    found = dataclasses.replace(FOUND, routes=(route,), advice=())
+    route = structs.replace(NONE, lacks=(other, *lacks), left=(other, *lacks))
+    found = structs.replace(FOUND, routes=(route,), advice=())
     head = ["  lacks Odd ('n'): it is odd; cut it off", "  lacks 15 nodes of 5 ops; build it in:"]
     examples = [
         "    Op1 ('n1'): no kernel 1",
@@ -109,7 +109,7 @@ def test_what_was_not_tried_says_why() -> None:
 
 
 def test_reports_have_it_where_it_is_asked_for() -> None:
-    report = dataclasses.replace(made(), migration=RECORD)
+    report = structs.replace(made(), migration=RECORD)
     for text in (report_text(report), reports_markdown([report])):
         assert "wav to y" in text
     for text in (report_text(made()), reports_markdown([made()])):
@@ -117,7 +117,7 @@ def test_reports_have_it_where_it_is_asked_for() -> None:
 
 
 def test_it_is_read_again_from_json() -> None:
-    report = dataclasses.replace(made(), migration=RECORD)
+    report = structs.replace(made(), migration=RECORD)
     data = json.loads(report_json(report))
     assert report_from(data).migration == RECORD
     data["migration"]["found"]["routes"][0]["verdict"] = "perhaps"

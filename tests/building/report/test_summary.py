@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.records import CompressRecord, ModelFacts
 from mobileprep.building.report.collect import Report
@@ -16,7 +16,7 @@ from tests.building.report.reports import VALIDATION, made
 def report(target: str, quantize: str, size: int, **changes: Any) -> Report:
     model = ModelFacts("digits.pb", 1, 1, 1, size)
     compressed = CompressRecord(size // 2, "deflate by X 1")
-    return dataclasses.replace(
+    return structs.replace(
         made(**changes), target=target, quantize=quantize, model=model, compressed=compressed
     )
 
@@ -51,11 +51,11 @@ def test_a_graph_measured_in_place_of_the_file_is_named_in_each_row() -> None:
 
 def test_targets_that_are_quantized_alike_are_not_summed_up() -> None:
     assert summary_text([FLOAT], 80) == ""
-    assert summary_text([EIGHT, dataclasses.replace(EIGHT, target="b")], 80) == ""
+    assert summary_text([EIGHT, structs.replace(EIGHT, target="b")], 80) == ""
 
 
 def test_without_validation_there_are_sizes_alone() -> None:
-    pair = [dataclasses.replace(one, accuracy=None) for one in (FLOAT, EIGHT)]
+    pair = [structs.replace(one, accuracy=None) for one in (FLOAT, EIGHT)]
     assert summary_text(pair, 80).splitlines()[1].split() == [
         *("target", "quantize", "bytes", "compressed")
     ]
@@ -65,7 +65,7 @@ def test_a_target_without_a_metric_has_a_gap() -> None:
     (metric,) = VALIDATION["metrics"]
     cosine = {**metric, "metric": "cosine", "output": "y", "before": 1.0, "after": 0.99}
     other = report("other", "weights", 10, validation={**VALIDATION, "metrics": [cosine]})
-    bare = dataclasses.replace(EIGHT, target="bare", accuracy=None)
+    bare = structs.replace(EIGHT, target="bare", accuracy=None)
     lines = summary_text([FLOAT, other, bare], 120).splitlines()
     assert lines[1].endswith("source   top-1  source  cosine of 'y'  off by")
     assert lines[2].split()[-3:] == ["-", "-", "0.0083"]
@@ -116,7 +116,7 @@ def test_a_narrow_table_gives_up_names_before_numbers() -> None:
 
 
 def test_each_recipe_has_a_table() -> None:
-    others = [dataclasses.replace(one, recipe="letters") for one in (FLOAT, EIGHT)]
+    others = [structs.replace(one, recipe="letters") for one in (FLOAT, EIGHT)]
     lines = summary_text([FLOAT, EIGHT, *others], 80).splitlines()
     assert [line for line in lines if line.endswith("targets")] == [
         "digits: 2 targets",

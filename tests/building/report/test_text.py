@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from mobileprep.building.plan.records import KernelsRecord
 from mobileprep.building.report.text import report_text
@@ -56,7 +56,7 @@ def test_a_check_adds_a_column() -> None:
 
 def test_the_kernels_of_each_release_have_a_line() -> None:
     kernels = (KernelsRecord("1.15", 12, 534_120), KernelsRecord("2.21", 1, None))
-    found = report_text(dataclasses.replace(made(), kernels=kernels)).splitlines()
+    found = report_text(structs.replace(made(), kernels=kernels)).splitlines()
     assert [line for line in found if line.startswith("kernels")] == [
         "kernels  12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code",
         "kernels  1 kernel of TensorFlow 2.21 registered",
@@ -218,6 +218,6 @@ def test_calibrations_are_told() -> None:
         "ranges   of 1,300 tensors measured by percentile 99.99 on 200 samples of data/c.npz; "
         "2 not reached\n  warning: no sample reached 2 tensors\naccuracy"
     ) in report_text(made(calibrations=[MEASURED]))
-    kept = dataclasses.replace(MEASURED, origin="ranges.yaml", is_measured=False, unseen=())
-    text = report_text(made(calibrations=[dataclasses.replace(kept, samples=1, tensors=1)]))
+    kept = structs.replace(MEASURED, origin="ranges.yaml", is_measured=False, unseen=())
+    text = report_text(made(calibrations=[structs.replace(kept, samples=1, tensors=1)]))
     assert "ranges   of 1 tensor from ranges.yaml, by percentile 99.99 on 1 sample\n" in text

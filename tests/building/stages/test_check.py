@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.running_stages import CheckStage
 from mobileprep.building.stages.base import Job
@@ -68,7 +69,7 @@ def test_a_difference_may_be_just_as_large_as_is_allowed(
 def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
     done = checked(tmp_path, classifier(shift=2))
-    object.__setattr__(done, "warn", told.append)
+    structs.force_setattr(done, "warn", told.append)
     run(done)
     assert len(told) == 1
     assert "after some_step the output 'y' differs from the source's by 2, 0.2 of its pe" in told[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.running_stages import DefaultCheckStage
 from mobileprep.building.stages.default_check import run
@@ -49,7 +50,7 @@ def checked(
     )
     done = job(folder, asked, **inputs)
     warnings: list[str] = []
-    object.__setattr__(done, "warn", warnings.append)
+    structs.force_setattr(done, "warn", warnings.append)
     run(done)
     return left(done, "default_check.json"), warnings
 

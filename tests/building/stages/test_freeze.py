@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.building.plan.stages import FreezeStage
@@ -239,7 +239,7 @@ def bottleneck() -> Graph:
             placeholder((-1, 64), name="image"),
             weights,
             op("features", "MatMul", "image", "w"),
-            dataclasses.replace(made, attrs=attrs),
+            structs.replace(made, attrs=attrs),
             last,
             op("y", "MatMul", "bottleneck", "v"),
         ]
@@ -261,7 +261,7 @@ def test_an_input_that_another_one_replaces_is_refused(tmp_path: Path) -> None:
 def test_inputs_that_cut_off_most_of_the_model_are_warned_of(tmp_path: Path) -> None:
     messages: list[str] = []
     done = frozen(tmp_path, bottleneck(), inputs=[{"name": "bottleneck"}])
-    object.__setattr__(done, "warn", messages.append)
+    structs.force_setattr(done, "warn", messages.append)
     run(done)
     (warning,) = left(done, "freeze.json")["warnings"]
     assert warning == (

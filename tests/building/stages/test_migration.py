@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert, structs
 
 from mobileprep.building.plan.app_stages import MigrationStage
-from mobileprep.building.plan.record_data import record_from
 from mobileprep.building.plan.records import MigrationRecord
 from mobileprep.building.stages import migration
 from mobileprep.building.stages.base import Job
@@ -27,14 +27,14 @@ def asked(folder: Path, graph: Graph, ends: dict[str, Any]) -> Job[MigrationStag
 
 def found_by(done: Job[MigrationStage]) -> MigrationRecord:
     migration.run(done)
-    return record_from(MigrationRecord, left(done, "migration.json"))
+    return convert(left(done, "migration.json"), MigrationRecord)
 
 
 def test_it_leaves_what_the_verb_tells(tmp_path: Path) -> None:
     record = found_by(asked(tmp_path, speech(), interface("probabilities", inputs=("wav",))))
     told = migrate(tmp_path / "graph", "android", outputs=["probabilities"])
     assert record.found is not None
-    assert vars(record.found).items() <= vars(told).items()
+    assert structs.asdict(record.found).items() <= structs.asdict(told).items()
     assert [route.verdict for route in record.found.routes] == [
         *["as it is"] * 2,
         "after changes",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.building.plan.stages import PackageStage
@@ -133,7 +133,7 @@ def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
     graph = classifier().with_nodes([*classifier(), *more])
     done = package(tmp_path, graph, artifact="memmapped", registration=("1.15",))
     told: list[str] = []
-    run(dataclasses.replace(done, warn=told.append))
+    run(structs.replace(done, warn=told.append))
     path = done.folder / "files/m.pb"
     assert [n.name for n in read_shipped_graph(path) if n.op == "ImmutableConst"] == ["v"]
     assert read_graph(path).nodes == graph.nodes
@@ -199,7 +199,7 @@ def test_a_model_in_integers(tmp_path: Path) -> None:
 def test_what_stays_float_is_told(tmp_path: Path) -> None:
     done = in_integers(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
     told: list[str] = []
-    run(dataclasses.replace(done, warn=told.append))
+    run(structs.replace(done, warn=told.append))
     text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('quantize')}: {text}"]
@@ -230,7 +230,7 @@ def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
     nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
     done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
     told: list[str] = []
-    run(dataclasses.replace(done, warn=told.append))
+    run(structs.replace(done, warn=told.append))
     text = "the app has to link the Flex delegate, for Erfinv"
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('artifact')}: {text}"]
@@ -264,7 +264,7 @@ def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
 def test_what_is_allowed_ships_with_a_warning(tmp_path: Path) -> None:
     done = package(tmp_path, with_pool(), registration=("1.15", "2.21"), allow=("MaxPool",))
     told: list[str] = []
-    run(dataclasses.replace(done, warn=told.append))
+    run(structs.replace(done, warn=told.append))
     (text,) = left(done, "package.json")["warnings"]
     assert "`allow` lists `MaxPool`, so the model ships, but TensorFlow 1.15 cannot load it" in text
     assert told == [f"{done.place('registration')}: {text}"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.running_stages import SamplesStage
 from mobileprep.building.stages.base import Job
@@ -167,7 +168,7 @@ def test_what_cannot_be_drawn_is_told_at_the_check(tmp_path: Path) -> None:
 def test_outputs_that_hardly_move_are_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
     done = stage(tmp_path, classifier(scale=1e-6, shift=1.0))
-    object.__setattr__(done, "warn", told.append)
+    structs.force_setattr(done, "warn", told.append)
     run(done)
     assert told == left(done, "samples.json")["warnings"]
     assert told[0].startswith("outputs hardly move from sample to sample: 'y' by ")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
+from msgspec.structs import asdict
 
 from mobileprep.building.plan.records import EngineRecord
 from mobileprep.building.plan.running_stages import JudgedMetric, ValidateStage
@@ -215,7 +216,7 @@ def test_texts_and_detections_may_have_other_shapes(tmp_path: Path) -> None:
 def test_a_source_that_is_never_right_is_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
     done = compared(tmp_path, [1.0], [1.0], values=(0.0, 0.0), samples=100, classes=10)
-    object.__setattr__(done, "warn", told.append)
+    structs.force_setattr(done, "warn", told.append)
     run(done)
     assert left(done, "validation.json")["warnings"] == told
     assert "the source's top-1 accuracy is 0.0000 on 100 samples, near chance: 0.1" in told[0]
@@ -225,7 +226,7 @@ def warnings_of(folder: Path, value: float = 0.9, **given: Any) -> list[str]:
     """What the stage warns of, which its record has too."""
     warnings: list[str] = []
     done = compared(folder, [1.0], [1.0], values=(value, value), **given)
-    object.__setattr__(done, "warn", warnings.append)
+    structs.force_setattr(done, "warn", warnings.append)
     run(done)
     assert left(done, "validation.json")["warnings"] == warnings
     return warnings

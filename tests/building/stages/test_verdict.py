@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 
 from mobileprep.building.plan.records import EngineRecord
 from mobileprep.building.plan.running_stages import JudgedMetric

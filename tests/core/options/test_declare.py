@@ -1,18 +1,18 @@
-"""Options read off dataclasses."""
+"""Options read off Structs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+
+from msgspec import Struct
 
 from mobileprep.core.declare import Option, declared
 
 SIZE, WORD, FILE = Option("A size.", minimum=1), Option("A word."), Option("A file.")
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One option of each form, and a field that is none."""
 
     sizes: Annotated[tuple[int, ...], SIZE]
@@ -34,8 +34,7 @@ def test_each_form_is_read() -> None:
 
 
 def test_inherited_options_come_first() -> None:
-    @dataclass(frozen=True)
-    class More(Sample):
+    class More(Sample, frozen=True):
         last: Annotated[bool, Option("The last.")] = False
 
     assert [option.name for option in declared(More)][-2:] == ["listed", "last"]

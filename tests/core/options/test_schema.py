@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import Struct
 
 from mobileprep.core.declare import Option, parameters_schema, rendered, section_schema
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Options with bounds of every kind."""
 
     names: Annotated[tuple[str, ...], Option("Names.", min_items=1, min_length=1, unique=True)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject, Watcher

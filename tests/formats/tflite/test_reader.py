@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.formats.tflite.checker import check

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.errors import MobileprepError, UnsupportedError, UsageError
 from mobileprep.formats.tflite.records import ModelRecord
@@ -39,8 +40,7 @@ _LIMITS = ("UnimplementedError", "Input dims must be", "not supported")
 _MISSING = "Didn't find op for builtin opcode"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A failure.
 
     Args:

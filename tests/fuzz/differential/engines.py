@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.graph.tensor import Array
 
@@ -28,8 +29,7 @@ ENGINES = ("xnnpack", "builtin", "reference")
 """LiteRT with the delegate that it applies by default, without it, and with reference kernels."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The outputs of a run, or how it failed."""
 
     outputs: Sequence[Array] = ()

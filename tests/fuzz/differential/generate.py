@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
@@ -20,8 +20,7 @@ from tests.fuzz.differential.writer import Names, Tensor, Writer
 FLOAT, BOOL = DType.FLOAT, DType.BOOL
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A graph to convert.
 
     Args:

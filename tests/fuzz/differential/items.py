@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue, FuncRef
@@ -17,8 +19,7 @@ from mobileprep.graph.refs import parse_function_ref, parse_ref
 from tests.litert.graphs import const, op
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Struct, frozen=True):
     """A branch, a loop body, or a condition: it reads only its arguments.
 
     Args:
@@ -36,8 +37,7 @@ class Body:
     result_types: tuple[DType, ...]
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A conditional, as an If or by Switch and Merge; output i is ``NAME.i``.
 
     Args:
@@ -54,8 +54,7 @@ class Choice:
     is_functional: bool
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A loop with a counter, as a While or in a frame; output i is ``NAME.i``.
 
     Args:

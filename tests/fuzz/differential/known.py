@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.refs import Ref
@@ -25,8 +25,7 @@ _SIX_DIMENSIONS = ("NumDimensions(lhs_data) <=", "PadKernelMaxDimensionCount")
 _REFERENCE = ("wrong: reference", "coarse: reference")
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A fault of the runtime.
 
     Args:

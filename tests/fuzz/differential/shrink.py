@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.graph.attrs import FuncRef

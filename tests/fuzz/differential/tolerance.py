@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
@@ -24,8 +26,7 @@ _EMPTY = 0.004
 _MAX_FLOAT, _MAX_INTEGER = 3e3, 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class Tensor:
+class Tensor(Struct, frozen=True, eq=False):
     """A tensor of the graph with the value that it has for the feeds."""
 
     ref: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 
 import pytest
+from msgspec import structs
 
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -46,7 +46,7 @@ def test_files_are_where_their_language_looks_for_them(language: Language) -> No
 @pytest.mark.parametrize("language", OF_TENSORFLOW)
 def test_hostile_names_add_no_line_and_no_quote(language: Language) -> None:
     harmless = [f"n{i}" for i in range(len(hostile_model().inputs))]
-    plain = dataclasses.replace(
+    plain = structs.replace(
         hostile_model(),
         inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
         outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
@@ -189,9 +189,9 @@ def test_int8_in_swift_is_refused() -> None:
 
 @pytest.mark.parametrize("language", OF_LITERT)
 def test_hostile_names_add_nothing_to_code_for_litert(language: Language) -> None:
-    hostile = dataclasses.replace(hostile_model(), artifact="tflite", init_ops=())
+    hostile = structs.replace(hostile_model(), artifact="tflite", init_ops=())
     harmless = [f"n{i}" for i in range(len(hostile.inputs))]
-    plain = dataclasses.replace(
+    plain = structs.replace(
         hostile,
         inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
         outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),

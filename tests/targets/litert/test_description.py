@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.metadata import (
@@ -55,7 +56,9 @@ def table(channels: Channels = "rgb", classes: int = 3) -> DescriptionTable:
 def written(folder: Path) -> Path:
     record = converted(classifier(), [CutInput("image")], ["scores"])
     entry = (ENTRY, description_bytes(table()))
-    content = model_bytes(type(record)(**{**vars(record), "metadata": (*record.metadata, entry)}))
+    content = model_bytes(
+        type(record)(**{**structs.asdict(record), "metadata": (*record.metadata, entry)})
+    )
     path = folder / "animals.tflite"
     path.write_bytes(with_files(content, {LABELS: "".join(f"{c}\n" for c in CLASSES)}))
     return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mobileprep.graph.graph import Graph
 from mobileprep.transforms.tf115.importing import copies_warning

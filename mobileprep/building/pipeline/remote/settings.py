@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import CACHE_MODES, Cache
 
@@ -23,8 +23,7 @@ _SCHEMES = (*HTTP, *OBJECT_STORES, FOLDER)
 _UNSEEN = re.compile(r"[^\x21-\x7e]")
 
 
-@dataclass(frozen=True)
-class RemoteSettings:
+class RemoteSettings(Struct, frozen=True):
     """A remote store.
 
     Args:
@@ -37,9 +36,12 @@ class RemoteSettings:
 
     url: str
     read_only: bool = False
-    authorization: str | None = field(default=None, repr=False)
+    authorization: str | None = None
     ca_file: Path | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"RemoteSettings({self.url!r})"  # without the secret
 
 
 def remote_settings(cache: Cache | None, environ: Mapping[str, str]) -> RemoteSettings | None:

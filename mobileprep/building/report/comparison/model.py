@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from mobileprep.building.report.layout import wrapped
 from mobileprep.building.report.markup import plain, table
-from mobileprep.core.frozen import dataclass
 
 What: TypeAlias = Literal["setting", "source", "tool"]
 Kind: TypeAlias = Literal["changed", "added", "removed"]
 State: TypeAlias = Literal["same", "changed", "added", "removed"]
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A number that is another.
 
     Args:
@@ -30,8 +30,7 @@ class Figure:
     after: float | None
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """What a build was made from, and is another now.
 
     Args:
@@ -51,8 +50,7 @@ class Cause:
     place: str = ""
 
 
-@dataclass(frozen=True)
-class StepChange:
+class StepChange(Struct, frozen=True):
     """A transform that does something else than before.
 
     Args:
@@ -73,8 +71,7 @@ class StepChange:
     figures: tuple[Figure, ...]
 
 
-@dataclass(frozen=True)
-class RangeChange:
+class RangeChange(Struct, frozen=True):
     """A tensor whose range is another; None on the side that has no range for it."""
 
     tensor: str
@@ -82,8 +79,7 @@ class RangeChange:
     after: tuple[float, ...] | None
 
 
-@dataclass(frozen=True)
-class NodeChange:
+class NodeChange(Struct, frozen=True):
     """A node of the model that ships, or part of it, that is another.
 
     Args:
@@ -97,8 +93,7 @@ class NodeChange:
     told: str
 
 
-@dataclass(frozen=True)
-class NodeChanges:
+class NodeChanges(Struct, frozen=True):
     """The two models, node by node, whatever nodes are called.
 
     Args:
@@ -114,8 +109,7 @@ class NodeChanges:
     untold: str = ""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """What a target's build differs in from an earlier one.
 
     Args:

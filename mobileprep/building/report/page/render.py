@@ -8,13 +8,13 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct, to_builtins
+
 from mobileprep.building.report.collect import Report, finite, report_data
-from mobileprep.core.frozen import dataclass
 
 PAGE: Final = "report.html"
 """The name of the page."""
@@ -116,8 +116,7 @@ FORMAT: Final = 1
 """Raised when pages tell something in another way, so that none reads another's data wrongly."""
 
 
-@dataclass(frozen=True)
-class StageTime:
+class StageTime(Struct, frozen=True):
     """A stage of the build that left a page.
 
     Args:
@@ -166,7 +165,7 @@ def page_data(
             {"name": report.target, "report": report_data(report), "nodes": nodes}
             for report, nodes in targets
         ],
-        "stages": [asdict(stage) for stage in stages],
+        "stages": [to_builtins(stage) for stage in stages],
     }
 
 

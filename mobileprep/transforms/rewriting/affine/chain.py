@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -18,16 +18,14 @@ from mobileprep.transforms.rewriting.affine.moves import PADS, moved
 from mobileprep.transforms.rewriting.clipping import ConstantExpressions
 
 
-@dataclass(frozen=True)
-class AffineStep:
+class AffineStep(Struct, frozen=True):
     """A node after a layer, and what it does to each channel; None for one that moves them."""
 
     node: Node
     affine: Affine | None
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """Several steps as one map.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.graph.refs import Ref
@@ -30,8 +30,7 @@ SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
 MISFIT: Final = "its statistics have not as many channels as the weights"
 
 
-@dataclass(frozen=True)
-class Affine:
+class Affine(Struct, frozen=True):
     """``scale * x + offset``; float64 of shape [channels], or None for one and for zero."""
 
     scale: Array | None = None
@@ -51,8 +50,7 @@ class Affine:
         return all(a is None or bool(np.isfinite(a).all()) for a in (self.scale, self.offset))
 
 
-@dataclass(frozen=True)
-class Channels:
+class Channels(Struct, frozen=True):
     """The channels of the tensor that is scaled and shifted.
 
     Args:

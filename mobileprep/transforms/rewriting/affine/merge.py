@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.graph.bypass import without_idle_controls
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
@@ -28,8 +28,7 @@ Cut = Callable[[Sequence[AffineStep]], int]
 """``steps after a layer -> how many of them to merge``."""
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """A graph after merging.
 
     Args:
@@ -60,8 +59,7 @@ def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
     return done if done.layers else replace(done, graph=graph)
 
 
-@dataclass(frozen=True)
-class _Weights:
+class _Weights(Struct, frozen=True):
     """A layer's weights, and the node that gives them."""
 
     values: Tensor

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from mobileprep.core.frozen import dataclass
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.bypass import IDENTITIES
@@ -40,8 +40,7 @@ from mobileprep.transforms.rewriting.layers import (
 Ids = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class ScaledTensor:
+class ScaledTensor(Struct, frozen=True):
     """A tensor whose channels may be scaled.
 
     Args:
@@ -462,8 +461,7 @@ def _reshaped(tensor: ScaledTensor, before: TensorShape, after: TensorShape) -> 
     return replace(tensor, ids=ids, axis=-1, rank=len(after))
 
 
-@dataclass(frozen=True)
-class ScaledLayer:
+class ScaledLayer(Struct, frozen=True):
     """A layer whose weights change with the scales of its channels.
 
     Args:
@@ -479,8 +477,7 @@ class ScaledLayer:
     outputs: Ids
 
 
-@dataclass(frozen=True)
-class ScaledConstant:
+class ScaledConstant(Struct, frozen=True):
     """A node that combines channels with a constant, which has to be scaled as they are.
 
     Args:
@@ -496,16 +493,14 @@ class ScaledConstant:
     tensor: ScaledTensor
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """A Relu6, whose upper bound has to be scaled as the channels are."""
 
     node: Node
     tensor: ScaledTensor
 
 
-@dataclass(frozen=True)
-class ChannelScales:
+class ChannelScales(Struct, frozen=True):
     """What would have to be scaled along in a graph.
 
     Args:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Ref, control, parse_ref
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(Struct, frozen=True):
     """The nodes that a run needs, and the feeds that cut the graph.
 
     Args:

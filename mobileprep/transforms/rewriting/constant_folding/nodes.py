@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
@@ -24,8 +25,7 @@ Refusal = Callable[[Node], str]
 """Why a node must not be folded although its inputs are constant, or an empty text."""
 
 
-@dataclass(frozen=True)
-class ConstantNodes:
+class ConstantNodes(Struct, frozen=True):
     """The constant nodes of a graph.
 
     Args:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from mobileprep.core.frozen import dataclass
+from msgspec import Struct
+
 from mobileprep.core.limits import working
 from mobileprep.errors import (
     InvalidGraphError,
@@ -30,8 +31,7 @@ from mobileprep.transforms.rewriting.constant_folding.rules import FoldingRules,
 _DECODED = "it decodes weights that are stored in fewer bits"
 
 
-@dataclass(frozen=True)
-class Folding:
+class Folding(Struct, frozen=True):
     """What can be folded.
 
     Args:
@@ -136,8 +136,7 @@ _TIMES_INPUT = 8
 _FLOPS = 1 << 38
 
 
-@dataclass(frozen=True)
-class ConstantValues:
+class ConstantValues(Struct, frozen=True):
     """Values of constant tensors.
 
     Args:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from mobileprep.building.report.page.render import data_of_page, render_page
 from mobileprep.inspection.node_table import node_table
@@ -174,7 +175,7 @@ def test_hostile_names_are_text(chrome: Any, page_file: Path, tmp_path: Path) ->
     data = json.loads(found[1])
     data["recipe"] = HOSTILE[0]
     graph = network(HOSTILE)
-    table = vars(node_table(graph, {}))
+    table = to_builtins(node_table(graph, {}))
     for target in data["targets"]:
         target["name"] = target["report"]["target"] = HOSTILE[1]
         target["report"]["warnings"] = list(HOSTILE)
