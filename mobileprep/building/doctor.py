@@ -20,20 +20,14 @@ from mobileprep.building.pipeline.cache_files import FORMAT, default_folder
 from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.remote.guarded import open_remote
 from mobileprep.building.pipeline.remote.settings import remote_settings
-from mobileprep.building.plan.engines import (
-    LITERT,
-    LITERT_INSTALL,
-    LITERT_MODULE,
-    OPTIONAL_ENGINES,
-    engine_version,
-)
+from mobileprep.building.plan.engines import LITERT, OPTIONAL_ENGINES, engine_version
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.shared_library import SharedLibrary, read_library, texts_in
 from mobileprep.graph.files import read_shipped_graph
 
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
-_RUNNING: Final = "running models in check, validation, run and benchmark"
-_RUNNING_LITE: Final = "running .tflite files in validation, run, compare and benchmark"
+_RUNNING: Final = "running models in calibration, check, validation, run, and benchmark"
+_RUNNING_LITE: Final = f"{_RUNNING}; running .tflite files there and in compare"
 # What each extra brings besides fsspec, and what for; engines tell how they are added.
 _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
@@ -148,9 +142,8 @@ def _features() -> Iterator[OptionalPackage]:
     for extra, (package, use) in _EXTRAS.items():
         yield OptionalPackage(package, use, _version(package), f"pip install 'mobileprep[{extra}]'")
     for name, how in OPTIONAL_ENGINES.items():
-        yield OptionalPackage(f"engine {name}", _RUNNING, engine_version(name) or None, how)
-    version = engine_version(LITERT_MODULE) or None
-    yield OptionalPackage(f"engine {LITERT}", _RUNNING_LITE, version, LITERT_INSTALL)
+        use = _RUNNING_LITE if name == LITERT else _RUNNING
+        yield OptionalPackage(f"engine {name}", use, engine_version(name) or None, how)
 
 
 def _required() -> Iterator[tuple[str, str]]:

@@ -59,7 +59,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         bool_flag(parser, name, default=default, help_line=help_line)
     for name, limit in _LIMITS:
         flag(parser, name, type=int, default=limit, help="lines of that table, 0 for all")
-    flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
+    flag(parser, "engine", default="numpy", help="numpy, openvino, litert, tensorflow, or auto")
     seed = "of random numbers that the graph draws"
     flag(parser, "seed", type=whole_number, default=None, metavar="N", help=seed)
     bool_flag(parser, "combine", default=True, help_line="constant nodes once, before the runs")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"
 _TOP = 5
-_SILENT = "openvino"
+_SILENT = {"openvino": "OpenVINO", "litert": "LiteRT"}
 _MILITARY_UNIFORM = 653
 
 
@@ -56,7 +56,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "engine",
         default="numpy",
-        help="numpy, openvino, tensorflow, or auto; litert for a .tflite file",
+        help="numpy, openvino, litert, tensorflow, or auto; .tflite files run with litert",
     )
     flag(
         parser,
@@ -199,11 +199,12 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
 def _engine(args: argparse.Namespace, model: Model) -> Engine:
     """The engine, which must be one that prints where the graph does."""
     from mobileprep.cli._shared.printing import printer
+    from mobileprep.litert.in_memory import tflite_in_memory
     from mobileprep.runtime.engines.choose import open_engine
 
     prints = next((n.name for n in model.graph if n.op in ("Print", "PrintV2")), None)
-    if prints is not None and args.engine == _SILENT:
-        message = f"OpenVINO prints nothing, which the graph does at {prints!r}"
+    if prints is not None and args.engine in _SILENT:
+        message = f"{_SILENT[args.engine]} prints nothing, which the graph does at {prints!r}"
         raise UnsupportedError(message, "give --engine=numpy", str(model.path))
     return open_engine(
         args.engine,
@@ -213,6 +214,7 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
         among=None if prints is None else (),
         tell=_tell,
         printer=printer(is_result_data=args.json),
+        convert=tflite_in_memory,
     )
 
 

@@ -25,6 +25,7 @@ from mobileprep.inspection.benchmarking.runs import (
     time_graph,
     zero_feeds,
 )
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.accounting.costs import GraphCosts
 from mobileprep.runtime.accounting.step_stats import NodeStats, Stat, StepStats, by_kind
 from mobileprep.runtime.engines.agreement import Engine
@@ -203,8 +204,8 @@ def run(
             converted to the tensor's type where that is a matter of width; of text, ``str`` or
             ``bytes``. Shapes are the placeholders' own: a batch axis is not added.
         fetches: the tensors to compute; by default a signature's outputs, or the graph's ends.
-        engine: ``numpy``, ``openvino``, ``tensorflow``, or ``auto`` for the fastest installed one
-            that can run the graph.
+        engine: ``numpy``, ``openvino``, ``litert``, ``tensorflow``, or ``auto`` for the fastest
+            installed one that can run the graph.
         seed: of random numbers that the graph draws; only numpy takes it.
         threads: how many to use; 0 for what the engine takes by itself.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
@@ -228,7 +229,15 @@ def run(
     if not names:
         message = "no tensors are named that the graph is to compute"
         raise UsageError(message, "name some in fetches")
-    running = open_engine(engine, loaded.graph, loaded.path, seed=seed, threads=threads, tell=warn)
+    running = open_engine(
+        engine,
+        loaded.graph,
+        loaded.path,
+        seed=seed,
+        threads=threads,
+        tell=warn,
+        convert=tflite_in_memory,
+    )
     tensors = [loaded.tensor(name) for name in names]
     return dict(zip(names, run_fed(running, loaded, arrays, tensors), strict=True))
 

@@ -307,9 +307,10 @@ class Target(Located, frozen=True):
         Engine,
         Option(
             "What runs the model for `calibration`, `check`, and `validation`: the interpreter "
-            "(`numpy`), which is always installed, `openvino`, `tensorflow`, or the fastest "
-            "installed one that agrees with the interpreter on two samples (`auto`). The report "
-            "names the engine. Calibrated ranges can differ in their last digits between engines."
+            "(`numpy`), which is always installed, `openvino`, `litert`, which converts the model "
+            "to a float `.tflite` file in memory, `tensorflow`, or the fastest installed one that "
+            "agrees with the interpreter on two samples (`auto`). The report names the engine. "
+            "Calibrated ranges can differ in their last digits between engines."
         ),
     ] = "numpy"
     validation: Validation | None = None

@@ -18,7 +18,7 @@ Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generi
 DetectionPostprocess: TypeAlias = Literal["keep", "auto"]
 Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
-Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
+Engine: TypeAlias = Literal["auto", "litert", "numpy", "openvino", "tensorflow"]
 ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
     "android": ("arm64-v8a", "armeabi-v7a", "x86", "x86_64"),
     "ios": ("arm64", "x86_64"),

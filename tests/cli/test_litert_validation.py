@@ -25,7 +25,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as if ai-edge-litert were not installed."""
     version = engines.engine_version
     monkeypatch.setattr(
-        engines, "engine_version", lambda name: "" if name == "ai_edge_litert" else version(name)
+        engines, "engine_version", lambda name: "" if name == "litert" else version(name)
     )
 
 

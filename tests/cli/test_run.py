@@ -393,12 +393,13 @@ def test_a_graph_cannot_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert out.buffer.getvalue() == b"\\x1b[2J\t\\xdf\n"
 
 
+@pytest.mark.parametrize(("engine", "title"), [("openvino", "OpenVINO"), ("litert", "LiteRT")])
 def test_an_engine_that_prints_nothing_is_refused_where_the_graph_prints(
-    run: Run, tmp_path: Path
+    run: Run, tmp_path: Path, engine: str, title: str
 ) -> None:
     graph = telling(tmp_path, "stderr", "hello")
-    told = run("run", "--graph", graph, "--fetch=y", "--engine=openvino")
+    told = run("run", "--graph", graph, "--fetch=y", f"--engine={engine}")
     assert told.code == 6
-    assert "OpenVINO prints nothing, which the graph does at 'show'" in told.err
+    assert f"{title} prints nothing, which the graph does at 'show'" in told.err
     told = run("run", "--graph", graph, "--fetch=y", "--engine=auto")
     assert told.err == "hello\nmobileprep: the engine is numpy\n"

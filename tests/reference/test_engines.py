@@ -12,6 +12,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.engines.agreement import check_agreement
 from mobileprep.runtime.engines.choose import installed_engines, open_engine
 from tests.ops.lookup.test_tables import filled
@@ -47,7 +48,9 @@ def test_installed_engines_agree(network: str, models: Path, tf: ModuleType) -> 
     fetches, feeds = golden(models / NETWORKS[network])
     reference = open_engine("numpy", graph, path)
     for name in installed_engines():
-        agreement = check_agreement(open_engine(name, graph, path), reference, fetches, feeds)
+        agreement = check_agreement(
+            open_engine(name, graph, path, convert=tflite_in_memory), reference, fetches, feeds
+        )
         assert agreement.holds, str(agreement)
 
 

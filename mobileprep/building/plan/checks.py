@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mobileprep.building.plan.engines import (
-    LITERT_MODULE,
+    LITERT,
     engine_choice,
     engine_version,
     litert_choice,
@@ -129,7 +129,7 @@ def default_check_spec(
         step=name,
         number=number,
         alternatives=tuple(alternatives),
-        litert=engine_version(LITERT_MODULE) if is_file else "",
+        litert=engine_version(LITERT) if is_file else "",
         file=file if is_file else None,
         engine=engine_choice(_on_interpreter(target)),
         graph=Upstream(steps[number - 1], GRAPH) if steps else frozen.graph,

@@ -13,17 +13,17 @@ from mobileprep.building.plan.running_stages import EngineChoice, RunningSection
 from mobileprep.errors import UnsupportedError
 from mobileprep.recipe.model import Target
 
+LITERT: Final = "litert"
 OPTIONAL_ENGINES: Final[Mapping[str, str]] = {
     "openvino": "pip install 'mobileprep[openvino]'",
+    LITERT: "pip install 'mobileprep[litert]'",
     "tensorflow": "pip install tensorflow-cpu",
 }
-LITERT: Final = "litert"
-LITERT_MODULE: Final = "ai_edge_litert"
-LITERT_INSTALL: Final = "pip install 'mobileprep[litert]'"
+_MODULES: Final[Mapping[str, str]] = {LITERT: "ai_edge_litert"}
 # TensorFlow comes under several names; looking through all that is installed would take long.
 _DISTRIBUTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "openvino": ("openvino", "openvino-nightly"),
-    LITERT_MODULE: ("ai-edge-litert", "ai-edge-litert-nightly"),
+    LITERT: ("ai-edge-litert", "ai-edge-litert-nightly"),
     "tensorflow": (
         "tensorflow",
         "tensorflow-cpu",
@@ -63,14 +63,14 @@ def litert_choice(target: Target, section: RunningSection) -> EngineChoice | Non
     settings = target.check if section == "check" else target.validation
     if settings is None or target.artifact != "tflite" or settings.engine == "graph":
         return None
-    version = engine_version(LITERT_MODULE)
+    version = engine_version(LITERT)
     if not version:
         message = (
             f"{section} runs the .tflite file, which needs ai-edge-litert; it is not installed"
         )
         hint = (
-            f"run {LITERT_INSTALL}, or add 'engine: graph' to '{section}' to measure the graph "
-            "before conversion instead of the file"
+            f"run {OPTIONAL_ENGINES[LITERT]}, or add 'engine: graph' to '{section}' to measure "
+            "the graph before conversion instead of the file"
         )
         raise UnsupportedError(message, hint, target.place((section, "engine")))
     return EngineChoice(LITERT, {LITERT: version}, regex_engine())
@@ -79,7 +79,8 @@ def litert_choice(target: Target, section: RunningSection) -> EngineChoice | Non
 @cache
 def engine_version(name: str) -> str:
     """The version of an installed engine; empty where it is not installed."""
-    found = importlib.util.find_spec(name)
+    module = _MODULES.get(name, name)
+    found = importlib.util.find_spec(module)
     # A folder of that name that happens to be in the path has no origin.
     if found is None or found.origin is None:
         return ""
@@ -89,5 +90,5 @@ def engine_version(name: str) -> str:
     for distribution in _DISTRIBUTIONS[name]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(distribution)
-    names = metadata.packages_distributions().get(name, [])
+    names = metadata.packages_distributions().get(module, [])
     return metadata.version(min(names)) if names else _UNKNOWN

@@ -27,6 +27,7 @@ from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_tex
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor_digests import tensor_digests
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.transforms.quantize_nodes import ranged_tensors
 
@@ -137,6 +138,7 @@ def _measured(
                 calibration.batch,
                 engine.name,
                 tuple(engine.versions),
+                tflite_in_memory,
             )
             seen = observed(
                 subject,

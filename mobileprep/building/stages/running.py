@@ -18,8 +18,9 @@ from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.graph.files import parse_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, Engine, agreement_of
-from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
+from mobileprep.runtime.engines.choose import AUTO, open_engine
 
 REFERENCE: Final = "numpy"
 # What is left of dropout draws numbers, though they change nothing where all is kept.
@@ -32,7 +33,14 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
     """The engine that the recipe names, for one graph."""
     choice = job.asked.engine
     opened = open_engine(
-        choice.name, graph, None, where=where, seed=_SEED, among=choice.versions, verify=True
+        choice.name,
+        graph,
+        None,
+        where=where,
+        seed=_SEED,
+        among=choice.versions,
+        convert=tflite_in_memory,
+        verify=True,
     )
     return _Placed(
         job, opened, "engine", "write 'engine: auto' to take the fastest engine that runs the graph"
@@ -101,7 +109,8 @@ def compared_with_reference(
         return EngineRecord(engine.name, TOLERANCE, version, unlike=error.message)
     found = engine.run(fetches, feeds)
     agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
-    if not agreement.holds and engine.name == LITERT:
+    asked = job.asked
+    if not agreement.holds and isinstance(asked, MeasuringStage) and asked.lite is not None:
         # A file may have fewer bits than its graph: whether it is good enough, metrics say.
         return _apart(job, agreement, samples)
     if not agreement.holds:

@@ -19,6 +19,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.ranges import Histogram, ObservedValues, ends
+from mobileprep.runtime.engines.agreement import Convert
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
 
@@ -41,8 +42,10 @@ class Subject(Struct, frozen=True):
         method: how ranges will come of it.
         inputs: the graph's inputs.
         batch: how many samples are run at once, where the inputs do not say.
-        engine: the engine that runs the graph: "numpy", "openvino", "tensorflow", or "auto".
+        engine: the engine that runs the graph: "numpy", "openvino", "litert", "tensorflow", or
+            "auto".
         among: with "auto", the engines to choose from, numpy besides.
+        convert: converts graphs for litert.
     """
 
     graph: Graph
@@ -53,6 +56,7 @@ class Subject(Struct, frozen=True):
     batch: int
     engine: str = REFERENCE
     among: tuple[str, ...] = ()
+    convert: Convert | None = None
 
     @property
     def piece(self) -> int:
@@ -122,6 +126,7 @@ class Watcher:
             where=where,
             seed=_SEED,
             among=subject.among,
+            convert=subject.convert,
             verify=True,
         )
         fed = {edge(parse_ref(fed.name)) for fed in subject.inputs}

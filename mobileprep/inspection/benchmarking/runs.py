@@ -20,6 +20,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import ends, placeholders
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.ops.context import Observer
 from mobileprep.ops.numerics.allocation import MAX_AXES
 from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs, run_costs
@@ -115,7 +116,13 @@ def time_graph(
         threads: how many to use; 0 or less for all processors.
     """
     runner = open_engine(
-        engine, subject.graph, subject.path, seed=subject.seed, tell=tell, threads=threads
+        engine,
+        subject.graph,
+        subject.path,
+        seed=subject.seed,
+        tell=tell,
+        threads=threads,
+        convert=tflite_in_memory,
     )
 
     def once() -> object:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
+from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 
 
@@ -17,7 +18,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """What does the work: numpy, openvino or tensorflow."""
+        """Its name: numpy, openvino, litert, or tensorflow."""
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """The values of the tensors named by ``fetches``.
@@ -36,6 +37,12 @@ class Engine(Protocol):
             InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
         """
 
+
+Convert: TypeAlias = Callable[[Graph, Mapping[str, Array], Sequence[str], str], bytes]
+"""``convert(graph, feeds, fetches, where) -> content`` converts a graph to a float .tflite file.
+
+Its inputs have the names and shapes of the feeds, its outputs the names of the fetches.
+"""
 
 TOLERANCE = 1e-4
 

@@ -15,7 +15,7 @@ from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import Printer
-from mobileprep.runtime.engines.agreement import Engine
+from mobileprep.runtime.engines.agreement import Convert, Engine
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 
 AUTO: Final = "auto"
@@ -25,13 +25,22 @@ _VERIFIED_RUNS: Final = 2
 Open = Callable[[Graph, str, int], Engine]
 
 LITERT: Final = "litert"
-"""The engine that runs .tflite files, and no graphs."""
+"""The engine that runs .tflite files, and graphs that it converts to one."""
 
 
 def _openvino(graph: Graph, where: str, threads: int) -> Engine:
     from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
 
     return OpenVinoEngine(graph, where, threads)
+
+
+def _litert(graph: Graph, where: str, threads: int, *, convert: Convert | None = None) -> Engine:
+    from mobileprep.runtime.engines.litert_engine import LiteRtGraphEngine
+
+    if convert is None:
+        message = "LiteRT runs .tflite files, and this is a graph"
+        raise UnsupportedError(message, "convert it first, with 'mobileprep tflite'", where)
+    return LiteRtGraphEngine(graph, where, threads, convert)
 
 
 def _tensorflow(graph: Graph, where: str, threads: int) -> Engine:
@@ -56,10 +65,12 @@ def _numpy(
 # Fastest first, as measured on convolutional networks.
 _ENGINES: Final[dict[str, Open]] = {
     "openvino": _openvino,
+    LITERT: _litert,
     "tensorflow": _tensorflow,
     _ALWAYS: _numpy,
 }
 ENGINE_NAMES: Final = (AUTO, *sorted(_ENGINES))
+_MODULES: Final = {LITERT: "ai_edge_litert"}
 
 
 def open_engine(
@@ -73,6 +84,7 @@ def open_engine(
     among: Collection[str] | None = None,
     tell: Callable[[str], None] | None = None,
     printer: Printer | None = None,
+    convert: Convert | None = None,
     verify: bool = False,
 ) -> Engine:
     """An engine for a graph.
@@ -83,27 +95,25 @@ def open_engine(
             the graph reads.
         threads: how many to use, 0 or less for what the engine takes by itself.
         printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
+        convert: converts graphs for litert, which refuses them without it.
         verify: with "auto", compare the first two runs of an engine with numpy, and take the next
             engine where it does not agree.
     """
     where = where or str(path or "graph")
-    if name not in (*ENGINE_NAMES, LITERT):
+    if name not in ENGINE_NAMES:
         message = f"there is no engine {name!r}"
         hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
         raise UsageError(message, hint)
     if path is not None and _is_tflite(graph):
         return _of_tflite(name, graph, path, threads)
-    if name == LITERT:
-        message = "LiteRT runs .tflite files, and this is a graph"
-        raise UnsupportedError(message, "convert it first, with 'mobileprep tflite'", where)
     if path is not None:
         graph = with_found_assets(graph, folders_near(path))
     if name == AUTO:
         known = installed_engines()
         listed = [n for n in known if among is None or n == _ALWAYS or n in among]
-        openers = {n: _opener(n, seed, printer) for n in listed}
+        openers = {n: _opener(n, seed, printer, convert) for n in listed}
         return _Fastest(openers, graph, where, threads, tell, _VERIFIED_RUNS if verify else 0)
-    return _opener(name, seed, printer)(graph, where, threads)
+    return _opener(name, seed, printer, convert)(graph, where, threads)
 
 
 def _is_tflite(graph: Graph) -> bool:
@@ -122,9 +132,11 @@ def _of_tflite(name: str, graph: Graph, path: Path, threads: int) -> Engine:
     return LiteRtEngine(graph, path, threads)
 
 
-def _opener(name: str, seed: int | None, printer: Printer | None) -> Open:
+def _opener(name: str, seed: int | None, printer: Printer | None, convert: Convert | None) -> Open:
     if name == _ALWAYS:
         return partial(_numpy, seed=seed, printer=printer)
+    if name == LITERT:
+        return partial(_litert, convert=convert)
     return _ENGINES[name]
 
 
@@ -134,7 +146,7 @@ def installed_engines() -> list[str]:
 
 
 def _is_installed(name: str) -> bool:
-    found = importlib.util.find_spec(name)
+    found = importlib.util.find_spec(_MODULES.get(name, name))
     # A folder of that name that happens to be in the path has no origin.
     return found is not None and found.origin is not None
 

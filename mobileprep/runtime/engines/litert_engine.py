@@ -1,4 +1,4 @@
-"""The engine that runs .tflite files, with the LiteRT interpreter."""
+"""The engines that run .tflite files and graphs with the LiteRT interpreter."""
 
 from __future__ import annotations
 
@@ -6,23 +6,40 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
 from mobileprep.core.limits import MEMORY_VARIABLE
-from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
+from mobileprep.core.parallel import cores
+from mobileprep.errors import (
+    ArtifactError,
+    InvalidGraphError,
+    MemoryLimitError,
+    MobileprepError,
+    TransformError,
+    UnsupportedError,
+    UsageError,
+)
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.graph.tflite import PREFIX, TENSOR, parse_tflite, read_tflite
 from mobileprep.ops.numerics.allocation import OverBudgetError, check_total
-from mobileprep.runtime.engines.subgraph import checked_feeds, import_library, known_ref
+from mobileprep.runtime.engines.agreement import Convert
+from mobileprep.runtime.engines.subgraph import (
+    checked_feeds,
+    import_library,
+    known_ref,
+    nodes_to_run,
+)
 
 # Operators that TensorFlow's kernels run, in apps that link them.
 _FLEX: Final = f"{PREFIX}Flex"
+_INSTALL: Final = "pip install 'mobileprep[litert]'"
+_CANNOT_RUN: Final = "LiteRT cannot run the file: "
 
 
 class LiteRtEngine:
@@ -47,8 +64,7 @@ class LiteRtEngine:
         self._path = path
         self._model = {"model_path": str(path)} if content is None else {"model_content": content}
         self._threads = threads if threads > 0 else None
-        install = "pip install 'mobileprep[litert]'"
-        self._library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", install)
+        self._library = _interpreters()
         self._interpreters: dict[bool, Any] = {}
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
@@ -67,7 +83,7 @@ class LiteRtEngine:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> UnsupportedError:
-        message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
+        message = f"{_CANNOT_RUN}{' '.join(str(error).split())}"
         return UnsupportedError(message, self._mend(), str(self._path))
 
     def _mend(self) -> str:
@@ -154,7 +170,8 @@ class LiteRtModel:
 
     Args:
         path: the file, whose signature has the names.
-        content: its bytes after decryption; None to read the file.
+        content: its bytes, such as those after decryption; None to read the file.
+        threads: see ``LiteRtEngine``.
 
     Raises:
         CorruptFileError: the file is missing or damaged.
@@ -163,11 +180,11 @@ class LiteRtModel:
 
     name = LiteRtEngine.name
 
-    def __init__(self, path: Path, content: bytes | None = None) -> None:
+    def __init__(self, path: Path, content: bytes | None = None, threads: int = 0) -> None:
         lite = read_tflite(path) if content is None else parse_tflite(content, str(path))
         self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
         self._graph = lite.graph
-        self._engine = LiteRtEngine(lite.graph, path, content=content)
+        self._engine = LiteRtEngine(lite.graph, path, threads, content)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``; inputs and outputs alone have names."""
@@ -198,7 +215,70 @@ class LiteRtModel:
         return self._names.get(str(parse_ref(name)), name)
 
 
-_INSTALL: Final = "pip install 'mobileprep[litert]'"
+# A converted model holds its own copy of the weights.
+_MAX_MODELS: Final = 2
+_Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, tuple[int, ...]], ...]]
+
+
+class LiteRtGraphEngine:
+    """Runs a graph with LiteRT, converted to a float .tflite file in memory.
+
+    A model is converted for each set of fetches and shapes of feeds. Fetches are outputs of the
+    model, so that no fusion removes them, and fetching intermediate tensors needs no other mode.
+
+    Args:
+        graph: the graph.
+        where: what the graph is called, for messages.
+        threads: number of threads, 0 or less for all processors.
+        convert: the conversion.
+
+    Raises:
+        UnsupportedError: ai-edge-litert is not installed.
+    """
+
+    name = LiteRtEngine.name
+
+    def __init__(self, graph: Graph, where: str, threads: int, convert: Convert) -> None:
+        self._graph = graph
+        self._where = where
+        self._threads = threads if threads > 0 else cores()
+        self._convert = convert
+        self._models: dict[_Key, LiteRtModel] = {}
+        _interpreters()
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``."""
+        given = checked_feeds(self._graph, feeds, self._where)
+        names = [str(known_ref(self._graph, name, "fetch", self._where)) for name in fetches]
+        try:
+            return self._model(tuple(dict.fromkeys(names)), given).run(names, given)
+        except (InvalidGraphError, UnsupportedError) as error:
+            raise self._refusal(error) from error
+
+    def _model(self, fetches: tuple[str, ...], feeds: Mapping[str, Array]) -> LiteRtModel:
+        key = (fetches, tuple((name, array.shape) for name, array in feeds.items()))
+        model = self._models.get(key)
+        if model is None:
+            refs = ([parse_ref(name) for name in names] for names in (fetches, feeds))
+            nodes_to_run(self._graph, *refs, self._where)
+            try:
+                content = self._convert(self._graph, feeds, fetches, self._where)
+            except (ArtifactError, TransformError, UsageError) as error:
+                raise self._refusal(error) from error
+            if len(self._models) >= _MAX_MODELS:
+                self._models.pop(next(iter(self._models)))
+            model = self._models[key] = LiteRtModel(Path(self._where), content, self._threads)
+        return model
+
+    def _refusal(self, error: MobileprepError) -> UnsupportedError:
+        message = f"LiteRT cannot run the graph: {error.message.removeprefix(_CANNOT_RUN)}"
+        return UnsupportedError(message, "run the graph with another engine", self._where)
+
+
+def _interpreters() -> Any:  # noqa: ANN401 - an optional library
+    return import_library("ai_edge_litert.interpreter", "ai-edge-litert", _INSTALL)
+
+
 _DELEGATE: Final = "DELEGATE"
 
 
@@ -216,12 +296,12 @@ class FastPath(Struct, frozen=True):
 
 def fast_path(path: Path) -> FastPath:
     """Ask the interpreter."""
-    library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", _INSTALL)
+    library = _interpreters()
     try:
         interpreter = library.Interpreter(model_path=str(path))
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
-        message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
+        message = f"{_CANNOT_RUN}{' '.join(str(error).split())}"
         raise UnsupportedError(message, "leave --hints out", str(path)) from error
     nodes = interpreter._get_ops_details()
     plain = [node for node in nodes if node["op_name"] != _DELEGATE]

@@ -65,8 +65,7 @@ def cut_out(
     """
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [known_ref(graph, name, "feed", where) for name in feeds]
-    nodes = needed_nodes(graph, wanted, {edge(r) for r in fed}, where)
-    _check_placeholders(nodes, where)
+    nodes = nodes_to_run(graph, wanted, fed, where)
     names = FreshNames(n.name for n in nodes)
     inputs = {edge(r): names.name(f"feed_{i}") for i, r in enumerate(fed)}
     outputs = tuple(names.name(f"fetch_{i}") for i in range(len(wanted)))
@@ -94,11 +93,16 @@ def cut_out(
     )
 
 
-def _check_placeholders(nodes: Sequence[Node], where: str) -> None:
+def nodes_to_run(
+    graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str
+) -> list[Node]:
+    """The nodes that ``fetches`` need besides ``feeds``, which include every placeholder."""
+    nodes = needed_nodes(graph, fetches, {edge(r) for r in feeds}, where)
     unfed = [n.name for n in nodes if n.op in PLACEHOLDERS]
     if unfed:
         message = f"nothing is fed to the placeholder {unfed[0]!r}"
         raise UsageError(message, "feed every placeholder that the outputs need", where)
+    return nodes
 
 
 def _placeholder(name: str, array: Array) -> Node:

@@ -59,19 +59,23 @@ def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) 
     assert engine_choice(target("auto")).versions == {}
     engine_version.cache_clear()
     installed |= {"tensorflow-cpu": "2.21.0", "openvino": "2026.4"}
-    versions = {"openvino": "2026.4", "tensorflow": "2.21.0"}
+    installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.3.0"}
+    versions = {"litert": "2.3.0", "openvino": "2026.4", "tensorflow": "2.21.0"}
     assert engine_choice(target("auto")) == EngineChoice("auto", versions, regex_engine())
 
 
 def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> None:
     installed |= {"openvino": "2026.4", "tensorflow": "2.21.0"}
     assert engine_choice(target("openvino")).versions == {"openvino": "2026.4"}
+    installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.3.0"}
+    assert engine_choice(target("litert")).versions == {"litert": "2.3.0"}
 
 
 @pytest.mark.parametrize(
     ("engine", "hint"),
     [
         ("openvino", "pip install 'mobileprep[openvino]', or write 'engine: auto'"),
+        ("litert", "pip install 'mobileprep[litert]', or write 'engine: auto'"),
         ("tensorflow", "pip install tensorflow-cpu, or write 'engine: auto'"),
     ],
 )

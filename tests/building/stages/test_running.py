@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from mobileprep.building.plan.records import EngineRecord
 from mobileprep.building.plan.running_stages import CheckStage, EngineChoice, RunningStage
@@ -133,6 +134,8 @@ class Shipped:
 
 def test_how_far_a_file_is_from_its_graph_is_told_and_no_fault(tmp_path: Path) -> None:
     done = told(tmp_path, "litert", litert="2.1.0")
+    file = structs.replace(done.asked, lite=done.asked.graph)
+    done = structs.replace(done, asked=file)
     given = {"samples": 2, "where": "d"}
     found = compared_with_reference(done, Shipped(1), classifier(), ["y"], {"x": X}, **given)
     assert found.within is not None

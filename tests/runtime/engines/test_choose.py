@@ -11,6 +11,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.graph.graph import Graph
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.engines import choose
 from mobileprep.runtime.engines.choose import ENGINE_NAMES, installed_engines, open_engine
 from tests.transforms.graphs import node, normal, placeholder
@@ -58,7 +59,7 @@ def test_numpy_is_always_there() -> None:
 
 
 def test_the_names_are_those_of_the_recipe() -> None:
-    assert ENGINE_NAMES == ("auto", "numpy", "openvino", "tensorflow")
+    assert ENGINE_NAMES == ("auto", "litert", "numpy", "openvino", "tensorflow")
 
 
 def test_an_unknown_engine_names_the_nearest() -> None:
@@ -95,7 +96,7 @@ def test_auto_may_be_bound_to_some(engines: None) -> None:
 def test_a_folder_of_an_engine_s_name_is_no_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("openvino", "tensorflow"):
+    for name in ("openvino", "ai_edge_litert", "tensorflow"):
         (tmp_path / name).mkdir()
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
@@ -118,16 +119,28 @@ def test_threads_may_be_limited() -> None:
         assert all(i["num_threads"] == 1 for i in blas)
 
 
-@pytest.mark.parametrize("name", ["openvino", "tensorflow"])
+@pytest.mark.parametrize(
+    ("name", "module", "package"),
+    [
+        ("openvino", "openvino", "'mobileprep[openvino]'"),
+        ("litert", "ai_edge_litert.interpreter", "'mobileprep[litert]'"),
+        ("tensorflow", "tensorflow.compat.v1", "tensorflow-cpu"),
+    ],
+)
 def test_an_engine_that_is_not_installed_says_so(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (name, f"{name}.compat.v1"):
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnsupportedError) as caught:
-        open_engine(name, GRAPH, None)
-    assert "not installed" in caught.value.message
-    assert caught.value.hint.startswith("pip install ")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UnsupportedError, match="not installed") as caught:
+        open_engine(name, GRAPH, None, convert=tflite_in_memory)
+    assert caught.value.exit_code == 6
+    assert caught.value.hint == f"pip install {package}"
+
+
+def test_litert_runs_only_files_without_a_conversion() -> None:
+    with pytest.raises(UnsupportedError, match="LiteRT runs") as caught:
+        open_engine("litert", GRAPH, None)
+    assert "mobileprep tflite" in caught.value.hint
 
 
 class Doubling(Picky):
