@@ -5,18 +5,20 @@
 
 The first command, once and with TensorFlow, makes the frozen networks in FOLDER. PYTHON is an
 interpreter that can import TensorFlow, by default this one, and one that can import mobileprep with
-OpenVINO, without which there is no row for it. Each network runs with fused
+OpenVINO, without which there is no row for it. LiteRT has a row if it is installed here. Each
+network runs with fused
 batch norms and with batch norms in their parts. All run on the same two processors. Processes take
 turns, each warms up and then runs some batches; ratios are of neighbouring turns, and the median of
 them counts. Wall time is what a user waits; processor time tells more on a busy machine, though
 threads that wait by spinning raise it. Where the environment tells OpenBLAS which kernels to take,
 a second row shows what it takes by itself. The bounds: numpy takes at most 3 times TensorFlow's
-time and 1.5 times its peak memory, OpenVINO 1.3 times its time.
+time and 1.5 times its peak memory, OpenVINO and LiteRT 1.3 times its time.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -60,8 +62,9 @@ OURS = (
     + """
 from pathlib import Path
 from mobileprep.graph.files import read_graph
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.engines.choose import open_engine
-engine = open_engine("{engine}", read_graph(Path(graph)), Path(graph))
+engine = open_engine("{engine}", read_graph(Path(graph)), Path(graph), convert=tflite_in_memory)
 report(lambda: engine.run([fetch], {feed: x}))
 """
 )
@@ -95,7 +98,7 @@ class Row:
     @property
     def bound(self) -> float:
         """Highest permitted ratio to TensorFlow's time."""
-        return 1.3 if self.engine == "openvino" else 3.0
+        return 1.3 if self.engine in ("litert", "openvino") else 3.0
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,8 @@ def rows(args: argparse.Namespace) -> list[Row]:
     own = without_coretype()
     if own is not None:
         found.append(Row("numpy, kernels as OpenBLAS chooses", "numpy", sys.executable, own))
+    if importlib.util.find_spec("ai_edge_litert") is not None:
+        found.append(Row("litert", "litert", sys.executable))
     if args.openvino:
         found.append(Row("openvino", "openvino", args.openvino))
     return found

@@ -131,10 +131,13 @@ def _accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
 
 def _engine_lines(engines: Sequence[EngineLine]) -> Iterator[str]:
     """A line for each engine that ran something: what, and how it compares."""
-    alike: dict[tuple[str, str], list[EngineLine]] = {}
+    alike: dict[tuple[str, str, bool], list[EngineLine]] = {}
     for line in engines:
-        alike.setdefault((f"{line.name} {line.version}".rstrip(), line.unlike), []).append(line)
-    for (engine, unlike), lines in alike.items():
+        # LiteRT may run both graphs and a file that is apart from its graph.
+        is_apart = line.within is not None and line.within > line.tolerance
+        key = f"{line.name} {line.version}".rstrip(), line.unlike, is_apart
+        alike.setdefault(key, []).append(line)
+    for (engine, unlike, _), lines in alike.items():
         # Of many checked transforms the count says enough.
         after = [line for line in lines if line.graph not in ("source", "model")]
         ran = [line.graph for line in lines if line not in after]

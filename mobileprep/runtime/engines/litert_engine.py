@@ -248,7 +248,8 @@ class LiteRtGraphEngine:
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``."""
-        given = checked_feeds(self._graph, feeds, self._where)
+        checked = checked_feeds(self._graph, feeds, self._where)
+        given = {str(parse_ref(name)): array for name, array in checked.items()}
         names = [str(known_ref(self._graph, name, "fetch", self._where)) for name in fetches]
         try:
             return self._model(tuple(dict.fromkeys(names)), given).run(names, given)
@@ -259,8 +260,8 @@ class LiteRtGraphEngine:
         key = (fetches, tuple((name, array.shape) for name, array in feeds.items()))
         model = self._models.get(key)
         if model is None:
-            refs = ([parse_ref(name) for name in names] for names in (fetches, feeds))
-            nodes_to_run(self._graph, *refs, self._where)
+            wanted, fed = (list(map(parse_ref, names)) for names in (fetches, feeds))
+            nodes_to_run(self._graph, wanted, fed, self._where)
             try:
                 content = self._convert(self._graph, feeds, fetches, self._where)
             except (ArtifactError, TransformError, UsageError) as error:

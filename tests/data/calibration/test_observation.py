@@ -16,6 +16,7 @@ from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Ref
+from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
 from tests.building.stages.jobs import placeholder
@@ -177,11 +178,16 @@ def test_a_loop_is_seen_in_every_iteration() -> None:
     }
 
 
-@pytest.mark.parametrize("engine", ["tensorflow", "openvino", "auto"])
+@pytest.mark.parametrize("engine", ["litert", "tensorflow", "openvino", "auto"])
 def test_an_engine_shows_the_tensors_that_the_interpreter_shows(engine: str) -> None:
     if engine != "auto":
-        pytest.importorskip(engine)
-    asked = replace(subject("min_max"), engine=engine, among=("tensorflow", "openvino"))
+        pytest.importorskip("ai_edge_litert" if engine == "litert" else engine)
+    asked = replace(
+        subject("min_max"),
+        engine=engine,
+        among=("litert", "tensorflow", "openvino"),
+        convert=tflite_in_memory,
+    )
     values = Watcher(asked, samples()).observe(0, 40).values
     assert values.keys() == expected().keys()
     for tensor, ends in expected().items():

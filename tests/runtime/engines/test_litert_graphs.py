@@ -104,7 +104,7 @@ WORDS = {"words": texts("no", "?")}
         pytest.param(Graph(LOOP), ["v/out"], {"x": ROWS}, id="loop"),
         pytest.param(layer("BlockLSTM", 3, 6), ["y"], {"x": sequence(3)}, id="LSTM"),
         pytest.param(filled(), ["find", "size"], WORDS, id="table"),
-        pytest.param(GRAPH, ["out:0", "out"], {"relu": normal(2, 4, 4, 8)}, id="inner feed"),
+        pytest.param(GRAPH, ["out:0", "out"], {"relu:0": normal(2, 4, 4, 8)}, id="inner feed"),
     ],
 )
 def test_it_agrees_on_other_graphs(
