@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mobileprep.building.plan.sources import data_files as planned_files
-from mobileprep.building.stages.data import data_files
+from mobileprep.building.stages.running import data_files
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.source import Dataset, SampleChoice
 from mobileprep.formats.dtypes import DType

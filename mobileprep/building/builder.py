@@ -26,10 +26,10 @@ from mobileprep.building.pipeline.runner import FollowUp, stale_stages
 from mobileprep.building.pipeline.runner import build as run_stages
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.search_stages import ChoiceStage
 from mobileprep.building.plan.spec import Stage, TargetPlan
-from mobileprep.building.plan.stages import TransformStage
 from mobileprep.building.report.collect import Report
+from mobileprep.building.stages.search.spec import ChoiceStage
+from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.building.targets import (
     plan_state,
     promised_files,

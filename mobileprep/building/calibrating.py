@@ -15,8 +15,8 @@ from mobileprep.building.pipeline.execute import Warn as TaskWarn
 from mobileprep.building.pipeline.runner import build as run_stages
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.plan.portable import portable_recipe
-from mobileprep.building.plan.running_stages import CalibrateStage
 from mobileprep.building.plan.spec import Plan, StageSpec, Upstream
+from mobileprep.building.stages.calibrate.spec import CalibrateStage, CalibrationRecord
 from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import write_text
@@ -225,7 +225,7 @@ def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> Cali
         if chosen:
             bare.append(replace(recipe, targets=chosen))
     whole = plan_state(bare)
-    ends = {t.folder: t.records.calibrations[-1].task for t in whole.plan.targets}
+    ends = {t.folder: t.upstreams(CalibrationRecord)[-1].task for t in whole.plan.targets}
     return CalibrationPlan(
         State(_until(whole.plan, ends.values()), whole.store),
         ends,

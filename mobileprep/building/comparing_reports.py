@@ -24,8 +24,9 @@ from mobileprep.building.report.comparison.model import (
     RangeChange,
     StepChange,
 )
-from mobileprep.building.report.text import metric_title
 from mobileprep.building.report_files import StoredReport, model_file, node_changes, stored_reports
+from mobileprep.building.stages.package.spec import PackageRecord
+from mobileprep.building.stages.validate.report import metric_title
 from mobileprep.building.targets import build_report
 from mobileprep.errors import UsageError
 from mobileprep.recipe.model import Recipe, Target
@@ -101,7 +102,7 @@ def _places(target: Target) -> Place:
 
 def _unpacked(built: Built, store: Store, folder: Path) -> Path | None:
     """The model that a target's stages have left, as a file; None where the store lacks it."""
-    name = built.records.package.model.file
+    name = built.records.one(PackageRecord).model.file
     output = built.files.get(name)
     if output is None:
         return None

@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 from mobileprep.building.pipeline.publish import read_manifest
 from mobileprep.building.plan.sources import file_or_folder
 from mobileprep.building.plan.spec import Files
-from mobileprep.building.plan.stages import HEADER
-from mobileprep.building.stages.data import data_files
+from mobileprep.building.stages.package.spec import HEADER
+from mobileprep.building.stages.running import data_files
 from mobileprep.core.files import map_file
 from mobileprep.data.opening import data_kind, open_dataset
 from mobileprep.data.options import Reading

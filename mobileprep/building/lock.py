@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from mobileprep import __version__
 from mobileprep.building.pipeline.state import State
+from mobileprep.building.plan.engines import EngineChoice
 from mobileprep.building.plan.fingerprints import computing_libraries
 from mobileprep.building.plan.portable import is_absolute
-from mobileprep.building.plan.running_stages import EngineChoice
 from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import write_text

@@ -21,8 +21,7 @@ from mobileprep.building.pipeline.folder_reasons import from_here
 from mobileprep.building.pipeline.output import Record
 from mobileprep.building.pipeline.runner import FollowUp, collect, collect_target
 from mobileprep.building.pipeline.state import Fresh, Stale, State
-from mobileprep.building.plan.record_data import misfit
-from mobileprep.building.plan.spec import Plan, TargetPlan, Upstream
+from mobileprep.building.plan.spec import Plan, TargetPlan, Upstream, misfit
 from mobileprep.building.report.collect import Report, report_key
 from mobileprep.building.report.page.render import (
     PAGE,

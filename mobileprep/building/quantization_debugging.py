@@ -17,16 +17,16 @@ from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.exchange import StoreExchange
 from mobileprep.building.pipeline.execute import Executor, Handover
 from mobileprep.building.plan.portable import portable_recipe
-from mobileprep.building.plan.records import Interface
-from mobileprep.building.plan.running_stages import CalibrateStage, EvaluateStage
-from mobileprep.building.plan.search_stages import ChoiceStage, RankStage
 from mobileprep.building.plan.spec import Files, Plan, StageSpec, TargetPlan
-from mobileprep.building.plan.stages import TransformStage
-from mobileprep.building.stages.assets import asset_folder
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.data import data_files
-from mobileprep.building.stages.searching import level_rules, own_rules, ranked, recorded_tries
-from mobileprep.building.stages.transform import options_of
+from mobileprep.building.stages.calibrate.spec import CalibrateStage
+from mobileprep.building.stages.evaluate.spec import EvaluateStage
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.running import asset_folder, data_files
+from mobileprep.building.stages.search.run import level_rules, own_rules, ranked, recorded_tries
+from mobileprep.building.stages.search.spec import ChoiceStage, RankStage
+from mobileprep.building.stages.transform.run import options_of
+from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.building.targets import plan_state
 from mobileprep.data.calibration.damage import TensorDamage, tensor_damage
 from mobileprep.data.calibration.layers import (

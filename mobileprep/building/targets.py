@@ -131,7 +131,7 @@ def wanted_outputs(state: State, out: Path) -> set[Upstream]:
     found = {
         up
         for target in state.plan.targets
-        for up in target.records
+        for _, up in target.records
         if isinstance(state.verdict(up.task), Fresh)
     }
     return found.union(*(lacking_outputs(target, state, out) for target in state.plan.targets))

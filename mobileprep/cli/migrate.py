@@ -33,7 +33,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("migrate", "tell whether a graph runs on TensorFlow Mobile and on LiteRT", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print each route; exit code 0 where LiteRT runs the model, 1 where it does not."""
-    from mobileprep.building.report.migration import ends_text, way_lines
+    from mobileprep.building.stages.migration.report import ends_text, way_lines
     from mobileprep.targets.headers import release_of
     from mobileprep.targets.migration.survey import migrate
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
 
-from mobileprep.building.report.text import number_text
+from mobileprep.building.report.layout import number_text
 from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of, tensorflow_argument
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show

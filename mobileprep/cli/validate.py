@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_files:
         # Costs start-up time, as models bring numpy with them.
         from mobileprep.building.fit import check_models
-        from mobileprep.building.plan.installed import check_installed
+        from mobileprep.building.plan.engines import check_installed
 
         for recipe in recipes:
             check_files(recipe)

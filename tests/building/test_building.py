@@ -10,7 +10,7 @@ import pytest
 from doit.exceptions import InvalidDodoFile
 
 from mobileprep import RecipeError, UsageError, build, load_recipe, recipe_tasks
-from mobileprep.building.stages.compress import compressed_size
+from mobileprep.building.stages.package.run import compressed_size
 
 ENCRYPTED = "protect: {encrypt: {key: env:DIGITS_KEY}}"
 DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits"

@@ -161,7 +161,7 @@ def test_a_tflite_file_is_checked_as_it_ships() -> None:
 
 
 def test_a_tflite_file_without_litert_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mobileprep.building.plan.checks.engine_version", lambda _name: "")
+    monkeypatch.setattr("mobileprep.building.stages.check.spec.engine_version", lambda _name: "")
     report, (warning,) = report_of("artifact: tflite, quantize: weights")
     assert "LiteRT is not installed; pip install 'mobileprep[litert]'" in warning
     assert report.check is None

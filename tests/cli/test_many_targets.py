@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.pipeline import execute as execution
+from mobileprep.building.plan.spec import Stage
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
 from tests.cli.conftest import Run
@@ -211,9 +212,9 @@ def test_equal_work_at_once_is_done_once(
     """Chains that differ in parameters only, and come to equal graphs, go on alike."""
     found, ran = execution.stage_function, []
 
-    def counted(kind: str):
+    def counted(kind: type[Stage]):
         def work(job) -> None:
-            ran.append(kind)
+            ran.append(kind.stage_name)
             found(kind)(job)
 
         return work

@@ -21,8 +21,7 @@ from mobileprep.building.pipeline.remote.guarded import (
     send_many,
 )
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.record_data import misfit
-from mobileprep.building.plan.spec import PUBLISHED, Upstream
+from mobileprep.building.plan.spec import PUBLISHED, Upstream, misfit
 from mobileprep.core.files import write_bytes
 from mobileprep.core.parallel import at_once
 from mobileprep.errors import CorruptFileError, MobileprepError

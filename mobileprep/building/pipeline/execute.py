@@ -20,8 +20,14 @@ from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.pipeline.store import unwritable
 from mobileprep.building.plan.fingerprints import Components, fingerprint
-from mobileprep.building.plan.record_data import CacheEntryError, cache_entry_error
-from mobileprep.building.plan.spec import PUBLISHED, Plan, StageSpec, Upstream
+from mobileprep.building.plan.spec import (
+    PUBLISHED,
+    CacheEntryError,
+    Plan,
+    StageSpec,
+    Upstream,
+    cache_entry_error,
+)
 from mobileprep.building.stages.base import Job, stage_function
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError
 
@@ -212,7 +218,7 @@ class Executor:
                 warn=functools.partial(self._warn, spec.task),
                 progress=functools.partial(self._advance, spec.task),
             )
-            stage_function(spec.kind)(job)
+            stage_function(type(spec.stage))(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
             # What was removed may have been made again by what the stage wrote later.

@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.state import Fresh, Stale, State
-from mobileprep.building.plan.record_data import CacheEntryError, RecordType, read_record
-from mobileprep.building.plan.records import (
-    BudgetRecord,
-    CalibrationRecord,
-    CheckRecord,
-    CompressRecord,
-    DamageRecord,
-    DefaultCheckRecord,
-    FreezeRecord,
-    MigrationRecord,
-    PackageRecord,
-    SamplesRecord,
-    TargetRecords,
-    TransformRecord,
-    ValidationRecord,
-)
 from mobileprep.building.plan.spec import (
     PUBLISHED,
+    CacheEntryError,
     Files,
-    PlannedRecords,
+    Records,
+    RecordType,
     StageSpec,
     TargetPlan,
     Upstream,
+    read_record,
 )
 from mobileprep.core.parallel import at_once
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
@@ -53,7 +39,7 @@ class Built(Struct, frozen=True):
     target: TargetPlan
     files: Mapping[str, Output]
     origins: Mapping[str, Upstream]
-    records: TargetRecords
+    records: Records
     sources: Mapping[str, str]
 
 
@@ -184,7 +170,6 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
         pieces = state.store.pieces(record(up.task).outputs[up.output])
         return read_record(kind, b"".join(pieces), up)
 
-    records = _records(target.records, read)
     found = {
         name.removeprefix(PUBLISHED): (output, Upstream(task, name))
         for task in target.tasks
@@ -196,7 +181,7 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
         target,
         {name: output for name, (output, _) in found.items()},
         {name: origin for name, (_, origin) in found.items()},
-        records,
+        Records(read(kind, up) for kind, up in target.records),
         {f.name: state.digest(f) for f in target.sources},
     )
 
@@ -256,30 +241,3 @@ def _record(state: State, task: str) -> Record:
         message = f"{task} has not run"
         raise CorruptFileError(message, "build again")
     return verdict.record
-
-
-class _Read(Protocol):
-    """Reads a record of some class that a stage has left."""
-
-    def __call__(self, kind: type[RecordType], up: Upstream, /) -> RecordType: ...
-
-
-def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
-    samples, validation, damage = planned.samples, planned.validation, planned.damage
-    migration, default_check = planned.migration, planned.default_check
-    package_check = planned.package_check
-    return TargetRecords(
-        read(FreezeRecord, planned.freeze),
-        read(PackageRecord, planned.package),
-        read(CompressRecord, planned.compressed),
-        tuple(read(TransformRecord, up) for up in planned.steps),
-        tuple(read(CheckRecord, up) for up in planned.checks),
-        None if samples is None else read(SamplesRecord, samples),
-        None if validation is None else read(ValidationRecord, validation),
-        tuple(read(CalibrationRecord, up) for up in planned.calibrations),
-        None if damage is None else read(DamageRecord, damage),
-        None if planned.budget is None else read(BudgetRecord, planned.budget),
-        None if migration is None else read(MigrationRecord, migration),
-        None if default_check is None else read(DefaultCheckRecord, default_check),
-        None if package_check is None else read(CheckRecord, package_check),
-    )

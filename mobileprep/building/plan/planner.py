@@ -2,80 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import structs
 
-from mobileprep.building.plan.app_stages import (
-    MigrationStage,
-    encrypt_spec,
-    encrypted_file,
-    integration_spec,
-    named_files,
-    plugin_file,
-)
-from mobileprep.building.plan.checks import (
-    Frozen,
-    check_spec,
-    default_check_spec,
-    default_samples_spec,
-    frozen_by,
-    labels_of,
-    model_of,
-    needs_default_check,
-    package_check_spec,
-    samples_spec,
-)
-from mobileprep.building.plan.engines import engine_choice, litert_choice
+from mobileprep.building.plan.engines import engine_choice, litert_choice, model_of
 from mobileprep.building.plan.portable import distinct_sources, outside_files, portable_recipe
-from mobileprep.building.plan.regular_expressions import regex_engine, step_regex_engine
-from mobileprep.building.plan.running_stages import (
-    CalibrateStage,
-    CheckStage,
-    DamageStage,
-    DefaultCheckStage,
-    SamplesStage,
-    ValidateStage,
-)
-from mobileprep.building.plan.searching import SearchPlanner
-from mobileprep.building.plan.shipping import ENDINGS, budget_spec, compress_spec, package_spec
-from mobileprep.building.plan.sources import (
-    data_files,
-    file_or_folder,
-    graph_files,
-    single_file,
-    source_checkpoint,
-)
 from mobileprep.building.plan.spec import (
     PAGE,
     PUBLISHED,
     Plan,
     PlannedPage,
-    PlannedRecords,
+    PlannedRecord,
+    Stage,
     StageSpec,
     TargetPlan,
     Upstream,
-    places,
 )
-from mobileprep.building.plan.stages import (
+from mobileprep.building.stages.budget.spec import BudgetStage, budget_spec
+from mobileprep.building.stages.calibrate.spec import CalibrateStage, calibrate_spec
+from mobileprep.building.stages.check.spec import (
+    CheckStage,
+    DefaultCheckStage,
+    SamplesStage,
+    check_spec,
+    default_check_spec,
+    default_samples_spec,
+    needs_default_check,
+    package_check_spec,
+    samples_spec,
+)
+from mobileprep.building.stages.damage.spec import DamageStage, damage_spec
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, EvaluateStage, evaluate_spec
+from mobileprep.building.stages.freeze.spec import (
     GRAPH,
-    BudgetStage,
-    CompressStage,
     FreezeStage,
-    NodesStage,
+    Frozen,
+    freeze_spec,
+    frozen_by,
+)
+from mobileprep.building.stages.integration.spec import IntegrationStage, integration_spec
+from mobileprep.building.stages.migration.spec import MigrationStage, migration_spec
+from mobileprep.building.stages.package.spec import (
+    ENDINGS,
+    CompressStage,
+    EncryptStage,
     PackageStage,
-    TransformStage,
+    compress_spec,
+    encrypt_spec,
+    encrypted_file,
+    package_spec,
 )
-from mobileprep.building.plan.validation import (
-    SOURCE_LABEL,
-    calibrate_spec,
-    evaluate_spec,
-    validate_spec,
+from mobileprep.building.stages.page.spec import NodesStage
+from mobileprep.building.stages.search.spec import (
+    ChoiceStage,
+    RankStage,
+    SearchPlanner,
+    TrialStage,
+    VerdictStage,
 )
+from mobileprep.building.stages.transform.spec import TransformStage, transform_spec
+from mobileprep.building.stages.validate.spec import ValidateStage, validate_spec
 from mobileprep.core.files import canonical
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
-from mobileprep.recipe.settings import Budget, Data
+from mobileprep.recipe.settings import Budget
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -121,31 +112,17 @@ class _TargetPlanner:
         validation = self._validate(frozen_by(freeze), last, shipped)
         default_check = self._default_check(frozen_by(freeze), steps, package)
         source_nodes, nodes = self._nodes(frozen_by(freeze), last)
-        records = PlannedRecords(
-            Upstream(freeze, FreezeStage.RECORD),
-            Upstream(package, PackageStage.RECORD),
-            Upstream(compress, CompressStage.RECORD),
-            tuple(Upstream(task, TransformStage.RECORD) for task in steps),
-            tuple(Upstream(task, CheckStage.RECORD) for task in checks),
-            Upstream(fed[0], SamplesStage.RECORD) if (fed := samples or default_check) else None,
-            Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
-            tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
-            Upstream(damage[0], DamageStage.RECORD) if damage else None,
-            Upstream(budget[0], BudgetStage.RECORD) if budget else None,
-            Upstream(migration[0], MigrationStage.RECORD) if migration else None,
-            Upstream(default_check[-1], DefaultCheckStage.RECORD) if default_check else None,
-            Upstream(package_check[0], CheckStage.RECORD) if package_check else None,
+        tasks = (
+            *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
+            *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
+            *(*package_check, *migration, *validation, *default_check),
+            *(source_nodes, *{nodes} - {source_nodes}),
         )
         return TargetPlan(
             self._recipe.name,
             target.folder,
-            (
-                *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
-                *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*package_check, *migration, *validation, *default_check),
-                *(source_nodes, *{nodes} - {source_nodes}),
-            ),
-            records,
+            tasks,
+            self._known.records(tasks),
             distinct_sources(outside_files(target)),
             target_settings(target),
             PlannedPage(
@@ -179,7 +156,7 @@ class _TargetPlanner:
             if step.trials:
                 steps.append(self._search(number, label, graph, ranges, frozen))
             else:
-                spec = _transform_spec(target, number, graph, ranges, frozen.interface)
+                spec = transform_spec(target, number, graph, ranges, frozen.interface)
                 steps.append(self._add(spec))
             graph = Upstream(steps[-1], GRAPH)
             if check is not None:
@@ -301,73 +278,6 @@ class _TargetPlanner:
         return [before, after, self._add(spec)]
 
 
-def _transform_spec(
-    target: Target, number: int, graph: Upstream, ranges: Upstream | None, interface: Upstream
-) -> StageSpec:
-    """The stage of a target's step, counted from 1."""
-    step = target.transforms[number - 1]
-    stage = TransformStage(
-        transform=step.name,
-        options=step.options,
-        ignore_errors=step.ignore_errors,
-        earlier=tuple(s.name for s in target.transforms[: number - 1]),
-        plugin=plugin_file(step),
-        named=named_files(step),
-        graph=graph,
-        ranges=ranges,
-        interface=interface,
-        regular_expressions=step_regex_engine(step),
-    )
-    where = {**places(target, "inputs", "outputs"), "transforms": step.place}
-    return StageSpec(f"{number:02d}-{step.name}", stage, where)
-
-
-def freeze_spec(target: Target) -> StageSpec:
-    """The stage that freezes a target's source."""
-    source = target.source
-    stage = FreezeStage(
-        kind=source.kind,
-        graph=graph_files(source),
-        checkpoint=source_checkpoint(source),
-        saver=single_file(source.saver) if source.saver else None,
-        assets=file_or_folder(source.assets) if source.assets else None,
-        tags=source.tags,
-        signature=source.signature,
-        freeze=target.freeze,
-        inputs=target.inputs,
-        outputs=target.outputs,
-        # What is frozen already has no variables, and so no initializers.
-        regular_expressions="" if source.kind == "frozen" else regex_engine(),
-    )
-    return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
-
-
-# What these leave is for TensorFlow's kernels alone: files for LiteRT are quantized in another way.
-_EIGHT_BITS: Final = frozenset({"quantize_nodes", "quantize_weights"})
-
-
-def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
-    """The stage that tries a target's graph on TensorFlow Mobile and on LiteRT.
-
-    Returns:
-        None where the recipe does not ask for it, or the target is for LiteRT already.
-    """
-    if not target.migration_report or target.artifact == "tflite":
-        return None
-    names = [step.name for step in target.transforms]
-    first = next((at for at, name in enumerate(names) if name in _EIGHT_BITS), len(names))
-    stage = MigrationStage(
-        platform=target.platform,
-        before="".join(names[first : first + 1]),
-        graph=Upstream(steps[first - 1], GRAPH) if first else frozen.graph,
-        interface=frozen.interface,
-        assets=frozen.assets,
-    )
-    return StageSpec(
-        f"{target.folder}/migration", stage, places(target, "platform", "inputs", "outputs")
-    )
-
-
 class KnownStages:
     """The stages planned so far; one that two targets both need is planned once."""
 
@@ -375,6 +285,15 @@ class KnownStages:
         self.stages: list[StageSpec] = []
         self._tasks: dict[str, str] = {}
         self._names: set[str] = set()
+
+    def records(self, tasks: Iterable[str]) -> tuple[PlannedRecord, ...]:
+        """The records of some tasks that the report reads."""
+        by_task = {spec.task: spec.stage for spec in self.stages}
+        return tuple(
+            PlannedRecord(stage.reported, Upstream(task, stage.RECORD))
+            for task, stage in ((task, by_task[task]) for task in tasks)
+            if stage.reported is not None
+        )
 
     def add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
         """Add a stage unless an equal one is planned; its task's name."""
@@ -447,49 +366,26 @@ def _options(step: Step) -> Mapping[str, Any]:
     return {key: digestible(value) for key, value in step.options.items()}
 
 
-# So few tell which tensors lose most, and cost less than a validation.
-_SAMPLES: Final = 16
-_NODES: Final = frozenset({"quantize_nodes"})
-_WEIGHTS: Final = frozenset(
-    {"quantize_weights", "round_weights", "linear_quantize_weights", "cast_weights"}
+STAGES: Final[tuple[type[Stage], ...]] = (
+    FreezeStage,
+    TransformStage,
+    SamplesStage,
+    CheckStage,
+    DefaultCheckStage,
+    CalibrateStage,
+    DamageStage,
+    PackageStage,
+    EncryptStage,
+    IntegrationStage,
+    MigrationStage,
+    CompressStage,
+    BudgetStage,
+    NodesStage,
+    EvaluateStage,
+    ValidateStage,
+    RankStage,
+    TrialStage,
+    VerdictStage,
+    ChoiceStage,
 )
-
-
-def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
-    """The stage that compares the graph before a target quantizes with the one after.
-
-    Returns:
-        None where nothing is quantized, there are no samples, or the recipe does not want it.
-    """
-    data = _data(target)
-    asked = target.quantization_report
-    wanted = {None: _NODES, False: frozenset[str](), True: _NODES | _WEIGHTS}[asked]
-    places_of_steps = [at for at, step in enumerate(target.transforms) if step.name in wanted]
-    if data is None or not places_of_steps:
-        return None
-    first, last = places_of_steps[0], places_of_steps[-1]
-    stage = DamageStage(
-        data=data_files(data),
-        reading=data,
-        labels=labels_of(target),
-        count=_SAMPLES,
-        inputs=target.inputs,
-        graph=Upstream(steps[first - 1], GRAPH) if first else frozen.graph,
-        quantized=Upstream(steps[last], GRAPH),
-        interface=frozen.interface,
-        assets=frozen.assets,
-        regular_expressions=regex_engine(),
-    )
-    label = f"{last + 1:02d}-{target.transforms[last].name}-damage"
-    return StageSpec(label, stage, places(target, "inputs", "outputs"))
-
-
-def _data(target: Target) -> Data | None:
-    """The validation's samples, else the calibration's; none that are not there.
-
-    A range file does without samples, and so does this.
-    """
-    if target.validation is not None:
-        return target.validation.data
-    data = None if target.calibration is None else target.calibration.data
-    return data if data is not None and data.file.path.exists() else None
+"""Every kind of stage there is."""

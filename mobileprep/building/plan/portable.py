@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
-from mobileprep.building.plan.app_stages import app_classes, named_files, plugin_file
 from mobileprep.building.plan.sources import (
     data_files,
     file_or_folder,
@@ -22,7 +21,9 @@ from mobileprep.building.plan.sources import (
     source_checkpoint,
 )
 from mobileprep.building.plan.spec import StageFile
-from mobileprep.building.plan.validation import calibration_members
+from mobileprep.building.stages.calibrate.spec import calibration_members
+from mobileprep.building.stages.package.spec import app_classes
+from mobileprep.building.stages.transform.spec import named_files, plugin_file
 from mobileprep.errors import MobileprepError
 from mobileprep.recipe.model import ParameterValue, Recipe, Step, Target
 from mobileprep.recipe.settings import Data, InputFile, Source

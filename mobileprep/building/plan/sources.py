@@ -13,13 +13,19 @@ from msgspec.structs import replace
 from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.core.paths import directory_error
 from mobileprep.errors import CorruptFileError, did_you_mean
+from mobileprep.recipe.model import Target
 from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.presence import source_kind_error
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
+from mobileprep.recipe.validation_settings import USUAL_LABELS
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
+
+
 # What a SavedModel is read from beside its graph.
 _SAVED_MODEL_FOLDERS = ("assets", "variables")
+
+
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
@@ -161,3 +167,9 @@ def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> Corrupt
     near = did_you_mean(path.name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
     return CorruptFileError(message, hint, named.place or str(path))
+
+
+def labels_of(target: Target) -> str:
+    """The name of the labels, which are no input even where nobody asks for them."""
+    metrics = () if target.validation is None else target.validation.metrics
+    return next((m.labels for m in metrics if m.labels), USUAL_LABELS)

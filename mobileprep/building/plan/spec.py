@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Struct, field, structs
 
+from mobileprep.core.files import NONSENSE
+from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.model import Target, digestible
+
+RecordType = TypeVar("RecordType", bound=Struct)
 
 PUBLISHED: Final = "files/"
 """What a stage leaves below this folder goes into the target's."""
 
+
 PAGE: Final = "page.json"
 """What the report page tells of a graph as a whole, beside the graph that a stage leaves."""
+
 
 Section: TypeAlias = Literal[
     "source",
@@ -101,6 +109,10 @@ class Stage(Struct, frozen=True, kw_only=True, dict=True):
     """The stage's, and its module's below ``stages/``."""
     stage_version: ClassVar[int]
     """Raised by one whenever the stage's outputs change for the same inputs."""
+    RECORD: ClassVar[str] = ""
+    """The output that is its record."""
+    reported: ClassVar[type[Struct] | None] = None
+    """The class of the record if the report reads it."""
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -206,10 +218,14 @@ class TargetPlan(Struct, frozen=True):
     recipe: str
     target: str
     tasks: tuple[str, ...]
-    records: PlannedRecords
+    records: tuple[PlannedRecord, ...]
     sources: tuple[StageFile, ...]
     settings: Mapping[str, Any]
     page: PlannedPage | None = None
+
+    def upstreams(self, kind: type[Struct]) -> list[Upstream]:
+        """The outputs that hold the records of a class, in the order of the plan."""
+        return [upstream for reported, upstream in self.records if reported is kind]
 
     @property
     def folder(self) -> str:
@@ -217,30 +233,31 @@ class TargetPlan(Struct, frozen=True):
         return f"{self.recipe}/{self.target}"
 
 
-class PlannedRecords(Struct, frozen=True):
-    """Where a target's records will lie; see ``records.TargetRecords`` for what they are."""
+class PlannedRecord(NamedTuple):
+    """A record that the report reads, and the class that it is decoded to."""
 
-    freeze: Upstream
-    package: Upstream
-    compressed: Upstream
-    steps: tuple[Upstream, ...] = ()
-    checks: tuple[Upstream, ...] = ()
-    samples: Upstream | None = None
-    validation: Upstream | None = None
-    calibrations: tuple[Upstream, ...] = ()
-    damage: Upstream | None = None
-    budget: Upstream | None = None
-    migration: Upstream | None = None
-    default_check: Upstream | None = None
-    package_check: Upstream | None = None
+    kind: type[Struct]
+    upstream: Upstream
 
-    def __iter__(self) -> Iterator[Upstream]:
-        """All of them."""
-        yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
-        yield from self.calibrations
-        some = self.samples, self.validation, self.damage, self.budget, self.migration
-        checks = self.default_check, self.package_check
-        yield from (up for up in (*some, *checks) if up is not None)
+
+class Records:
+    """The records of one target's stages, by class."""
+
+    def __init__(self, records: Iterable[Struct]) -> None:
+        self._records = tuple(records)
+
+    def all(self, kind: type[RecordType]) -> tuple[RecordType, ...]:
+        """All records of a class, in the order of the plan."""
+        return tuple(record for record in self._records if isinstance(record, kind))
+
+    def first(self, kind: type[RecordType]) -> RecordType | None:
+        """The first record of a class; None if no stage of that kind ran."""
+        return next(iter(self.all(kind)), None)
+
+    def one(self, kind: type[RecordType]) -> RecordType:
+        """The record of a stage that every target has."""
+        (record,) = self.all(kind)
+        return record
 
 
 class PlannedPage(Struct, frozen=True):
@@ -272,3 +289,42 @@ class Plan(Struct, frozen=True):
     def stage(self, task: str) -> StageSpec:
         """The stage of that task name."""
         return next(s for s in self.stages if s.task == task)
+
+
+# JSON has integers beyond all floats, which reports could not print.
+_HUGE_NUMBER: Final = re.compile(rb"[0-9]{300}")
+
+
+class CacheEntryError(CorruptFileError):
+    """A cached output that is missing, damaged, or not an output of its stage."""
+
+    tasks: tuple[str, ...] = ()
+    """The stages whose cache entries have to go."""
+
+
+def cache_entry_error(problem: str, *upstream: Upstream) -> CacheEntryError:
+    """The error for cached outputs of which a reader finds that they have a problem."""
+    hint = "build again: the stage that makes it runs again"
+    first = upstream[0]
+    error = CacheEntryError(f"the stored {first.output} {problem}", hint, first.task)
+    error.tasks = tuple(up.task for up in upstream)
+    return error
+
+
+def misfit(*upstream: Upstream) -> CacheEntryError:
+    """The error for outputs that make no sense."""
+    return cache_entry_error("makes no sense", *upstream)
+
+
+def read_record(kind: type[RecordType], data: bytes, upstream: Upstream) -> RecordType:
+    """Decode a stage's record, whose bytes may come from anywhere.
+
+    Raises:
+        CacheEntryError: the bytes are not such a record.
+    """
+    if _HUGE_NUMBER.search(data):
+        raise misfit(upstream)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, *NONSENSE) as error:
+        raise misfit(upstream) from error

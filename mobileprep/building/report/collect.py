@@ -10,125 +10,27 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from mobileprep.building.plan.records import (
-    BEFORE_CONVERSION,
-    BudgetLine,
-    CalibrationRecord,
-    CheckRecord,
-    CompressRecord,
-    DamageRecord,
-    EngineRecord,
-    FreezeRecord,
-    KernelsRecord,
-    MetricRecord,
-    MigrationRecord,
-    ModelFacts,
-    OutputRecord,
-    TargetRecords,
-    TransformRecord,
-    ValidationRecord,
-)
+from mobileprep.building.plan.spec import Records
 from mobileprep.building.report.comparison.model import Comparison
+from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord
+from mobileprep.building.stages.calibrate.spec import CalibrationRecord
+from mobileprep.building.stages.check.report import Checked, checked
+from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
+from mobileprep.building.stages.damage.spec import DamageRecord
+from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.migration.spec import MigrationRecord
+from mobileprep.building.stages.package.spec import (
+    CompressRecord,
+    KernelsRecord,
+    ModelFacts,
+    PackageRecord,
+)
+from mobileprep.building.stages.transform.report import StepLine, step_line
+from mobileprep.building.stages.transform.spec import TransformRecord
+from mobileprep.building.stages.validate.report import Accuracy, accuracy_of
+from mobileprep.building.stages.validate.spec import ValidationRecord
 from mobileprep.targets.targets import DeviceCost
-
-
-class StepLine(Struct, frozen=True):
-    """What one transform did, and the graph after it: counts, parameters, bytes."""
-
-    name: str
-    nodes: int
-    parameters: int
-    bytes: int
-    matched: int
-    added: int
-    removed: int
-    changed: int
-    skipped: Mapping[str, int]
-    warnings: tuple[str, ...]
-    largest_difference: float | None = None
-    """Of any output element on the samples, against the source; None where not checked."""
-    share_of_peak: float | None = None
-    """The difference of the output that is furthest off, as a share of the largest magnitude that
-    the source gives for it; None where not checked."""
-
-
-class Checked(Struct, frozen=True):
-    """What each transform's graph was compared with the source on.
-
-    Args:
-        origin: ``check`` or ``validation``, the section that names the data, or ``drawn``.
-        data: the file, or None for samples that were drawn.
-        samples: how many.
-        inputs: what was fed, in words, by input.
-        step: the transform after which the outputs are furthest from the source's.
-        output: the output that is.
-        share_of_peak: how far, as a share of the largest magnitude that the source gives for it.
-        max_difference: what is allowed, or None.
-        warnings: what makes the comparison worth less than it seems.
-        basis: what the transforms' graphs are, if the packaged file is made from them by another
-            format: ``measured on the graph before conversion``.
-        model: how far the packaged model is from the source, and what was measured.
-    """
-
-    origin: str
-    data: str | None
-    samples: int
-    inputs: Mapping[str, str]
-    step: str
-    output: str
-    share_of_peak: float
-    max_difference: float | None
-    warnings: tuple[str, ...]
-    basis: str = ""
-    model: CheckRecord | None = None
-
-
-class Accuracy(Struct, frozen=True):
-    """How the artifact compares with the source graph.
-
-    Args:
-        samples: how many.
-        metrics: each before and after, with its limits.
-        outputs: how far each output is from the source's.
-        largest_difference: of any element of any output.
-        warnings: what makes the comparison worth less than it seems.
-        basis: what the artifact's numbers were measured on: ``measured on digits.pb (numpy)``.
-    """
-
-    samples: int
-    metrics: tuple[MetricRecord, ...]
-    outputs: tuple[OutputRecord, ...]
-    largest_difference: float
-    warnings: tuple[str, ...] = ()
-    basis: str = ""
-
-    @property
-    def is_of_graph(self) -> bool:
-        """Whether the numbers are not those of the packaged file."""
-        return BEFORE_CONVERSION in self.basis
-
-
-class EngineLine(Struct, frozen=True):
-    """What ran a graph, and whether it agrees with the interpreter.
-
-    Args:
-        graph: ``source``, ``model``, or ``after`` a transform.
-        name: the engine's.
-        version: its version; empty for the interpreter.
-        samples: how many both ran; 0 where they were not compared.
-        within: what the difference stays below, as a share of the largest value of its tensor;
-            None where they were not compared.
-        tolerance: what it may be.
-        unlike: why they were not compared, where another engine than the interpreter ran.
-    """
-
-    graph: str
-    name: str
-    version: str
-    samples: int
-    within: float | None
-    tolerance: float
-    unlike: str
 
 
 class Report(Struct, frozen=True):
@@ -186,7 +88,7 @@ class Report(Struct, frozen=True):
 def collect_report(
     recipe: str,
     target: str,
-    records: TargetRecords,
+    records: Records,
     files: Mapping[str, int],
     quantize: str = "",
 ) -> Report:
@@ -195,8 +97,10 @@ def collect_report(
     Args:
         files: the bytes of each published file, by name.
     """
-    package, validation, default = records.package, records.validation, records.default_check
-    checks, model = records.checks, records.package_check
+    package, default = records.one(PackageRecord), records.first(DefaultCheckRecord)
+    validation, budget = records.first(ValidationRecord), records.first(BudgetRecord)
+    checks = tuple(check for check in records.all(CheckRecord) if check.step)
+    model = next((check for check in records.all(CheckRecord) if not check.step), None)
     of_steps: tuple[CheckRecord | None, ...] = checks
     if default is not None and default.check is not None and default.number:
         checks = (default.check,)
@@ -206,87 +110,39 @@ def collect_report(
     return Report(
         recipe,
         target,
-        records.freeze,
-        tuple(_step(s, c) for s, c in zip_longest(records.steps, of_steps)),
+        records.one(FreezeRecord),
+        tuple(step_line(s, c) for s, c in zip_longest(records.all(TransformRecord), of_steps)),
         package.model,
-        records.compressed,
+        records.one(CompressRecord),
         package.ops,
         dict(sorted(files.items())),
-        _checked(records, checks, model),
-        None if validation is None else _accuracy(validation),
+        checked(
+            records.first(SamplesRecord), checks, model, is_converted=bool(package.model.basis)
+        ),
+        None if validation is None else accuracy_of(validation),
         tuple(_engines(checks, model, validation)),
         (*package.warnings, *(() if default is None else default.warnings)),
         quantize,
-        records.damage,
-        records.calibrations,
-        () if records.budget is None else records.budget.lines,
-        None if records.budget is None else records.budget.cost,
+        records.first(DamageRecord),
+        records.all(CalibrationRecord),
+        () if budget is None else budget.lines,
+        None if budget is None else budget.cost,
         package.kernels,
-        migration=records.migration,
+        migration=records.first(MigrationRecord),
     )
-
-
-def _checked(
-    records: TargetRecords, checks: Sequence[CheckRecord], model: CheckRecord | None
-) -> Checked | None:
-    """The checks of steps and of the packaged model; None without any."""
-    samples, is_converted = records.samples, bool(records.package.model.basis)
-    if samples is None or not (checks or model):
-        return None
-    # Of equal differences the first step's: it is where they come from.
-    furthest = max(checks, key=lambda check: check.share_of_peak, default=model)
-    assert furthest is not None
-    return Checked(
-        samples.origin,
-        samples.data,
-        samples.samples,
-        samples.inputs,
-        furthest.step if checks else "",
-        furthest.output,
-        furthest.share_of_peak,
-        furthest.max_difference,
-        samples.warnings,
-        f"measured on {BEFORE_CONVERSION}" if is_converted else "",
-        model,
-    )
-
-
-def _accuracy(record: ValidationRecord) -> Accuracy:
-    return Accuracy(**{name: getattr(record, name) for name in Accuracy.__struct_fields__})
 
 
 def _engines(
     checks: Sequence[CheckRecord], model: CheckRecord | None, validation: ValidationRecord | None
 ) -> Iterator[EngineLine]:
     for check in checks:
-        yield _engine(f"after {check.step}", check.engine)
+        yield engine_line(f"after {check.step}", check.engine)
     if validation is None:
         if model is not None:
-            yield _engine("model", model.engine)
+            yield engine_line("model", model.engine)
     else:
-        yield _engine("source", validation.engines.source)
-        yield _engine("model", validation.engines.model)
-
-
-def _engine(graph: str, record: EngineRecord) -> EngineLine:
-    return EngineLine(graph, **structs.asdict(record))
-
-
-def _step(record: TransformRecord, check: CheckRecord | None) -> StepLine:
-    return StepLine(
-        record.name,
-        record.nodes,
-        record.parameters,
-        record.bytes,
-        record.matched,
-        record.added,
-        record.removed,
-        record.changed,
-        record.skipped,
-        record.warnings,
-        None if check is None else check.largest_difference,
-        None if check is None else check.share_of_peak,
-    )
+        yield engine_line("source", validation.engines.source)
+        yield engine_line("model", validation.engines.model)
 
 
 def report_data(report: Report) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 _GAP = "  "
+
+
 # Where texts begin in lines that have a title.
 _INDENT = " " * 9
 
@@ -87,3 +89,8 @@ def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
         cell.ljust(width) if at < left else cell.rjust(width)
         for at, (cell, width) in enumerate(zip(cells, widths, strict=False))
     ).rstrip()
+
+
+def number_text(amount: float) -> str:
+    """Whole numbers to the last digit, others to four."""
+    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.4g}"

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.building.plan.records import BudgetLine, DamageRecord, OutputRecord
-from mobileprep.building.report.collect import Accuracy, Checked, Report
+from mobileprep.building.report.collect import Report
+from mobileprep.building.report.layout import number_text
 from mobileprep.building.report.markup import plain, table
-from mobileprep.building.report.migration import migration_markdown
-from mobileprep.building.report.step_table import difference_text
 from mobileprep.building.report.summary import off_by
-from mobileprep.building.report.text import (
-    METRIC_HEADINGS,
-    TENSOR_HEADINGS,
-    calibration_text,
-    cost_text,
-    kernels_text,
-    metric_cells,
-    number_text,
-    tensor_cells,
-)
+from mobileprep.building.stages.budget.report import cost_text
+from mobileprep.building.stages.budget.spec import BudgetLine
+from mobileprep.building.stages.calibrate.report import calibration_text
+from mobileprep.building.stages.check.report import Checked
+from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
+from mobileprep.building.stages.damage.spec import DamageRecord
+from mobileprep.building.stages.migration.report import migration_markdown
+from mobileprep.building.stages.package.report import kernels_text
+from mobileprep.building.stages.transform.report import difference_text
+from mobileprep.building.stages.validate.report import METRIC_HEADINGS, Accuracy, metric_cells
+from mobileprep.building.stages.validate.spec import OutputRecord
 
 _METRIC_HEADINGS = ("metric", "before", "after")
 _SIZE_HEADINGS = ("bytes", "compressed", "nodes")

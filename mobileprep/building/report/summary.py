@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import TextTable, columns, fitted
-from mobileprep.building.report.step_table import rounded_text
-from mobileprep.building.report.text import metric_text, metric_title
+from mobileprep.building.stages.transform.report import rounded_text
+from mobileprep.building.stages.validate.report import metric_text, metric_title
 from mobileprep.core.printable import plain
 
 _NONE: Final = "-"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field, structs
 
-from mobileprep.building.plan.record_data import RecordType, read_record
-from mobileprep.building.plan.spec import Section, Stage, Upstream
+from mobileprep.building.plan.spec import RecordType, Section, Stage, Upstream, read_record
 from mobileprep.core.files import inside, write_bytes
 from mobileprep.core.loading import Registry, import_on_demand
 from mobileprep.errors import InternalError
@@ -117,18 +116,16 @@ _stages: Registry[StageFunction] = Registry("stage")
 def stage(
     kind: type[StageType],
 ) -> Callable[[Callable[[Job[StageType]], None]], Callable[[Job[StageType]], None]]:
-    """A decorator that files the function which does what a kind of stage asks for.
-
-    Its module has the stage's name.
-    """
+    """Register the function that runs a kind of stage, in the module `run` beside its class."""
     return _stages.register(kind.stage_name)
 
 
-def stage_function(name: str) -> StageFunction:
-    """The function of a stage; only its own module is imported."""
-    import_on_demand(f"mobileprep.building.stages.{name}")
-    found = _stages.get(name)
-    if found is None:
-        message = f"the module mobileprep.building.stages.{name} registers no stage {name!r}"
+def stage_function(kind: type[Stage]) -> StageFunction:
+    """The function that runs a kind of stage; only its own module is imported."""
+    module = f"{kind.__module__.rpartition('.')[0]}.run"
+    import_on_demand(module)
+    function = _stages.get(kind.stage_name)
+    if function is None:
+        message = f"the module {module} registers no stage {kind.stage_name!r}"
         raise InternalError(message)
-    return found
+    return function

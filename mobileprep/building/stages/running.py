@@ -1,30 +1,59 @@
-"""Running a stage's graphs with the engine that the recipe names, and telling what ran them."""
+"""What stages share that run graphs: engines, assets, and samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from mobileprep.building.plan.records import EngineRecord
-from mobileprep.building.plan.running_stages import MeasuringStage, RunningSection, RunningStage
-from mobileprep.building.plan.spec import PUBLISHED, Section, Upstream
+from mobileprep.building.plan.engines import (
+    EngineRecord,
+    MeasuringStage,
+    RunningSection,
+    RunningStage,
+)
+from mobileprep.building.plan.spec import PUBLISHED, Files, Section, Upstream
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.calibrate.spec import CalibrateStage, DataRecord
+from mobileprep.building.stages.check.spec import SamplesStage
+from mobileprep.building.stages.damage.spec import DamageStage
+from mobileprep.building.stages.evaluate.spec import EvaluateStage
+from mobileprep.building.stages.search.spec import RankStage
+from mobileprep.core.files import atomic_writer, inside, read_bytes, write_bytes
 from mobileprep.core.keys import key_from_environment
-from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import DataFiles, SampleChoice, data_inputs
+from mobileprep.data.survey import DataSurvey, runs
+from mobileprep.errors import (
+    AccuracyError,
+    InvalidGraphError,
+    MobileprepError,
+    UnsupportedError,
+    UsageError,
+)
+from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.graph.files import parse_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.in_memory import tflite_in_memory
+from mobileprep.recipe.settings import Data
 from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, Engine, agreement_of
+from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
+from mobileprep.runtime.sampling.first_ops import first_norm_spread
+from mobileprep.runtime.sampling.inputs import FedTensor
 
 REFERENCE: Final = "numpy"
+
+
 # What is left of dropout draws numbers, though they change nothing where all is kept.
 _SEED: Final = 20160823
+
+
 # What is less is the rounding of single precision itself.
 _FINEST: Final = -7
 
@@ -178,3 +207,110 @@ class _Placed:
             message = f"{where}: {error.message}" if where else error.message
             hint = f"{error.hint}, or {self._hint}" if self._file else self._hint
             raise UnsupportedError(message, hint, self._job.place(self._section)) from error
+
+
+def write_assets(target: Path, files: Mapping[str, Path]) -> None:
+    """Leave files, by the names that the graph has for them, for the stages that run it."""
+    arrays = {name: np.frombuffer(read_bytes(path), np.uint8) for name, path in files.items()}
+    with atomic_writer(target) as stream:
+        write_arrays(stream, arrays)
+
+
+@contextmanager
+def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
+    """A graph with the files that it reads at hand, for as long as the context lasts."""
+    files = read_arrays(assets)
+    if not files:
+        yield graph
+        return
+    with _folder_of(files) as folder:
+        yield with_found_assets(graph, (folder,))
+
+
+@contextmanager
+def asset_folder(assets: Path) -> Iterator[Path]:
+    """A folder with the files of such an archive in it, for as long as the context lasts."""
+    with _folder_of(read_arrays(assets)) as folder:
+        yield folder
+
+
+@contextmanager
+def _folder_of(files: Mapping[str, Array]) -> Iterator[Path]:
+    import tempfile  # slow to import, and few graphs read files
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in files.items():
+            write_bytes(inside(folder, file), content.tobytes())
+        yield folder
+
+
+# How many samples are run to see their spread, and by how much it differs in another scale.
+_LOOKED_AT: Final = 8
+
+
+_MOST: Final = 8.0
+
+
+_LEAST: Final = 1 / 32
+
+
+def data_files(files: Files, data: Data | None) -> DataFiles:
+    """The files of a stage's data, as readers take them."""
+    if data is None:
+        return DataFiles(files.name, files.root)
+    labels, classes = (None if f is None else f.path for f in (data.labels, data.classes))
+    return DataFiles(files.name, files.root, data.kind, data.reading, labels, classes)
+
+
+def stage_inputs(
+    job: Job[EvaluateStage]
+    | Job[SamplesStage]
+    | Job[DamageStage]
+    | Job[CalibrateStage]
+    | Job[RankStage],
+    graph: Graph,
+    names: Sequence[str],
+) -> list[FedTensor]:
+    """The inputs of a stage's graph, with the shapes that its recipe declares."""
+    try:
+        return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
+    except (InvalidGraphError, UsageError) as error:
+        raise error.at(job.place("inputs")) from error
+
+
+def data_record(survey: DataSurvey) -> DataRecord:
+    """What a survey noted, for later stages to compare; ends that are not finite are left out."""
+    ends = {
+        name: (low, high)
+        for name, (low, high) in survey.ends.items()
+        if math.isfinite(low) and math.isfinite(high)
+    }
+    return DataRecord(survey.data, ends, tuple(survey.digests))
+
+
+def norm_doubts(files: DataFiles, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
+    """That values before the first batch normalization are not as they were in training."""
+    data = open_dataset(files, inputs, SampleChoice(_LOOKED_AT, exactly=False))
+    try:
+        spread = first_norm_spread(graph, [run.feeds for run in runs(data, inputs, _LOOKED_AT)])
+    except MobileprepError:
+        return  # what runs the graph for its results reports that
+    if spread is None or _LEAST < spread.found / spread.trained < _MOST:
+        return
+    yield (
+        f"{files.name}: before the first batch normalization, {spread.node!r}, values have a "
+        f"standard deviation of {spread.found:.2g}, and had {spread.trained:.2g} in training; look "
+        "at the scale of the samples, such as 'mean' and 'std'"
+    )
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Names a place of the recipe in errors about data that name none of their own."""
+    try:
+        yield
+    except AccuracyError as error:
+        if error.where:
+            raise
+        raise error.at(place) from error

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from mobileprep.building.plan.records import CompressRecord, FreezeRecord, ModelFacts, PackageRecord
 from mobileprep.building.plan.spec import (
     Files,
     Plan,
-    PlannedRecords,
+    PlannedRecord,
     Stage,
     StageFile,
     StageSpec,
@@ -21,8 +20,14 @@ from mobileprep.building.plan.spec import (
     Upstream,
 )
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import CompressRecord, ModelFacts, PackageRecord
 
-RECORDS = ("freeze.json", "package.json", "compress.json")
+RECORDS = {
+    "freeze.json": FreezeRecord,
+    "package.json": PackageRecord,
+    "compress.json": CompressRecord,
+}
 
 
 class MixStage(Stage, frozen=True, kw_only=True):
@@ -99,7 +104,7 @@ def small_plan(sources: Sequence[Path], chains: Sequence[Sequence[Wish]]) -> Pla
             )
             own.append(StageSpec(f"r{number}/{at}", stage))
         last = own[-1].task
-        planned = PlannedRecords(*(Upstream(last, name) for name in RECORDS))
+        planned = tuple(PlannedRecord(kind, Upstream(last, name)) for name, kind in RECORDS.items())
         tasks = tuple(spec.task for spec in own)
         targets.append(TargetPlan(f"r{number}", "t", tasks, planned, source.members, {}))
         stages += own

@@ -21,11 +21,10 @@ from mobileprep.building.pipeline.publish import MANIFEST, hash_all, publish, un
 from mobileprep.building.pipeline.runner import build, collect, stale_stages
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.records import CompressRecord, FreezeRecord, ModelFacts, PackageRecord
 from mobileprep.building.plan.spec import (
     Files,
     Plan,
-    PlannedRecords,
+    PlannedRecord,
     Stage,
     StageFile,
     StageSpec,
@@ -33,6 +32,8 @@ from mobileprep.building.plan.spec import (
     Upstream,
 )
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import CompressRecord, ModelFacts, PackageRecord
 from mobileprep.core.files import map_file
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
 
@@ -105,10 +106,10 @@ def chain(source: Path, *, first: dict | None = None, second: dict | None = None
     a = StageSpec("r/a", JoinStage(source=named(source), **(first or {})))
     text = Upstream("r/a", "files/text")
     b = StageSpec("r/b", JoinStage(text=text, **(second or {"say": "!"})))
-    records = PlannedRecords(
-        Upstream("r/b", "freeze.json"),
-        Upstream("r/b", "package.json"),
-        Upstream("r/b", "compress.json"),
+    records = (
+        PlannedRecord(FreezeRecord, Upstream("r/b", "freeze.json")),
+        PlannedRecord(PackageRecord, Upstream("r/b", "package.json")),
+        PlannedRecord(CompressRecord, Upstream("r/b", "compress.json")),
     )
     target = TargetPlan("r", "t", ("r/a", "r/b"), records, named(source).members, {})
     return Plan((a, b), (target,))

@@ -18,8 +18,7 @@ from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.runner import build
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import INLINE, Store
-from mobileprep.building.plan.record_data import CacheEntryError
-from mobileprep.building.plan.spec import Plan, Stage, StageSpec, Upstream
+from mobileprep.building.plan.spec import CacheEntryError, Plan, Stage, StageSpec, Upstream
 from mobileprep.building.stages.base import Job
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import ArtifactError, InternalError

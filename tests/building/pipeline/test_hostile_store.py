@@ -16,8 +16,10 @@ import pytest
 from mobileprep.building.builder import build
 from mobileprep.building.pipeline import execute as execution
 from mobileprep.building.pipeline.cache_files import seal, unseal
+from mobileprep.building.plan.spec import Stage
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.package.spec import CompressStage
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from tests.building.pipeline.small_plans import SPOILS, remove_all
@@ -153,11 +155,11 @@ def test_a_store_removed_while_a_build_runs(
     """The build has what it needs in memory, makes it again, or says what is gone."""
     real = execution.stage_function
 
-    def removing(name: str) -> Callable[[Job], None]:
+    def removing(kind: type[Stage]) -> Callable[[Job], None]:
         def run(job: Job) -> None:
             if job.task.endswith(moment):
                 remove_all(bench.top / what)
-            real(name)(job)
+            real(kind)(job)
 
         return run
 
@@ -275,10 +277,10 @@ def test_what_a_stage_itself_leaves_and_makes_no_sense_is_told_as_it_is(
     """Running it again would not help."""
     real = execution.stage_function
 
-    def leaving_nonsense(name: str) -> Callable[[Job], None]:
+    def leaving_nonsense(kind: type[Stage]) -> Callable[[Job], None]:
         def run(job: Job) -> None:
-            real(name)(job)
-            if name == "compress":
+            real(kind)(job)
+            if kind is CompressStage:
                 job.output("compress.json").write_text("{}")
 
         return run

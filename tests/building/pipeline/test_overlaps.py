@@ -12,12 +12,10 @@ from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.spec import (
     Files,
     Plan,
-    PlannedRecords,
     Stage,
     StageFile,
     StageSpec,
     TargetPlan,
-    Upstream,
 )
 from mobileprep.errors import ArtifactError
 from mobileprep.recipe.model import Recipe
@@ -47,8 +45,7 @@ def plan(*reads: Path, targets: tuple[str, ...] = ("t",)) -> Plan:
         StageSpec(f"r/{i}", ReadStage(source=Files("f", path, (StageFile("f", path),))))
         for i, path in enumerate(reads)
     )
-    records = PlannedRecords(Upstream("r/0", "a"), Upstream("r/0", "b"), Upstream("r/0", "c"))
-    return Plan(stages, tuple(TargetPlan("r", name, (), records, (), {}) for name in targets))
+    return Plan(stages, tuple(TargetPlan("r", name, (), (), (), {}) for name in targets))
 
 
 def recipe(path: Path) -> Recipe:

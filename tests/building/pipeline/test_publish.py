@@ -12,14 +12,9 @@ from mobileprep.building.pipeline.output import Output
 from mobileprep.building.pipeline.publish import Changes, publish, unpublish
 from mobileprep.building.pipeline.runner import Built
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.records import (
-    CompressRecord,
-    FreezeRecord,
-    ModelFacts,
-    PackageRecord,
-    TargetRecords,
-)
-from mobileprep.building.plan.spec import PlannedRecords, TargetPlan, Upstream
+from mobileprep.building.plan.spec import Records, TargetPlan, Upstream
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import CompressRecord, ModelFacts, PackageRecord
 from mobileprep.core.files import sha256_bytes
 
 
@@ -27,10 +22,10 @@ from mobileprep.core.files import sha256_bytes
 def built_text(tmp_path: Path) -> tuple[Path, Callable[[], Changes]]:
     """The folder of a target with one file, and what publishes it again."""
     up = Upstream("r/a", "files/text")
-    target = TargetPlan("r", "t", ("r/a",), PlannedRecords(up, up, up), (), {})
+    target = TargetPlan("r", "t", ("r/a",), (), (), {})
     freeze = FreezeRecord(0, 0, 0, 0, {}, 0, (), (), {})
     package = PackageRecord(ModelFacts("text", 0, 0, 0, 0), {}, ())
-    records = TargetRecords(freeze, package, CompressRecord(0, "none"), (), (), None, None)
+    records = Records([freeze, package, CompressRecord(0, "none")])
     output = Output(sha256_bytes(b"abc"), 3, text="abc")
     built = Built(target, {"text": output}, {"text": up}, records, {})
 

@@ -17,7 +17,7 @@ from mobileprep.building.pipeline.runner import (
 )
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.spec import Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
+from mobileprep.building.plan.spec import Plan, StageSpec, TargetPlan
 from mobileprep.building.stages.base import Job
 from mobileprep.errors import CorruptFileError, MobileprepError, TransformError, UsageError
 from tests.building.pipeline.stages import SayStage, executor_of, say, spec, use
@@ -32,8 +32,7 @@ BAD = {"r/b": TransformError("no", "mend", "there")}
 
 
 def target(name: str, *tasks: str) -> TargetPlan:
-    records = PlannedRecords(*(Upstream(tasks[0], "x") for _ in range(3)))
-    return TargetPlan("r", name, tasks, records, (), {})
+    return TargetPlan("r", name, tasks, (), (), {})
 
 
 TARGETS = (target("one", "r/a", "r/b", "r/c"), target("two", "r/a", "r/d"))

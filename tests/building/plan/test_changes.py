@@ -11,9 +11,9 @@ from msgspec import structs
 
 from mobileprep.building.plan.changes import Change, changes_of
 from mobileprep.building.plan.fingerprints import components
-from mobileprep.building.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.building.plan.spec import StageSpec, Upstream
-from mobileprep.building.plan.stages import TransformStage
+from mobileprep.building.stages.transform.spec import TransformStage
+from mobileprep.building.stages.validate.spec import JudgedMetric, ValidateStage
 from mobileprep.core.files import canonical
 
 ASKED = TransformStage(

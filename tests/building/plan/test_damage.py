@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.running_stages import DamageStage
 from mobileprep.building.plan.spec import Upstream
+from mobileprep.building.stages.damage.spec import DamageRecord, DamageStage
 from mobileprep.recipe.load import load_recipe
 
 HEAD = """
@@ -39,7 +39,7 @@ def planned(text: str) -> list[DamageStage]:
     (target,) = plan.targets
     found = [s for s in plan.stages if isinstance(s.stage, DamageStage)]
     assert all(spec.task in target.tasks for spec in found)
-    assert target.records.damage == (Upstream(found[0].task, DamageStage.RECORD) if found else None)
+    assert target.upstreams(DamageRecord) == [Upstream(s.task, DamageStage.RECORD) for s in found]
     return [s.stage for s in found if isinstance(s.stage, DamageStage)]
 
 

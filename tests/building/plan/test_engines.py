@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.engines import engine_choice, engine_version, litert_choice
+from mobileprep.building.plan.engines import (
+    EngineChoice,
+    RunningSection,
+    engine_choice,
+    engine_version,
+    litert_choice,
+)
 from mobileprep.building.plan.planner import target_settings
 from mobileprep.building.plan.regular_expressions import regex_engine
-from mobileprep.building.plan.running_stages import EngineChoice, RunningSection
 from mobileprep.errors import UnsupportedError
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Check, Data, InputFile, Source

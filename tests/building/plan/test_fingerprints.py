@@ -12,7 +12,7 @@ from msgspec import structs
 from mobileprep.building.plan import fingerprints
 from mobileprep.building.plan.fingerprints import components, fingerprint
 from mobileprep.building.plan.spec import Files, Stage, StageFile, Upstream
-from mobileprep.building.plan.stages import TransformStage
+from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.core.files import canonical
 
 OWN = Files("own.py", Path("/here/own.py"), (StageFile("own.py", Path("/here/own.py")),))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.plan.app_stages import MigrationStage
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.spec import StageSpec, Upstream
+from mobileprep.building.stages.migration.spec import MigrationRecord, MigrationStage
 from mobileprep.recipe.load import load_recipe
 
 HEAD = """
@@ -33,9 +33,8 @@ def planned(text: str) -> list[StageSpec]:
     plan = plan_recipes([load_recipe(Path("recipe.yaml"), environ={})])
     found = [s for s in plan.stages if isinstance(s.stage, MigrationStage)]
     records = [Upstream(s.task, MigrationStage.RECORD) for s in found]
-    told = [t.records.migration for t in plan.targets if t.records.migration is not None]
+    told = [up for t in plan.targets for up in t.upstreams(MigrationRecord)]
     assert told == records
-    assert all(up in [*t.records] for t in plan.targets for up in records if up.task in t.tasks)
     assert {s.task for s in found} <= {task for t in plan.targets for task in t.tasks}
     read = {up.task for s in plan.stages for up in s.stage.upstream.values()}
     assert not read & {s.task for s in found}

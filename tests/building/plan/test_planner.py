@@ -10,11 +10,15 @@ import pytest
 
 from mobileprep.building.plan import engines
 from mobileprep.building.plan.changes import changes_of
+from mobileprep.building.plan.engines import RunningStage
 from mobileprep.building.plan.fingerprints import components
-from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.running_stages import RunningStage
+from mobileprep.building.plan.planner import STAGES, plan_recipes
 from mobileprep.building.plan.spec import Plan, PlannedPage, StageSpec, Upstream
-from mobileprep.building.plan.stages import STAGES
+from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import PackageRecord
+from mobileprep.building.stages.transform.spec import TransformRecord
+from mobileprep.building.stages.validate.spec import ValidationRecord
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.recipe.load import load_recipe
 
@@ -185,7 +189,7 @@ targets: {a: {}}
     assert (asked(spec)["section"], asked(spec)["count"]) == ("check", 3)
     checks = [s for s in plan.stages if s.kind == "check"]
     assert [asked(check)["max_difference"] for check in checks] == [0.5, 0.5]
-    assert plan.targets[0].records.samples == Upstream(spec.task, "samples.json")
+    assert plan.targets[0].upstreams(SamplesRecord) == [Upstream(spec.task, "samples.json")]
 
 
 def test_a_check_without_data_takes_the_validation_s(folder: Path) -> None:
@@ -202,7 +206,7 @@ def test_without_transforms_the_packaged_model_alone_is_checked(folder: Path) ->
     plan = planned("check: true\ntargets: {a: {}}\n")
     (check,) = (s for s in plan.stages if s.kind == "check")
     assert check.stage.upstream["graph"] == Upstream("r0/a/package", "files/r0.pb")
-    assert plan.targets[0].records.package_check == Upstream(check.task, "check.json")
+    assert plan.targets[0].upstreams(CheckRecord) == [Upstream(check.task, "check.json")]
 
 
 def test_what_a_target_says_of_its_check_is_laid_over_the_recipe_s(folder: Path) -> None:
@@ -231,7 +235,7 @@ def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder
         "r0/b/01-round_weights",
         "r0/d/01-round_weights",
     ]
-    chains = [t.records.steps[0].task for t in plan.targets]
+    chains = [t.upstreams(TransformRecord)[0].task for t in plan.targets]
     assert chains[0] == chains[2] == "r0/01-round_weights"
 
 
@@ -313,11 +317,11 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
         tuple(Upstream(task, "page.json") for task in target.tasks[:4]),
         ("strip_unused_nodes", "fold_batch_norms", "quantize_weights"),
     )
-    assert [up.output for up in target.records.steps] == ["step.json"] * 3
-    assert target.records.freeze == Upstream("r0/freeze", "freeze.json")
-    assert target.records.package == Upstream("r0/a/package", "package.json")
-    assert target.records.validation == Upstream("r0/a/validate", "validation.json")
-    assert (target.records.samples, target.records.checks) == (None, ())
+    assert [up.output for up in target.upstreams(TransformRecord)] == ["step.json"] * 3
+    assert target.upstreams(FreezeRecord) == [Upstream("r0/freeze", "freeze.json")]
+    assert target.upstreams(PackageRecord) == [Upstream("r0/a/package", "package.json")]
+    assert target.upstreams(ValidationRecord) == [Upstream("r0/a/validate", "validation.json")]
+    assert target.upstreams(SamplesRecord) == target.upstreams(CheckRecord) == []
     assert [f.name for f in target.sources] == ["model.pb", "data.npz"]
     assert [t["name"] for t in target.settings["transforms"]][-1] == "quantize_weights"
 
@@ -597,6 +601,6 @@ def test_what_is_quantized_and_not_compared_gets_a_check(
         if "default_check" in {kinds[task] for task in target.tasks}
     ]
     assert found == (["bare"] if quantize else [])
-    assert [target.records.default_check is not None for target in plan.targets] == [
+    assert [bool(target.upstreams(DefaultCheckRecord)) for target in plan.targets] == [
         *(bool(quantize), False, False, False)
     ]

@@ -12,7 +12,7 @@ from mobileprep.building.plan.fingerprints import components
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.portable import distinct_sources, portable_recipe
 from mobileprep.building.plan.spec import Plan, StageFile
-from mobileprep.building.plan.stages import TransformStage
+from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.core.files import canonical
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.load import load_recipe

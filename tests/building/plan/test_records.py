@@ -8,20 +8,18 @@ from typing import Any
 import pytest
 from msgspec import convert, to_builtins
 
-from mobileprep.building.plan.record_data import CacheEntryError, read_record
-from mobileprep.building.plan.records import (
-    BudgetLine,
-    BudgetRecord,
-    CalibrationRecord,
-    CheckRecord,
+from mobileprep.building.plan.engines import EngineRecord
+from mobileprep.building.plan.spec import CacheEntryError, Upstream, read_record
+from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord
+from mobileprep.building.stages.calibrate.spec import CalibrationRecord
+from mobileprep.building.stages.check.spec import CheckRecord
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import (
     CompressRecord,
-    EngineRecord,
-    FreezeRecord,
     KernelsRecord,
     ModelFacts,
     PackageRecord,
 )
-from mobileprep.building.plan.spec import Upstream
 from mobileprep.targets.migration.records import Route
 
 KERNELS = KernelsRecord("1.15", 3, None)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.building.plan.engines import RunningStage
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.regular_expressions import (
     COMPUTING,
@@ -20,9 +21,9 @@ from mobileprep.building.plan.regular_expressions import (
     regex_engine,
     step_regex_engine,
 )
-from mobileprep.building.plan.running_stages import RunningStage
 from mobileprep.building.plan.spec import Plan
-from mobileprep.building.plan.stages import FreezeStage, TransformStage
+from mobileprep.building.stages.freeze.spec import FreezeStage
+from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph

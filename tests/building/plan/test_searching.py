@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.running_stages import EvaluateStage
-from mobileprep.building.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.building.plan.spec import Plan, Upstream
+from mobileprep.building.stages.evaluate.spec import EvaluateStage
+from mobileprep.building.stages.search.spec import ChoiceStage, RankStage, TrialStage, VerdictStage
+from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.recipe.load import load_recipe
 
 HEAD = """\
@@ -55,7 +56,7 @@ def test_tries_follow_each_other_and_are_judged_as_what_ships(tmp_path: Path) ->
     choice = plan.stage(label).stage
     assert isinstance(choice, ChoiceStage)
     assert choice.tries == tries
-    assert plan.targets[0].records.steps == (Upstream(label, ChoiceStage.RECORD),)
+    assert plan.targets[0].upstreams(TransformRecord) == [Upstream(label, ChoiceStage.RECORD)]
     assert {spec.task for spec in plan.stages} == set(plan.targets[0].tasks)
     assert plan.targets[0].settings["transforms"][0]["trials"] == 3
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.plan.app_stages import named_files, plugin_file
+from mobileprep.building.stages.transform.spec import named_files, plugin_file
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Step

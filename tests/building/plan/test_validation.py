@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.running_stages import EvaluateStage, MeasuredMetric, ValidateStage
 from mobileprep.building.plan.spec import Plan
+from mobileprep.building.stages.evaluate.spec import EvaluateStage, MeasuredMetric
+from mobileprep.building.stages.validate.spec import ValidateStage
 from mobileprep.recipe.load import load_recipe
 
 HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\ntargets: {p: {}}\n"

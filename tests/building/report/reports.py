@@ -7,18 +7,14 @@ from typing import Any
 
 from msgspec import convert
 
-from mobileprep.building.plan.records import (
-    CalibrationRecord,
-    CheckRecord,
-    CompressRecord,
-    FreezeRecord,
-    PackageRecord,
-    SamplesRecord,
-    TargetRecords,
-    TransformRecord,
-    ValidationRecord,
-)
+from mobileprep.building.plan.spec import Records
 from mobileprep.building.report.collect import Report, collect_report
+from mobileprep.building.stages.calibrate.spec import CalibrationRecord
+from mobileprep.building.stages.check.spec import CheckRecord, SamplesRecord
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import CompressRecord, PackageRecord
+from mobileprep.building.stages.transform.spec import TransformRecord
+from mobileprep.building.stages.validate.spec import ValidationRecord
 
 FREEZE: dict[str, Any] = {
     "nodes": 72,
@@ -152,15 +148,15 @@ def made(
 ) -> Report:
     """A report of the digits recipe's target phone."""
     package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
-    records = TargetRecords(
+    records = [
         convert(freeze, FreezeRecord),
         convert(package, PackageRecord),
         convert(COMPRESSED, CompressRecord),
-        tuple(convert(one, TransformRecord) for one in steps),
-        tuple(convert(one, CheckRecord) for one in checks),
-        None if samples is None else convert(samples, SamplesRecord),
-        None if validation is None else convert(validation, ValidationRecord),
-        tuple(calibrations),
-    )
+        *(convert(one, TransformRecord) for one in steps),
+        *(convert(one, CheckRecord) for one in checks),
+        *(() if samples is None else (convert(samples, SamplesRecord),)),
+        *(() if validation is None else (convert(validation, ValidationRecord),)),
+        *calibrations,
+    ]
     files = {"ops_to_register.h": 900, "digits.pb": 15723}
-    return collect_report("digits", "phone", records, files)
+    return collect_report("digits", "phone", Records(records), files)

@@ -6,8 +6,11 @@ import json
 
 from msgspec import convert
 
-from mobileprep.building.plan.records import FreezeRecord, MetricRecord, ModelFacts, OutputRecord
-from mobileprep.building.report.collect import Accuracy, StepLine
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import ModelFacts
+from mobileprep.building.stages.transform.report import StepLine
+from mobileprep.building.stages.validate.report import Accuracy
+from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord
 from tests.building.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from mobileprep.building.plan.records import (
-    BudgetLine,
-    CompressRecord,
-    FreezeRecord,
-    KernelsRecord,
-    MetricRecord,
-    ModelFacts,
-    OutputRecord,
-)
-from mobileprep.building.report.collect import Accuracy, Checked, Report, StepLine
+from mobileprep.building.report.collect import Report
 from mobileprep.building.report.markdown import reports_markdown
 from mobileprep.building.report.text import report_text
+from mobileprep.building.stages.budget.spec import BudgetLine
+from mobileprep.building.stages.check.report import Checked
+from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, ModelFacts
+from mobileprep.building.stages.transform.report import StepLine
+from mobileprep.building.stages.validate.report import Accuracy
+from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord
 from mobileprep.targets.targets import DeviceCost
 from tests.building.report.reports import MEASURED
 

@@ -7,12 +7,16 @@ import json
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.records import MigrationRecord
 from mobileprep.building.report.collect import report_json
 from mobileprep.building.report.markdown import reports_markdown
-from mobileprep.building.report.migration import migration_lines, migration_markdown, way_lines
 from mobileprep.building.report.text import report_text
 from mobileprep.building.report_files import report_from
+from mobileprep.building.stages.migration.report import (
+    migration_lines,
+    migration_markdown,
+    way_lines,
+)
+from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.targets.migration.records import Advice, Lack, Migration, Route, RouteSize
 from tests.building.report.reports import made
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.building.plan.records import DamageRecord, TensorRecord
-from mobileprep.building.report.text import damage_lines, quantization_text
+from mobileprep.building.report.text import quantization_text
+from mobileprep.building.stages.damage.report import damage_lines
+from mobileprep.building.stages.damage.spec import DamageRecord, TensorRecord
 
 TENSORS = (
     TensorRecord("net/conv", "Conv2D", False, False, 20.5, 0.99567, None, None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.building.report.collect import Report
-from mobileprep.building.report.step_table import difference_text, rounded_text, step_table
+from mobileprep.building.stages.transform.report import difference_text, rounded_text, step_table
 from tests.building.report.reports import check, made, step
 
 INCEPTION = {
@@ -26,8 +26,12 @@ def inception(*names: str, checked: bool = False) -> Report:
     return made(steps=[step(name, **INCEPTION) for name in names], checks=checks)
 
 
+def table(report: Report, width: int) -> list[str]:
+    return step_table(report.source, report.steps, width)
+
+
 def test_what_fits_is_told_in_full() -> None:
-    assert step_table(inception("sort"), 100) == [
+    assert table(inception("sort"), 100) == [
         "step    nodes  parameters       bytes  matched  added  removed  changed",
         "frozen     72      10,349      49,261",
         "sort    1,234  23,869,000  95,746,802       94  1,188    1,376       94",
@@ -35,7 +39,7 @@ def test_what_fits_is_told_in_full() -> None:
 
 
 def test_else_large_numbers_are_rounded() -> None:
-    assert step_table(inception("fold_old_batch_norms"), 80) == [
+    assert table(inception("fold_old_batch_norms"), 80) == [
         "step                  nodes  params  bytes  matched  added  removed  changed",
         "frozen                   72   10.3k  49.3k",
         "fold_old_batch_norms  1,234   23.9M  95.7M       94  1,188    1,376       94",
@@ -43,20 +47,20 @@ def test_else_large_numbers_are_rounded() -> None:
 
 
 def test_else_numbers_stand_below_the_names() -> None:
-    assert step_table(inception(LONG, checked=True), 80) == [
+    assert table(inception(LONG, checked=True), 80) == [
         "  nodes  parameters       bytes  matched  added  removed  changed  difference",
         "frozen",
         "     72      10,349      49,261",
         "freeze_requantization_ranges",
         "  1,234  23,869,000  95,746,802       94  1,188    1,376       94     1.5e-07",
     ]
-    assert step_table(inception(LONG, checked=True), 70)[-1] == (
+    assert table(inception(LONG, checked=True), 70)[-1] == (
         "  1,234   23.9M  95.7M       94  1,188    1,376       94     1.5e-07"
     )
 
 
 def test_else_they_are_told_in_words() -> None:
-    assert step_table(inception(LONG, checked=True), 40) == [
+    assert table(inception(LONG, checked=True), 40) == [
         "frozen",
         "  nodes 72, params 10.3k, bytes 49.3k",
         "freeze_requantization_ranges",
@@ -70,7 +74,7 @@ def test_else_they_are_told_in_words() -> None:
 @pytest.mark.parametrize("width", [1, 2, 20, 28, 40, 60, 66, 80, 100, 132])
 @pytest.mark.parametrize("checked", [False, True])
 def test_no_line_is_longer_than_the_width_but_for_words_that_are(width: int, checked: bool) -> None:
-    lines = step_table(inception("sort", LONG, checked=checked), width)
+    lines = table(inception("sort", LONG, checked=checked), width)
     assert all(len(line) <= width for line in lines if " " in line.strip() and width >= 20)
     for name in ("frozen", "sort", LONG):
         assert [line for line in lines if line.startswith(name)]

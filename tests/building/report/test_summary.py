@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.records import CompressRecord, ModelFacts
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.summary import summary_text
+from mobileprep.building.stages.package.spec import CompressRecord, ModelFacts
 from tests.building.report.reports import VALIDATION, made
 
 

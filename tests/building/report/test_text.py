@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from mobileprep.building.plan.records import KernelsRecord
 from mobileprep.building.report.text import report_text
+from mobileprep.building.stages.package.spec import KernelsRecord
 from tests.building.report.reports import (
     FREEZE,
     MEASURED,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.building.plan.running_stages import EngineChoice
+from mobileprep.building.plan.engines import EngineChoice
 from mobileprep.building.plan.spec import Files, Section, StageFile, Upstream
 from mobileprep.building.stages.base import Job, StageType
 from mobileprep.formats.arrays import write_arrays

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.building.stages.assets import asset_folder, write_assets
+from mobileprep.building.stages.running import asset_folder, write_assets
 from mobileprep.errors import ArtifactError
 from mobileprep.formats.arrays import write_arrays
 from tests.building.stages.jobs import assets

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from mobileprep.building.plan.stages import BudgetStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.budget import run
+from mobileprep.building.stages.budget.run import run
+from mobileprep.building.stages.budget.spec import BudgetStage
 from mobileprep.errors import AccuracyError, RecipeError
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Function, Graph, Library

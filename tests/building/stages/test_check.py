@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.running_stages import CheckStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.check import run
+from mobileprep.building.stages.check.run import run_check
+from mobileprep.building.stages.check.spec import CheckStage
 from mobileprep.errors import AccuracyError, InvalidGraphError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph
@@ -25,7 +25,9 @@ def checked(
     folder: Path, graph: Graph, limit: float | None = None, expected: np.ndarray = FED
 ) -> Job[CheckStage]:
     for name, runs in (("samples", FED), ("expected", expected)):
-        write_arrays(folder / f"{name}.npz", {f"{i}-0": run for i, run in enumerate(runs)})
+        write_arrays(
+            folder / f"{name}.npz", {f"{i}-0": run_check for i, run_check in enumerate(runs)}
+        )
     inputs = {
         "graph": graph,
         "interface": interface("y"),
@@ -39,7 +41,7 @@ def checked(
 
 def test_the_largest_difference_of_all_samples_is_left(tmp_path: Path) -> None:
     done = checked(tmp_path, classifier(shift=0.25))
-    run(done)
+    run_check(done)
     told = left(done, "check.json")
     assert (told["step"], told["output"]) == ("some_step", "y")
     # The largest magnitude that the source gives is 10.
@@ -53,11 +55,11 @@ def test_a_difference_may_be_just_as_large_as_is_allowed(
 ) -> None:
     done = checked(tmp_path, classifier(shift=0.25), limit)
     if passes:
-        run(done)
+        run_check(done)
         assert left(done, "check.json")["max_difference"] == limit
         return
     with pytest.raises(AccuracyError) as caught:
-        run(done)
+        run_check(done)
     assert caught.value.message == (
         "after some_step the output 'y' differs from the source's by 0.25, 0.025 of its peak 10; "
         f"at most {limit:.3g} is allowed"
@@ -70,7 +72,7 @@ def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None
     told: list[str] = []
     done = checked(tmp_path, classifier(shift=2))
     structs.force_setattr(done, "warn", told.append)
-    run(done)
+    run_check(done)
     assert len(told) == 1
     assert "after some_step the output 'y' differs from the source's by 2, 0.2 of its pe" in told[0]
 
@@ -78,14 +80,14 @@ def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None
 def test_a_step_that_breaks_the_numbers_is_named(tmp_path: Path) -> None:
     message = "after some_step the output 'y' is NaN or infinite where the source's is not"
     with pytest.raises(AccuracyError, match=message) as caught:
-        run(checked(tmp_path, classifier(shift=np.nan)))
+        run_check(checked(tmp_path, classifier(shift=np.nan)))
     assert caught.value.where == "recipe.yaml:7:1"
 
 
 def test_samples_on_which_the_source_gives_no_numbers_are_unusable(tmp_path: Path) -> None:
     lost = np.where(FED == 3, np.nan, FED).astype(np.float32)
     with pytest.raises(AccuracyError) as caught:
-        run(checked(tmp_path, classifier(), expected=lost))
+        run_check(checked(tmp_path, classifier(), expected=lost))
     assert caught.value.message == (
         "the samples are unusable: for the output 'y' the source gives NaN or infinity where the "
         "graph after some_step gives numbers; fed: x [1, 3] from -10 to 5"
@@ -95,7 +97,7 @@ def test_samples_on_which_the_source_gives_no_numbers_are_unusable(tmp_path: Pat
 
 def test_a_step_that_changes_a_shape_is_named(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"'y' has the shape \[1, 3\]; the source's is \[3\]"):
-        run(checked(tmp_path, classifier(), expected=FED[:, 0]))
+        run_check(checked(tmp_path, classifier(), expected=FED[:, 0]))
 
 
 def test_a_step_after_which_the_graph_does_not_run_is_named(tmp_path: Path) -> None:
@@ -104,9 +106,9 @@ def test_a_step_after_which_the_graph_does_not_run_is_named(tmp_path: Path) -> N
     with pytest.raises(
         InvalidGraphError, match="after some_step the graph does not run: node 'pr"
     ) as c:
-        run(checked(tmp_path, Graph(nodes)))
+        run_check(checked(tmp_path, Graph(nodes)))
     assert c.value.where == "recipe.yaml:7:1"
     with pytest.raises(
         InvalidGraphError, match="after some_step the graph does not run: the fetch 'y'"
     ):
-        run(checked(tmp_path, Graph(nodes[:-1])))
+        run_check(checked(tmp_path, Graph(nodes[:-1])))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.building.plan.stages import CompressStage
-from mobileprep.building.stages.compress import compressed_size, run
+from mobileprep.building.stages.package.run import compressed_size, run_compress
+from mobileprep.building.stages.package.spec import CompressStage
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
@@ -30,7 +30,7 @@ def test_the_record_has_the_size_and_what_it_is_of(tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(data(5000))
     asked = CompressStage(compressor="deflate by X 1", **slots("model"))
     done = job(tmp_path, asked, model=tmp_path / "model.pb")
-    run(done)
+    run_compress(done)
     size = compressed_size([data(5000)])
     assert left(done, "compress.json") == {"bytes": size, "compressor": "deflate by X 1"}
 
@@ -42,7 +42,7 @@ def test_of_a_graph_that_ships_as_it_is_the_file_need_not_be_there(tmp_path: Pat
     graph = Graph([node, with_statistics(constant("bias", Tensor.packed(weights[0])), statistics)])
     asked = CompressStage(compressor="deflate by X 1", **slots("graph"))
     done = job(tmp_path, asked, graph=graph)
-    run(done)
+    run_compress(done)
     write_graph(tmp_path / "model.pb", without_statistics(graph))
     size = compressed_size([(tmp_path / "model.pb").read_bytes()])
     assert left(done, "compress.json")["bytes"] == size

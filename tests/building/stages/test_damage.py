@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.building.plan.running_stages import DamageStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.damage import run
+from mobileprep.building.stages.damage.run import run
+from mobileprep.building.stages.damage.spec import DamageStage
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor

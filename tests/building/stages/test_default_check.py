@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.running_stages import DefaultCheckStage
-from mobileprep.building.stages.default_check import run
+from mobileprep.building.stages.check.run import run_default_check
+from mobileprep.building.stages.check.spec import DefaultCheckStage
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph
 from tests.building.stages.jobs import NUMPY, assets, classifier, interface, job, left, slots
@@ -29,7 +29,10 @@ def checked(
 ) -> tuple[dict[str, Any], list[str]]:
     """The record that the stage leaves, and its warnings."""
     for name, runs in (("samples", FED), ("expected", expected)):
-        write_arrays(folder / f"{name}.npz", {f"{i}-0": run for i, run in enumerate(runs)})
+        write_arrays(
+            folder / f"{name}.npz",
+            {f"{i}-0": run_default_check for i, run_default_check in enumerate(runs)},
+        )
     drawn = {
         "origin": "drawn",
         "data": None,
@@ -51,7 +54,7 @@ def checked(
     done = job(folder, asked, **inputs)
     warnings: list[str] = []
     structs.force_setattr(done, "warn", warnings.append)
-    run(done)
+    run_default_check(done)
     return left(done, "default_check.json"), warnings
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mobileprep.building.plan.app_stages import EncryptStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.encrypt import run
+from mobileprep.building.stages.package.run import run_encrypt
+from mobileprep.building.stages.package.spec import EncryptStage
 from mobileprep.core.keys import Key
 from mobileprep.errors import RecipeError
 from mobileprep.graph.serde import graph_to_bytes
@@ -40,7 +40,7 @@ def test_the_bytes_of_the_model_are_encrypted(
     text = tmp_path / "m.pbtxt"
     text.write_text('node { name: "x" op: "Placeholder" }\n')
     done = encrypting(tmp_path, classifier() if artifact == "frozen" else text, artifact)
-    run(done)
+    run_encrypt(done)
     data = (done.folder / "files/m.pb.enc").read_bytes()
     wanted = graph_to_bytes(classifier()) if artifact == "frozen" else text.read_bytes()
     assert decrypt(data, KEY, "m.pb.enc") == wanted
@@ -51,4 +51,4 @@ def test_another_key_than_the_plan_had_is_refused(
 ) -> None:
     monkeypatch.setenv("MODEL_KEY", KEY.secret[::-1].hex())
     with pytest.raises(RecipeError, match="the key in MODEL_KEY changed during the build"):
-        run(encrypting(tmp_path, classifier(), "frozen"))
+        run_encrypt(encrypting(tmp_path, classifier(), "frozen"))

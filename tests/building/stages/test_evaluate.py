@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.building.plan.running_stages import EngineChoice, EvaluateStage, MeasuredMetric
+from mobileprep.building.plan.engines import EngineChoice
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.evaluate import evaluated, run
-from mobileprep.building.stages.outputs import KeptOutputs
+from mobileprep.building.stages.evaluate.outputs import KeptOutputs
+from mobileprep.building.stages.evaluate.run import evaluated, run
+from mobileprep.building.stages.evaluate.spec import EvaluateStage, MeasuredMetric
 from mobileprep.data.source import Batch, Unread
 from mobileprep.data.survey import runs
 from mobileprep.errors import AccuracyError, UnsupportedError

@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 from mobileprep.building.plan.spec import Files, StageFile
-from mobileprep.building.plan.stages import FreezeStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.freeze import run
+from mobileprep.building.stages.freeze.run import run
+from mobileprep.building.stages.freeze.spec import FreezeStage
 from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb

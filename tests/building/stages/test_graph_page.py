@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.building.stages import graph_page as module
-from mobileprep.building.stages.compress import compressed_size
-from mobileprep.building.stages.graph_page import compressed_graph, write_graph_page
+from mobileprep.building.stages.package.run import compressed_size
+from mobileprep.building.stages.page import run as module
+from mobileprep.building.stages.page.run import compressed_graph, write_graph_page
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.serde import graph_to_bytes

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mobileprep.building.plan.app_stages import IntegrationStage
 from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.integration import run
+from mobileprep.building.stages.integration.run import run
+from mobileprep.building.stages.integration.spec import IntegrationStage
 from mobileprep.data.options import Reading
 from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError
 from mobileprep.recipe.model import Integration

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.building.plan.running_stages import EvaluateStage, MeasuredMetric
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.evaluate import run
+from mobileprep.building.stages.evaluate.run import run
+from mobileprep.building.stages.evaluate.spec import EvaluateStage, MeasuredMetric
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph

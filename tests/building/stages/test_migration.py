@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from msgspec import convert, structs
 
-from mobileprep.building.plan.app_stages import MigrationStage
-from mobileprep.building.plan.records import MigrationRecord
-from mobileprep.building.stages import migration
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.migration.run import run
+from mobileprep.building.stages.migration.spec import MigrationRecord, MigrationStage
 from mobileprep.errors import UnsupportedError
 from mobileprep.graph.graph import Graph
 from mobileprep.targets.migration.survey import migrate
@@ -26,7 +25,7 @@ def asked(folder: Path, graph: Graph, ends: dict[str, Any]) -> Job[MigrationStag
 
 
 def found_by(done: Job[MigrationStage]) -> MigrationRecord:
-    migration.run(done)
+    run(done)
     return convert(left(done, "migration.json"), MigrationRecord)
 
 
@@ -57,6 +56,6 @@ def test_what_cannot_be_tried_ends_no_build(
         message = "the graph cannot be read"
         raise UnsupportedError(message)
 
-    monkeypatch.setattr(migration, "surveyed", refused)
+    monkeypatch.setattr("mobileprep.building.stages.migration.run.surveyed", refused)
     record = found_by(asked(tmp_path, classifier(), interface("y")))
     assert record == MigrationRecord("", None, "the graph cannot be read")

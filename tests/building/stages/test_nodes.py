@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mobileprep.building.plan.spec import Upstream
-from mobileprep.building.plan.stages import NodesStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.nodes import run
+from mobileprep.building.stages.page.run import run_nodes
+from mobileprep.building.stages.page.spec import NodesStage
 from mobileprep.recipe.settings import InputSpec
 from tests.building.stages.jobs import classifier, job, left
 
@@ -27,7 +27,7 @@ def done(folder: Path, *, ranges: str = "", inputs: tuple[InputSpec, ...] = ()) 
         ranges=(Upstream("r/calibrate", "ranges.yaml"),) if ranges else (),
     )
     found: Job[NodesStage] = job(folder, stage, **given)
-    run(found)
+    run_nodes(found)
     return left(found, "nodes.json")
 
 

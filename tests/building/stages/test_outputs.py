@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.building.stages.outputs import KeptOutputs, each_pair, kept_outputs
+from mobileprep.building.stages.evaluate.outputs import KeptOutputs, each_pair, kept_outputs
 from mobileprep.errors import AccuracyError, CorruptFileError
 
 

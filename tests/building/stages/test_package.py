@@ -11,10 +11,10 @@ import pytest
 from msgspec import structs
 
 from mobileprep.building.plan.spec import Files, StageFile
-from mobileprep.building.plan.stages import PackageStage
-from mobileprep.building.stages.assets import write_assets
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.package import run
+from mobileprep.building.stages.package.run import run_package
+from mobileprep.building.stages.package.spec import PackageStage
+from mobileprep.building.stages.running import write_assets
 from mobileprep.core.files import map_file
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -70,7 +70,7 @@ def files(done: Job[PackageStage]) -> set[str]:
 
 def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
     done = package(tmp_path)
-    run(done)
+    run_package(done)
     data = (done.folder / "files/m.pb").read_bytes()
     assert data == graph_to_bytes(classifier())
     facts = left(done, "package.json")
@@ -87,7 +87,7 @@ def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
 
 def test_text_can_be_left_instead(tmp_path: Path) -> None:
     done = package(tmp_path, file="m.pbtxt", artifact="text")
-    run(done)
+    run_package(done)
     assert (done.folder / "files/m.pbtxt").read_text().startswith("node {")
     assert [n.name for n in read_graph(done.folder / "files/m.pbtxt")] == [
         n.name for n in classifier()
@@ -96,13 +96,13 @@ def test_text_can_be_left_instead(tmp_path: Path) -> None:
 
 def test_without_registration_there_is_no_header(tmp_path: Path) -> None:
     done = package(tmp_path)
-    run(done)
+    run_package(done)
     assert files(done) == {"m.pb"}
 
 
 def test_one_registration_lies_beside_the_model(tmp_path: Path) -> None:
     done = package(tmp_path, registration=("1.15",))
-    run(done)
+    run_package(done)
     assert {"m.pb", "ops_to_register.h"} <= files(done)
     assert not any("tensorflow" in name.split("/")[0] for name in files(done))
     assert "BiasOp<CPUDevice, float>" in (done.folder / "files/ops_to_register.h").read_text()
@@ -110,7 +110,7 @@ def test_one_registration_lies_beside_the_model(tmp_path: Path) -> None:
 
 def test_several_registrations_have_a_folder_each(tmp_path: Path) -> None:
     done = package(tmp_path, registration=("1.15", "2.21"))
-    run(done)
+    run_package(done)
     names = files(done)
     for release in ("1.15", "2.21"):
         assert f"tensorflow-{release}/ops_to_register.h" in names
@@ -123,7 +123,7 @@ def test_an_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
     graph = classifier()
     strange = graph.with_nodes([*graph.nodes, op("z", "NoSuchOp", "y")])
     with pytest.raises(UnsupportedError, match="NoSuchOp"):
-        run(package(tmp_path, strange, registration=("1.15",)))
+        run_package(package(tmp_path, strange, registration=("1.15",)))
 
 
 def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
     graph = classifier().with_nodes([*classifier(), *more])
     done = package(tmp_path, graph, artifact="memmapped", registration=("1.15",))
     told: list[str] = []
-    run(structs.replace(done, warn=told.append))
+    run_package(structs.replace(done, warn=told.append))
     path = done.folder / "files/m.pb"
     assert [n.name for n in read_shipped_graph(path) if n.op == "ImmutableConst"] == ["v"]
     assert read_graph(path).nodes == graph.nodes
@@ -147,7 +147,7 @@ def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
 
 def test_a_model_for_litert(tmp_path: Path) -> None:
     done = package(tmp_path, classifier(), artifact="tflite")
-    run(done)
+    run_package(done)
     path = done.folder / "files/m.pb"
     assert path.read_bytes()[4:8] == b"TFL3"
     assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
@@ -166,7 +166,7 @@ def test_words_of_a_file_go_into_the_model(tmp_path: Path) -> None:
     parameters: dict[str, Any] = {"artifact": "tflite", "platform": "ios"}
     stage = PackageStage(file="m.tflite", **parameters, **slots(*given))
     done = job(tmp_path, stage, **given)
-    run(done)
+    run_package(done)
     record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
     assert record.subgraphs[0].operators[0].code.builtin == "CALL_ONCE"
     assert text_bytes([b"yes", b"no"]) in list(map(bytes, record.buffers))
@@ -189,7 +189,7 @@ def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageSt
 def test_a_model_in_integers(tmp_path: Path) -> None:
     tensors = "  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
     done = in_integers(tmp_path, tensors, Quantize("int8", inference_input_type="int8"))
-    run(done)
+    run_package(done)
     record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
     codes = [o.code.builtin for o in record.subgraphs[0].operators]
     assert codes == ["FULLY_CONNECTED", "DEQUANTIZE"]
@@ -199,7 +199,7 @@ def test_a_model_in_integers(tmp_path: Path) -> None:
 def test_what_stays_float_is_told(tmp_path: Path) -> None:
     done = in_integers(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
     told: list[str] = []
-    run(structs.replace(done, warn=told.append))
+    run_package(structs.replace(done, warn=told.append))
     text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('quantize')}: {text}"]
@@ -210,7 +210,7 @@ def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_pa
     listed.write_text("zero\none\ntwo\n")
     classes = Files("classes.txt", listed, (StageFile("classes.txt", listed),))
     done = package(tmp_path, classifier(), artifact="tflite", file="m.tflite", classes=classes)
-    run(done)
+    run_package(done)
     with zipfile.ZipFile(done.folder / "files/m.tflite") as archive:
         assert archive.read("labels.txt") == b"zero\none\ntwo\n"
     assert files(done) == {"m.tflite", "litert_ops.txt", "litert.BUILD", "app.gradle"}
@@ -222,7 +222,7 @@ def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Pat
     nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
     done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite")
     with pytest.raises(UnsupportedError, match="Erfinv") as caught:
-        run(done)
+        run_package(done)
     assert caught.value.where == done.place("artifact")
 
 
@@ -230,7 +230,7 @@ def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
     nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
     done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
     told: list[str] = []
-    run(structs.replace(done, warn=told.append))
+    run_package(structs.replace(done, warn=told.append))
     text = "the app has to link the Flex delegate, for Erfinv"
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('artifact')}: {text}"]
@@ -239,8 +239,8 @@ def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
 def test_min_runtime_fails_a_package_with_later_operators(tmp_path: Path) -> None:
     done = package(tmp_path, classifier(), artifact="tflite", min_runtime="1.4")
     with pytest.raises(UnsupportedError, match=r"`min_runtime` is 1\.4"):
-        run(done)
-    run(package(tmp_path, classifier(), artifact="tflite", min_runtime="2.14"))
+        run_package(done)
+    run_package(package(tmp_path, classifier(), artifact="tflite", min_runtime="2.14"))
 
 
 def with_pool() -> Graph:
@@ -253,7 +253,7 @@ def with_pool() -> Graph:
 def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
     done = package(tmp_path, with_pool(), registration=("1.15", "2.21"))
     with pytest.raises(UnsupportedError) as caught:
-        run(done)
+        run_package(done)
     assert caught.value.where == done.place("registration")
     assert caught.value.message == (
         "TensorFlow 1.15 does not know the attribute `explicit_paddings` of `MaxPool` (node `pool`)"
@@ -264,7 +264,7 @@ def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
 def test_what_is_allowed_ships_with_a_warning(tmp_path: Path) -> None:
     done = package(tmp_path, with_pool(), registration=("1.15", "2.21"), allow=("MaxPool",))
     told: list[str] = []
-    run(structs.replace(done, warn=told.append))
+    run_package(structs.replace(done, warn=told.append))
     (text,) = left(done, "package.json")["warnings"]
     assert "`allow` lists `MaxPool`, so the model ships, but TensorFlow 1.15 cannot load it" in text
     assert told == [f"{done.place('registration')}: {text}"]
@@ -277,15 +277,15 @@ def scaled(*inputs: str) -> dict[str, Any]:
 
 
 def test_an_output_that_needs_a_placeholder_beside_the_inputs_is_refused(tmp_path: Path) -> None:
-    run(package(tmp_path, **scaled("x", "scale")))
+    run_package(package(tmp_path, **scaled("x", "scale")))
     with pytest.raises(InvalidGraphError) as caught:
-        run(package(tmp_path, **scaled("x")))
+        run_package(package(tmp_path, **scaled("x")))
     assert caught.value.message == (
         "the output 'y' needs the placeholder 'scale' (float32), which is not one of the inputs"
     )
     assert caught.value.hint.startswith("add 'scale' to inputs, as the app has to feed it")
     assert caught.value.where == "recipe.yaml:4:1"
-    run(package(tmp_path, **scaled()))  # nothing is declared
+    run_package(package(tmp_path, **scaled()))  # nothing is declared
 
 
 def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -
     ]
     declared = interface("y", inputs=("x", "z", "keep_prob", "is_training"))
     done = package(tmp_path, Graph(nodes), declared=declared)
-    run(done)
+    run_package(done)
     assert left(done, "package.json")["warnings"] == [
         "the prepared model does not use the input 'z'; if the app feeds it, the model ignores it"
     ]
@@ -316,7 +316,7 @@ def test_an_op_of_the_app_is_registered_and_its_source_compiled(tmp_path: Path) 
         ops={"FancyOp": ("FancyOp<float>", "FancyOp<int32>")},
         op_sources={"op source fancy.cc": named},
     )
-    run(done)
+    run_package(done)
     texts = {name: (done.folder / "files" / name).read_text() for name in files(done) - {"m.pb"}}
     assert texts["custom_ops/fancy.cc"] == "// the op\n"
     assert '"FancyOp<float>",\n"FancyOp<int32>",' in texts["ops_to_register.h"]
@@ -340,4 +340,4 @@ def test_a_source_that_would_replace_one_of_tensorflow_is_refused(tmp_path: Path
     parameters = {"ops": {"FancyOp": ("FancyOp",)}, "op_sources": {"op source relu_op.cc": named}}
     done = package(tmp_path, registration=("1.15",), **parameters)
     with pytest.raises(UnsupportedError, match=r"TensorFlow has a file `relu_op\.cc` too"):
-        run(done)
+        run_package(done)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.records import EngineRecord
-from mobileprep.building.plan.running_stages import CheckStage, EngineChoice, RunningStage
+from mobileprep.building.plan.engines import EngineChoice, EngineRecord, RunningStage
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.check.spec import CheckStage
 from mobileprep.building.stages.running import compared_with_reference, stage_engine
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.graph.graph import Graph

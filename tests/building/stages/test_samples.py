@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.running_stages import SamplesStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.samples import read_runs, run
+from mobileprep.building.stages.check.run import read_runs, run_samples
+from mobileprep.building.stages.check.spec import SamplesStage
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
@@ -71,7 +71,7 @@ def written(done: Job[SamplesStage]) -> tuple[list[Any], list[Any]]:
 
 def test_samples_of_the_data_are_spread_over_it(tmp_path: Path) -> None:
     done = stage(tmp_path, data={"x": X})
-    run(done)
+    run_samples(done)
     fed, given = written(done)
     np.testing.assert_array_equal(np.concatenate(fed), X[[0, 2, 5, 7]])
     np.testing.assert_array_equal(np.concatenate(given), X[[0, 2, 5, 7]])
@@ -83,7 +83,7 @@ def test_samples_of_the_data_are_spread_over_it(tmp_path: Path) -> None:
 
 def test_a_graph_of_a_fixed_batch_is_fed_whole_batches(tmp_path: Path) -> None:
     done = stage(tmp_path, classifier(4), data={"x": X})
-    run(done)
+    run_samples(done)
     fed, _ = written(done)
     assert [len(batch) for batch in fed] == [4, 4, 4]
     np.testing.assert_array_equal(fed[2], X[[8, 9, 0, 1]])
@@ -94,7 +94,7 @@ def test_drawn_samples_are_the_same_each_time_and_differ_from_each_other(tmp_pat
     for name in "ab":
         (tmp_path / name).mkdir()
         done = stage(tmp_path / name)
-        run(done)
+        run_samples(done)
         found.append(((done.folder / "samples.npz").read_bytes(), written(done)[0]))
     assert found[0][0] == found[1][0]
     fed = found[0][1]
@@ -113,7 +113,7 @@ def test_an_input_that_is_no_placeholder_takes_the_recipe_s_shape(tmp_path: Path
         ]
     )
     done = stage(tmp_path, graph, inputs=("Mul",), shape=(1, 32, 32, 3))
-    run(done)
+    run_samples(done)
     assert written(done)[0][0].shape == (1, 32, 32, 3)
 
 
@@ -121,7 +121,7 @@ def test_a_shape_that_contradicts_the_graph_is_told_at_its_place(tmp_path: Path)
     with pytest.raises(
         InvalidGraphError, match=r"\[-1, 3\] in the graph, which \[1, 4\]"
     ) as caught:
-        run(stage(tmp_path, shape=(1, 4)))
+        run_samples(stage(tmp_path, shape=(1, 4)))
     assert caught.value.where == "recipe.yaml:4:1"
 
 
@@ -140,7 +140,7 @@ def test_data_that_does_not_fit_is_told_at_its_place(
     tmp_path: Path, data: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(AccuracyError, match=told) as caught:
-        run(stage(tmp_path, data=data))
+        run_samples(stage(tmp_path, data=data))
     assert caught.value.where == "recipe.yaml:12:1"
 
 
@@ -148,7 +148,7 @@ def test_data_on_which_the_source_does_not_run_is_told(tmp_path: Path) -> None:
     graph = Graph([placeholder(None), constant("w", Tensor.of(np.eye(3, dtype=np.float32))),
                    op("y", "MatMul", "x", "w")])  # fmt: skip
     with pytest.raises(AccuracyError, match=r"run on the samples of data\.npz") as caught:
-        run(stage(tmp_path, graph, data={"x": np.ones((2, 4), np.float32)}))
+        run_samples(stage(tmp_path, graph, data={"x": np.ones((2, 4), np.float32)}))
     assert caught.value.where == "recipe.yaml:12:1"
 
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_drawn_is_told_at_the_check(tmp_path: Path) -> None:
     with pytest.raises(
         RecipeError, match="no sample can be drawn for the input 'x': it is text"
     ) as c:
-        run(stage(tmp_path, graph))
+        run_samples(stage(tmp_path, graph))
     assert "check: {data: FILE.npz}" in c.value.hint
     assert c.value.where == "recipe.yaml:11:1"
 
@@ -169,14 +169,14 @@ def test_outputs_that_hardly_move_are_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
     done = stage(tmp_path, classifier(scale=1e-6, shift=1.0))
     structs.force_setattr(done, "warn", told.append)
-    run(done)
+    run_samples(done)
     assert told == left(done, "samples.json")["warnings"]
     assert told[0].startswith("outputs hardly move from sample to sample: 'y' by ")
 
 
 def test_outputs_without_a_number_are_warned_of(tmp_path: Path) -> None:
     done = stage(tmp_path, classifier(scale=np.nan))
-    run(done)
+    run_samples(done)
     (warning,) = left(done, "samples.json")["warnings"]
     assert warning.startswith(
         "the source gives nothing but NaN or infinity for 'y': the samples are unusable; "
@@ -186,7 +186,7 @@ def test_outputs_without_a_number_are_warned_of(tmp_path: Path) -> None:
 
 def test_a_model_without_inputs_is_run_once(tmp_path: Path) -> None:
     done = stage(tmp_path, Graph([constant("y", Tensor.of(X))]), inputs=(), data={"x": X})
-    run(done)
+    run_samples(done)
     told = left(done, "samples.json")
     assert (told["samples"], told["origin"]) == (1, "drawn")
     assert "constants alone" in told["warnings"][0]

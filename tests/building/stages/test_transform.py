@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mobileprep.building.plan.spec import file_slot
-from mobileprep.building.plan.stages import TransformStage
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.transform import run
+from mobileprep.building.stages.transform.run import run
+from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph

@@ -11,11 +11,11 @@ import pytest
 from msgspec import structs
 from msgspec.structs import asdict
 
-from mobileprep.building.plan.records import EngineRecord
-from mobileprep.building.plan.running_stages import JudgedMetric, ValidateStage
+from mobileprep.building.plan.engines import EngineRecord
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.outputs import kept_outputs
-from mobileprep.building.stages.validate import run
+from mobileprep.building.stages.evaluate.outputs import kept_outputs
+from mobileprep.building.stages.validate.run import run
+from mobileprep.building.stages.validate.spec import JudgedMetric, ValidateStage
 from mobileprep.errors import AccuracyError
 from tests.building.stages.jobs import job, left, slots
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
-from mobileprep.building.plan.records import EngineRecord
-from mobileprep.building.plan.running_stages import JudgedMetric
-from mobileprep.building.plan.search_stages import VerdictStage
-from mobileprep.building.stages.outputs import kept_outputs
-from mobileprep.building.stages.verdict import run
+from mobileprep.building.plan.engines import EngineRecord
+from mobileprep.building.stages.evaluate.outputs import kept_outputs
+from mobileprep.building.stages.search.run import run_verdict
+from mobileprep.building.stages.search.spec import VerdictStage
+from mobileprep.building.stages.validate.spec import JudgedMetric
 from tests.building.stages.jobs import job, left, slots
 
 BEFORE = [[0.5, 0.25], [4.0, 1.0]]
@@ -43,7 +43,7 @@ def tries(
     inputs["tries"] = {"tries": [EARLIER]}
     judged = tuple(JudgedMetric(**limits) for *_, limits in metrics)
     done = job(folder, VerdictStage(metrics=judged, **slots(*inputs)), **inputs)
-    run(done)
+    run_verdict(done)
     found = left(done, VerdictStage.RECORD)["tries"]
     assert found[0] == EARLIER
     return found[1:]

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.pipeline import execute as execution
-from mobileprep.building.plan.stages import PackageStage
+from mobileprep.building.plan.spec import Stage
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.package.spec import PackageStage
 from tests.golden.stages.make import DIGESTS, complaints, noted
 
 BEFORE = json.loads(DIGESTS.read_text(encoding="utf-8"))
@@ -25,9 +26,9 @@ def test_a_stage_that_leaves_something_else_is_told(
 ) -> None:
     found = execution.stage_function
 
-    def changed(name: str):
+    def changed(kind: type[Stage]):
         def run(job: Job) -> None:
-            found(name)(job)
+            found(kind)(job)
             if isinstance(job.asked, PackageStage):
                 job.output("files/more").write_text("more")
 
@@ -39,7 +40,8 @@ def test_a_stage_that_leaves_something_else_is_told(
         "PackageStage leaves something else (golden/auto/package: files/more, "
         "golden/eight/package: files/more, golden/phone/package: files/more, "
         "golden/private/package: files/more): raise its version in "
-        "mobileprep/building/plan/stages.py and run python -m tests.golden.stages.make"
+        "the spec.py of its slice in mobileprep/building/stages and run "
+        "python -m tests.golden.stages.make"
     )
 
 

@@ -20,9 +20,9 @@ from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.runner import build
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.planner import plan_recipes
+from mobileprep.building.plan.planner import STAGES, plan_recipes
 from mobileprep.building.plan.spec import PAGE
-from mobileprep.building.plan.stages import STAGES, CompressStage
+from mobileprep.building.stages.package.spec import CompressStage
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
@@ -104,7 +104,7 @@ def complaints(before: Noted, after: Noted) -> list[str]:
             changed = sorted(dict(new["outputs"].items() ^ old["outputs"].items()))
             told.append(
                 f"{kind.__name__} leaves something else ({', '.join(changed)}): raise its version "
-                f"in mobileprep/building/plan/stages.py and run {COMMAND}"
+                f"in the spec.py of its slice in mobileprep/building/stages and run {COMMAND}"
             )
     return told
 

@@ -1,0 +1,1 @@
+"""Compare a model with the target's limits and device."""

@@ -1,0 +1,62 @@
+"""What to change in a recipe that exceeds a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import BATCH_NORMS
+from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost
+from mobileprep.targets.memmapped import removal
+
+SIZE: Final = "quantize the weights, cut the graph further"
+
+
+_TOLD: Final = 3
+
+
+def parameters(graph: Graph) -> str:
+    """The largest constants, those of functions among them."""
+    bodies = {f.name: f.nodes for f in graph.library.functions.values()}
+    owned = [(n, "") for n in graph] + [(n, f"{f}/") for f, body in bodies.items() for n in body]
+    sizes = [(n.attr_tensor("value").size, owner + n.name) for n, owner in owned if n.op == "Const"]
+    largest = sorted(sizes, key=lambda one: (-one[0], one[1]))[:_TOLD]
+    told = ", ".join(f"{name!r} ({size:,})" for size, name in largest)
+    return f"cut the graph further, or train a smaller network: most are in {told}"
+
+
+def flops(costs: GraphCosts) -> str:
+    """The ops and nodes that compute most, and a transform where one takes some of them off."""
+    whole = costs.flops or 1
+    ops = [f"{op} {100 * n / whole:.0f} %" for op, n in costs.flops_by_op.items()][:_TOLD]
+    told = f"{', '.join(ops)}, most of it in {_largest(costs, lambda n: n.flops or 0)}"
+    norms = sorted(BATCH_NORMS & costs.flops_by_op.keys())
+    first = f"fuse_batch_norms takes {', '.join(norms)} off; " if norms else ""
+    return f"{first}feed smaller inputs, or train a smaller network: {told}"
+
+
+def activations(costs: GraphCosts) -> str:
+    """The nodes that make the largest tensors."""
+    largest = _largest(costs, lambda n: n.written)
+    return (
+        "feed smaller inputs, or compute in eight bits with 'quantize: {mode: nodes}': the largest "
+        f"tensors are of {largest}"
+    )
+
+
+def kernels(ops: Mapping[str, int]) -> str:
+    """The ops that a single node has brought in."""
+    single = sorted(op for op, count in ops.items() if count == 1 and op != "Placeholder")
+    told = f": of one node each are {', '.join(single[: 2 * _TOLD])}" if single else ""
+    return f"fold_constants and fuse_batch_norms take ops off, and remove_nodes copies{told}"
+
+
+def without(op: str) -> str:
+    """What takes an op off a graph."""
+    return removal(op) or f"cut the graph before {op}, or allow it"
+
+
+def _largest(costs: GraphCosts, amount: Callable[[NodeCost], int]) -> str:
+    nodes = sorted(costs.nodes, key=lambda n: (-amount(n), n.name))[:_TOLD]
+    return ", ".join(f"{n.name!r} ({amount(n):,})" for n in nodes if amount(n))

@@ -1,0 +1,221 @@
+"""Compare a model with the target's limits and device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Final
+
+from msgspec import Struct, structs
+
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.budget import hints
+from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, BudgetStage
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, PackageRecord
+from mobileprep.building.stages.running import with_assets
+from mobileprep.data.source import data_inputs
+from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import slip_in
+from mobileprep.runtime.accounting.costs import GraphCosts, sample_costs
+from mobileprep.targets.kernel_code import KERNEL_CODE_BASIS
+from mobileprep.targets.targets import DeviceCost
+
+
+@stage(BudgetStage)
+def run(job: Job[BudgetStage]) -> None:
+    """Leaves ``budget.json``.
+
+    Raises:
+        AccuracyError: the model is over a limit, or has an op that is not allowed.
+        RecipeError: what a sample takes is not known, as the size of a tensor is not.
+    """
+    model = _Model(job)
+    for slip in _slips(model):
+        job.warn(f"{job.place('budget')}: {slip}")
+    limits = {
+        name: limit for name, limit in structs.asdict(job.asked.budget).items() if limit is not None
+    }
+    spent = [(limit, _SPENT[name](model)) for name, limit in limits.items() if name in _SPENT]
+    missed = [(found.over(limit), found.mend) for limit, found in spent if found.amount > limit]
+    missed += list(_unwanted_ops(model))
+    if missed:
+        messages, mended = zip(*missed, strict=True)
+        hint = "; ".join(dict.fromkeys(filter(None, mended)))
+        hint = f"{hint}, or raise the budget"
+        raise AccuracyError("; ".join(messages), hint, job.place("budget"))
+    lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in spent]
+    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), _cost(model)))
+
+
+class _Spent(Struct, frozen=True):
+    """What a model takes of something that is limited.
+
+    Args:
+        name: the recipe's key of the limit.
+        amount: how much.
+        text: the sentence that says so, with braces for the amount.
+        mend: what takes less.
+        basis: what the number rests on, where it is an estimate.
+    """
+
+    name: str
+    amount: float
+    text: str
+    mend: str
+    basis: str = ""
+
+    def over(self, limit: float) -> str:
+        """By how much it is more than allowed."""
+        found = self.text.format(_shown(self.amount))
+        excess = f"{_shown(self.amount - limit)} over the budget of {_shown(limit)}"
+        return f"{found}, {excess}{f' ({self.basis})' if self.basis else ''}"
+
+
+def _cost(model: _Model) -> DeviceCost | None:
+    """The cost on the target's device; None without one, and for sizes that nobody declared."""
+    job, device = model.job, model.job.asked.device
+    if device is None:
+        return None
+    try:
+        flops = model.costs.flops
+    except RecipeError as error:
+        job.warn(f"{error.where}: no cost on {device.title} is reported: {error.message}")
+        return None
+    rate = f"{device.gflops:g} GFLOP/s, {device.basis}"
+    basis = model.basis(rate, _without(model.costs))
+    return DeviceCost(device.title, flops, float(device.seconds(flops) * 1e3), basis)
+
+
+def _shown(amount: float) -> str:
+    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.4g}"
+
+
+class _Model:
+    """What ships, looked at as far as limits ask for it."""
+
+    def __init__(self, job: Job[BudgetStage]) -> None:
+        self.job = job
+        self.package = job.record(PackageRecord, job.asked.package)
+
+    def basis(self, *parts: str) -> str:
+        """What a number rests on; of a converted model, that its graph is counted."""
+        return "; ".join(filter(None, (*parts, self.package.model.basis)))
+
+    @cached_property
+    def graph(self) -> Graph:
+        return self.job.graph(self.job.asked.graph)
+
+    @cached_property
+    def costs(self) -> GraphCosts:
+        """What one sample takes."""
+        job = self.job
+        interface = job.record(Interface, job.asked.interface)
+        declared = {fed.name: fed.shape for fed in job.asked.inputs}
+        try:
+            inputs = data_inputs(self.graph, interface.inputs, declared)
+            with with_assets(self.graph, job.path(job.asked.assets)) as graph:
+                return sample_costs(graph, inputs, interface.outputs)
+        except (InvalidGraphError, UsageError) as error:
+            raise RecipeError(error.message, error.hint, job.place("inputs")) from error
+
+    def most(self, amount: Callable[[KernelsRecord], int | None]) -> KernelsRecord:
+        """Of the releases with a header, the one for which there is most of something."""
+        known = [k for k in self.package.kernels if amount(k) is not None]
+        if not known:
+            message = "there is no estimate of the code of kernels but for TensorFlow 1.15"
+            hint = "add '1.15' to the registration, or limit 'kernels'"
+            raise RecipeError(message, hint, self.job.place("budget"))
+        return max(known, key=lambda k: amount(k) or 0)
+
+
+def _model_bytes(model: _Model) -> _Spent:
+    text = "the model is {} bytes"
+    return _Spent("model_bytes", model.package.model.bytes, text, hints.SIZE)
+
+
+def _compressed_bytes(model: _Model) -> _Spent:
+    packed = model.job.record(CompressRecord, model.job.asked.compressed)
+    text = f"the model compressed by {packed.compressor} is {{}} bytes"
+    return _Spent("compressed_bytes", packed.bytes, text, hints.SIZE)
+
+
+def _parameters(model: _Model) -> _Spent:
+    count, text = model.package.model.parameters, "the model has {} parameters"
+    return _Spent("parameters", count, text, hints.parameters(model.graph), model.basis())
+
+
+def _flops(model: _Model) -> _Spent:
+    costs = model.costs
+    text = "one sample takes {} operations"
+    basis = model.basis(_without(costs))
+    return _Spent("flops", costs.flops, text, hints.flops(costs), basis)
+
+
+def _activation_bytes(model: _Model) -> _Spent:
+    text = "the tensors of one sample take {} bytes at once"
+    hint = hints.activations(model.costs)
+    return _Spent("activation_bytes", model.costs.peak_bytes, text, hint, model.basis())
+
+
+def _latency(model: _Model) -> _Spent:
+    device = model.job.asked.device
+    if device is None:
+        message = "a latency needs the device whose it is"
+        raise RecipeError(message, "add 'device: smartphone'", model.job.place("budget"))
+    rate = f"{device.gflops:g} GFLOP/s of {device.title}, {device.basis}"
+    text = f"one sample takes {{}} ms at the {rate}"
+    milliseconds = float(device.seconds(model.costs.flops) * 1e3)
+    basis = model.basis(rate, _without(model.costs))
+    return _Spent("latency_ms", milliseconds, text, hints.flops(model.costs), basis)
+
+
+def _kernels(model: _Model) -> _Spent:
+    found = model.most(lambda k: k.kernels)
+    text = f"the header for TensorFlow {found.tensorflow} registers {{}} kernels"
+    return _Spent("kernels", found.kernels, text, hints.kernels(model.package.ops))
+
+
+def _kernel_bytes(model: _Model) -> _Spent:
+    found = model.most(lambda k: k.bytes)
+    text = f"the kernels for TensorFlow {found.tensorflow} are about {{}} bytes of code"
+    hint = hints.kernels(model.package.ops)
+    return _Spent("kernel_bytes", found.bytes or 0, text, hint, KERNEL_CODE_BASIS)
+
+
+def _without(costs: GraphCosts) -> str:
+    return f"counts without {', '.join(costs.uncounted)}" if costs.uncounted else ""
+
+
+def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
+    """Ops that are not allowed, each with what takes it off."""
+    limits = model.job.asked.budget.ops
+    if limits is None:
+        return
+    for op, count in sorted(model.package.ops.items()):
+        if op in limits.forbid or (limits.allow and op not in limits.allow):
+            # Bodies of functions have some that the graph itself has not.
+            first = next((node.name for node in model.graph if node.op == op), None)
+            nodes = f"{count:,} node{'s' * (count != 1)}"
+            nodes += "" if first is None else f", such as {first!r}"
+            yield f"the op {op} is not allowed ({model.basis(nodes)})", hints.without(op)
+
+
+def _slips(model: _Model) -> list[str]:
+    """What to tell of limited ops that neither the model nor TensorFlow has: they limit nothing."""
+    limits = model.job.asked.budget.ops
+    named = () if limits is None else (*limits.allow, *limits.forbid)
+    return [slip for op in named if op not in model.package.ops and (slip := slip_in(op))]
+
+
+_SPENT: Final[dict[str, Callable[[_Model], _Spent]]] = {
+    "model_bytes": _model_bytes,
+    "compressed_bytes": _compressed_bytes,
+    "parameters": _parameters,
+    "flops": _flops,
+    "activation_bytes": _activation_bytes,
+    "latency_ms": _latency,
+    "kernels": _kernels,
+    "kernel_bytes": _kernel_bytes,
+}

@@ -1,0 +1,217 @@
+"""Find the ranges of a float graph's tensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from mobileprep.building.plan.engines import EngineChoice
+from mobileprep.building.plan.spec import Files
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.calibrate.spec import CalibrateStage, CalibrationRecord
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.running import (
+    data_files,
+    data_record,
+    norm_doubts,
+    stage_inputs,
+    with_assets,
+)
+from mobileprep.core.files import sha256_bytes, sha256_file, write_text
+from mobileprep.data.calibration.methods import MOVING_AVERAGE, Method
+from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.calibration.ranges import check_fresh, ranges_of
+from mobileprep.data.calibration.shards import observed
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import Dataset, SampleChoice
+from mobileprep.data.survey import DataSurvey
+from mobileprep.errors import AccuracyError, UsageError
+from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
+from mobileprep.graph.tensor_digests import tensor_digests
+from mobileprep.litert.in_memory import tflite_in_memory
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.transforms.quantize_nodes import ranged_tensors
+
+_NAMED: Final = 5
+
+
+@stage(CalibrateStage)
+def run(job: Job[CalibrateStage]) -> None:
+    """Leaves ``ranges.yaml``, ``calibration.json`` and ``data.json``.
+
+    Raises:
+        AccuracyError: the range file is stale; or the data does not fit the graph, or makes a
+            tensor NaN or infinite.
+        CorruptFileError: the data or the range file cannot be read.
+    """
+    asked = job.asked
+    graph = job.graph(asked.graph)
+    interface = job.record(Interface, asked.interface)
+    if asked.for_litert:
+        graph, interface, tensors = _of_file(job, graph, interface)
+    else:
+        tensors = ranged_tensors(graph)
+    fed = [edge(parse_ref(name)) for name in interface.inputs]
+    warnings: list[str] = []
+    survey = DataSurvey("" if asked.data is None else asked.data.name)
+    digests = {str(Ref(*t)): d for t, d in tensor_digests(graph, tensors, fed).items()}
+    if asked.range_file is not None:
+        found = read_range_file(asked.range_file.root)
+        data = None if asked.data is None else _digest(asked)
+        where = job.place("calibration")
+        check_fresh(found, digests, method_of(asked), asked.calibration.samples, data, where)
+        kept = {name: found.tensors[name] for name in digests if name in found.tensors}
+        ranges = RangeFile(kept, found.method, found.samples, found.data)
+        origin = asked.range_file.name
+    else:
+        ranges = _measured(job, graph, interface, tensors, digests, survey, warnings.append)
+        warnings += _doubts(job, survey)
+        origin = "" if asked.data is None else asked.data.name
+    write_text(job.output(asked.RANGES), range_file_text(ranges))
+    unseen = tuple(name for name in digests if name not in ranges.tensors)
+    record = CalibrationRecord(
+        origin,
+        asked.range_file is None,
+        ranges.method,
+        ranges.samples,
+        len(ranges.tensors),
+        unseen,
+        (*warnings, *_warnings(unseen)),
+        {name: (found.low, found.high) for name, found in ranges.tensors.items()},
+    )
+    for warning in record.warnings:
+        job.warn(warning)
+    job.write_record(asked.RECORD, record)
+    job.write_record(asked.DATA, data_record(survey))
+
+
+def _of_file(
+    job: Job[CalibrateStage], graph: Graph, interface: Interface
+) -> tuple[Graph, Interface, tuple[Edge, ...]]:
+    """The graph that becomes a file for LiteRT, its ends, and the tensors that need a range.
+
+    What LiteRT cannot express is told where the file is made.
+    """
+    # Slow to import, and few targets take it.
+    from mobileprep.litert.convert import to_calibrate
+    from mobileprep.litert.prepare import CutInput
+
+    specs = [CutInput(name) for name in interface.inputs]
+    where = job.place("artifact")
+    with with_assets(graph, job.path(job.asked.assets)) as whole:
+        found = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
+    fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
+    ends = structs.replace(interface, inputs=found.inputs, outputs=fetches)
+    return found.graph, ends, found.tensors
+
+
+def method_of(asked: CalibrateStage) -> Method:
+    """How the recipe has ranges measured."""
+    calibration = asked.calibration
+    return Method(calibration.method, calibration.percentile, calibration.decay)
+
+
+def _measured(
+    job: Job[CalibrateStage],
+    graph: Graph,
+    interface: Interface,
+    tensors: Sequence[Edge],
+    digests: dict[str, str],
+    survey: DataSurvey,
+    warn: Callable[[str], None],
+) -> RangeFile:
+    """Ranges by running the float graph on the samples."""
+    asked = job.asked
+    assert asked.data is not None
+    calibration = asked.calibration
+    method = method_of(asked)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    try:
+        data = _opened(job, asked.data, inputs)
+        with with_assets(graph, job.path(asked.assets)) as whole:
+            engine = asked.engine or EngineChoice("numpy", {})
+            subject = Subject(
+                whole,
+                interface.outputs,
+                tuple(tensors),
+                method,
+                tuple(inputs),
+                calibration.batch,
+                engine.name,
+                tuple(engine.versions),
+                tflite_in_memory,
+            )
+            seen = observed(
+                subject,
+                data,
+                workers=calibration.workers,
+                dask=calibration.dask,
+                warn=warn,
+                tell=job.progress,
+                survey=survey,
+            )
+            found, samples = ranges_of(seen, method)
+    except (AccuracyError, UsageError) as error:
+        where = error.where or job.place("calibration")
+        raise AccuracyError(error.message, error.hint, where) from error
+    by_name = {str(Ref(*tensor)): ends for tensor, ends in found.items()}
+    return RangeFile(
+        {n: TensorRange(*by_name[n], digest) for n, digest in digests.items() if n in by_name},
+        str(method),
+        samples,
+        _digest(asked),
+        tuple(n for n in digests if n not in by_name),
+    )
+
+
+def _doubts(job: Job[CalibrateStage], survey: DataSurvey) -> Iterator[str]:
+    """What the source shows of samples that it was not trained on the like of."""
+    asked = job.asked
+    source = job.graph(asked.source)
+    names = job.record(Interface, asked.interface).inputs
+    inputs = stage_inputs(job, source, names)
+    yield from survey.doubts(source, inputs)
+    assert asked.data is not None
+    with with_assets(source, job.path(asked.assets)) as whole:
+        yield from norm_doubts(data_files(asked.data, asked.calibration.data), whole, inputs)
+
+
+def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor]) -> Dataset:
+    calibration = job.asked.calibration
+    return open_dataset(
+        data_files(files, calibration.data),
+        inputs,
+        SampleChoice(calibration.samples, calibration.seed, calibration.strict),
+        labels=job.asked.labels,
+    )
+
+
+def _digest(asked: CalibrateStage) -> str:
+    """A digest of what is fed: of all files, how they are read, and which samples are drawn."""
+    assert asked.data is not None
+    calibration, parameters = asked.calibration, asked.parameters
+    drawn: dict[str, object] = {
+        "data": parameters["calibration"]["data"],
+        "labels": asked.labels,
+        "inputs": parameters["inputs"],
+        "samples": calibration.samples,
+        "seed": calibration.seed,
+        "files": [[f.name, sha256_file(f.path)] for f in asked.data.members],
+    }
+    # What ends of batches are averaged to depends on the batches.
+    if calibration.method == MOVING_AVERAGE:
+        drawn["batch"] = calibration.batch
+    return sha256_bytes(json.dumps(drawn, sort_keys=True).encode())
+
+
+def _warnings(unseen: Sequence[str]) -> list[str]:
+    if not unseen:
+        return []
+    named = ", ".join(map(repr, unseen[:_NAMED])) + (", ..." if len(unseen) > _NAMED else "")
+    message = f"no sample reached {len(unseen)} tensors ({named}), which get no range"
+    return [f"{message}; take samples that take every branch"]

@@ -1,0 +1,1 @@
+"""Compare graphs of the build with the source on samples."""

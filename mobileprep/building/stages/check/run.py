@@ -1,0 +1,440 @@
+"""Compare graphs of the build with the source on samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mobileprep.building.plan.engines import EngineRecord
+from mobileprep.building.plan.spec import PUBLISHED, Files, Upstream
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.check.spec import (
+    CheckRecord,
+    CheckStage,
+    DefaultCheckRecord,
+    DefaultCheckStage,
+    SamplesRecord,
+    SamplesStage,
+)
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.running import (
+    REFERENCE,
+    basis_of,
+    compared_with_reference,
+    data_files,
+    measured_graph,
+    measuring_engine,
+    stage_engine,
+    stage_inputs,
+    storable,
+    with_assets,
+)
+from mobileprep.core.files import atomic_writer
+from mobileprep.data.opening import data_kind, open_dataset
+from mobileprep.data.source import SampleChoice
+from mobileprep.data.survey import DataSurvey
+from mobileprep.errors import (
+    AccuracyError,
+    InvalidGraphError,
+    MissedLimitError,
+    MobileprepError,
+    RecipeError,
+    UnsupportedError,
+    UsageError,
+)
+from mobileprep.formats.arrays import map_arrays, read_arrays, write_arrays
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.differences import (
+    Difference,
+    differences,
+    is_counted,
+    not_finite,
+    shown_difference,
+)
+from mobileprep.ops.numerics.texts import class_count
+from mobileprep.runtime.engines.agreement import TOLERANCE
+from mobileprep.runtime.engines.choose import LITERT
+from mobileprep.runtime.sampling.data_files import array_of, recorded_feeds
+from mobileprep.runtime.sampling.draw import Samples, draw_samples
+from mobileprep.runtime.sampling.first_ops import first_ops, standing_still
+from mobileprep.runtime.sampling.inputs import FedTensor
+
+_NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
+
+
+_SHORT_LOOP: Final = (
+    "the check runs the model's loops over sequences of length one, because longer ones do not fit "
+    "its inputs; give the inputs longer shapes, or name samples: 'check: {data: FILE.npz}'"
+)
+
+
+@stage(SamplesStage)
+def run_samples(job: Job[SamplesStage]) -> None:
+    """Leaves ``samples.npz``, ``expected.npz`` and ``samples.json``.
+
+    Raises:
+        AccuracyError: the data does not fit the source; not if the samples are optional.
+        RecipeError: no data is named, and none can be drawn; likewise.
+    """
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    try:
+        inputs, samples, doubts = _source_run(job, interface)
+    except MobileprepError as error:
+        if not asked.optional:
+            raise
+        inputs, samples, warnings = [], Samples((), (), {}), [error.message]
+    else:
+        warnings = standing_still(interface.outputs, samples.outputs, samples.inputs)
+        if samples.has_short_loop:
+            warnings.append(_SHORT_LOOP)
+        warnings = [*(warnings if inputs else [_NO_INPUTS]), *doubts]
+    _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
+    _write(job.output(asked.EXPECTED), samples.outputs)
+    for warning in () if asked.optional else warnings:
+        job.warn(warning)
+    data = asked.data.name if asked.data is not None and inputs else None
+    record = SamplesRecord(
+        "drawn" if data is None else asked.section,
+        data,
+        len(samples.feeds),
+        samples.inputs,
+        tuple(warnings),
+    )
+    job.write_record(asked.RECORD, record)
+
+
+def _source_run(
+    job: Job[SamplesStage], interface: Interface
+) -> tuple[Sequence[FedTensor], Samples, Sequence[str]]:
+    """The inputs, the samples with what the source gives for them, and doubts about the samples."""
+    asked = job.asked
+    graph = job.graph(asked.graph)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    survey = DataSurvey("" if asked.data is None else asked.data.name)
+    with with_assets(graph, job.path(asked.assets)) as graph:
+        engine = stage_engine(job, graph, "the source")
+        run_samples = partial(engine.run, interface.outputs)
+        samples = _samples(job, graph, inputs, run_samples, survey)
+    # The stages of a validation or calibration look at its data.
+    is_own = asked.data is not None and asked.section == "check"
+    return inputs, samples, list(survey.doubts(graph, inputs)) if is_own else []
+
+
+def read_runs(path: Path) -> list[list[Array]]:
+    """The arrays of each run in a file that the samples stage left."""
+    runs: dict[int, dict[int, Array]] = {}
+    for key, array in read_arrays(path).items():
+        number, _, index = key.partition("-")
+        runs.setdefault(int(number), {})[int(index)] = array
+    return [[parts[i] for i in sorted(parts)] for _, parts in sorted(runs.items())]
+
+
+def _write(target: Path, runs: Sequence[Sequence[Array]]) -> None:
+    arrays = {
+        f"{number}-{index}": storable(array)
+        for number, arrays in enumerate(runs)
+        for index, array in enumerate(arrays)
+    }
+    with atomic_writer(target) as stream:
+        write_arrays(stream, arrays)
+
+
+def _samples(
+    job: Job[SamplesStage],
+    graph: Graph,
+    inputs: Sequence[FedTensor],
+    run_samples: Callable[[Mapping[str, Array]], list[Array]],
+    survey: DataSurvey,
+) -> Samples:
+    count, data = job.asked.count, job.asked.data
+    if data is None or not inputs:
+        try:
+            return draw_samples(graph, inputs, count, run_samples)
+        except UsageError as error:
+            raise RecipeError(error.message, error.hint, job.place("check")) from error
+    ops = [first_ops(graph, fed.ref) for fed in inputs]
+    try:
+        arrays = _arrays(job, data, inputs, survey)
+        feeds = recorded_feeds(arrays, inputs, ops, count, data.name)
+        outputs = tuple(run_samples(given) for given in feeds)
+        for given in feeds:
+            for name, array in given.items():
+                survey.note(name, array)
+    except (AccuracyError, InvalidGraphError, UsageError) as error:
+        raise _about_data(error, data.name, job.place("data")) from error
+    told = {f.name: f"{f.dtype.short} {list(feeds[0][f.name].shape)}" for f in inputs}
+    return Samples(feeds, outputs, told)
+
+
+def _arrays(
+    job: Job[SamplesStage], data: Files, inputs: Sequence[FedTensor], survey: DataSurvey
+) -> Mapping[str, Array]:
+    """The array of each input: all that a file of arrays holds, else as many samples as wanted."""
+    files = data_files(data, job.asked.reading)
+    if (files.kind or data_kind(files)) == "npz":
+        given = dict(files.reading.inputs)
+        arrays = map_arrays(files.root)
+        return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in given.items()}
+    choice = SampleChoice(job.asked.count, exactly=False)
+    dataset = open_dataset(files, inputs, choice, labels=job.asked.labels, warn=job.warn)
+    (batch,) = dataset.batches(len(dataset))
+    survey.look(batch)
+    return batch.feeds
+
+
+def _about_data(error: MobileprepError, data: str, place: str) -> AccuracyError:
+    if isinstance(error, AccuracyError):
+        return AccuracyError(error.message, error.hint, error.where or place)
+    message = f"the source does not run on the samples of {data}: {error.message}"
+    return AccuracyError(message, error.hint, place)
+
+
+_STEP_HINT = "leave the step out, or look at its parameters"
+
+
+_MODEL_HINT = "use a gentler quantization"
+
+
+# A share of the peak that nobody should learn of from the report alone.
+_LARGE = 0.1
+
+
+@stage(CheckStage)
+def run_check(job: Job[CheckStage]) -> None:
+    """Leaves ``check.json``.
+
+    Raises:
+        AccuracyError: an output is further from the source's than ``max_difference``, has
+            another shape, or is NaN or infinite where the source's is not, or the reverse.
+        InvalidGraphError: the graph does not run.
+    """
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    expected = read_runs(job.path(asked.expected))
+    feeds = _feeds(job, interface)
+    found, engine = _run(job, interface, feeds)
+    basis = basis_of(job, engine)
+    gaps = differences(interface.outputs, expected, found, job.place("transforms"))
+    none = Difference("", 0.0, 0.0, 0.0)
+    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=none)
+    if not math.isfinite(worst.share):
+        place = job.place("max_difference" if worst.is_source_lost else "transforms")
+        raise not_finite(worst, _subject(job), feeds, _hint(job)).at(place)
+    _judge(job, worst)
+    record = CheckRecord(
+        asked.step,
+        worst.name,
+        shown_difference(max((g.absolute for g in gaps), default=0.0)),
+        shown_difference(worst.share),
+        asked.max_difference,
+        engine,
+        basis,
+    )
+    job.write_record(asked.RECORD, record)
+
+
+def _judge(job: Job[CheckStage], worst: Difference) -> None:
+    """Whether the output that is furthest from the source's is near enough."""
+    where, hint, limit = _subject(job), _hint(job), job.asked.max_difference
+    told = f"{where} the output {worst}"
+    if limit is None:
+        if worst.share > max([_LARGE, *_earlier(job)]):
+            job.warn(f"{told}; 'check: {{max_difference: ...}}' would refuse it")
+    elif worst.share > limit:
+        message = f"{told}; at most {limit:.3g} is allowed"
+        hint = f"{hint}, or raise max_difference ({job.place('max_difference')})"
+        raise MissedLimitError(message, hint, job.place("transforms"), job.task)
+
+
+def _subject(job: Job[CheckStage]) -> str:
+    """What is checked, for messages: ``after a_step`` or ``in digits.tflite``."""
+    measured = job.asked.measured
+    return f"after {job.asked.step}" if measured is None else f"in {measured.name}"
+
+
+def _earlier(job: Job[CheckStage]) -> Iterator[float]:
+    """What the checks of steps have found; the model's repeats no warning of theirs."""
+    for upstream in job.asked.earlier:
+        yield job.record(CheckRecord, upstream).share_of_peak
+
+
+def _hint(job: Job[CheckStage]) -> str:
+    return _STEP_HINT if job.asked.measured is None else _MODEL_HINT
+
+
+def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
+    """The inputs of each run; without inputs the source ran once."""
+    runs = read_runs(job.path(job.asked.samples))
+    return [dict(zip(interface.inputs, run_check, strict=True)) for run_check in runs] or [{}]
+
+
+def _run(
+    job: Job[CheckStage], interface: Interface, feeds: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], EngineRecord]:
+    """The outputs for each sample, and the engine that ran the graph or file."""
+    asked = job.asked
+    graph = measured_graph(job)
+    where = _subject(job)
+    with with_assets(graph, job.path(asked.assets)) as graph:
+        engine = measuring_engine(job, graph, where, "check")
+        try:
+            found = [engine.run(interface.outputs, given) for given in feeds]
+        except (InvalidGraphError, UsageError) as error:
+            # The source ran, so the step or the packaging is at fault.
+            message = f"{where} the graph does not run: {error.message}"
+            raise InvalidGraphError(message, _hint(job), job.place("transforms")) from error
+        record = compared_with_reference(
+            job, engine, graph, interface.outputs, feeds[0], samples=1, where=where
+        )
+    return [[storable(array) for array in outputs] for outputs in found], record
+
+
+# A share of the peak that nobody should learn of from the report alone, as in a check.
+_LARGE_BY_DEFAULT: Final = 0.1
+
+
+# Scores of the source that are nearer to each other, as a share of the best, are a tie.
+_TIE: Final = 0.01
+
+
+_DATA: Final = "add 'check: {data: FILE.npz}' with an array for each input"
+
+
+_UNINSTALLED: Final = ("LiteRT is not installed", "pip install 'mobileprep[litert]'")
+
+
+@stage(DefaultCheckStage)
+def run_default_check(job: Job[DefaultCheckStage]) -> None:
+    """Leaves ``default_check.json``. Warns, and never fails: nobody asked for the check."""
+    asked = job.asked
+    samples = job.record(SamplesRecord, asked.drawn)
+    interface = job.record(Interface, asked.interface)
+    check: CheckRecord | None = None
+    if samples.warnings:
+        warnings = [_unchecked(job, samples.warnings[0], _DATA)]
+    else:
+        try:
+            check, warnings = _checked(job, interface, samples)
+        except MobileprepError as error:
+            warnings = [_unchecked(job, error.message, error.hint)]
+    for warning in warnings:
+        job.warn(warning)
+    job.write_record(asked.RECORD, DefaultCheckRecord(asked.number, check, tuple(warnings)))
+
+
+def _unchecked(job: Job[DefaultCheckStage], reason: str, hint: str) -> str:
+    first, _, _ = reason.partition("\n")
+    advice = f"{hint}; " if hint else ""
+    return (
+        f"{job.asked.step} was not checked against the source: {first}; {advice}"
+        "'check: false' turns this warning off"
+    )
+
+
+def _checked(
+    job: Job[DefaultCheckStage], interface: Interface, samples: SamplesRecord
+) -> tuple[CheckRecord, list[str]]:
+    asked = job.asked
+    expected = read_runs(job.path(asked.expected))
+    fed = read_runs(job.path(asked.samples))
+    feeds = [
+        dict(zip(interface.inputs, run_default_check, strict=True)) for run_default_check in fed
+    ] or [{}]
+    results, engine = _results(job, interface.outputs, feeds)
+    gaps = differences(interface.outputs, expected, results)
+    worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
+    flips = list(_flips(interface.outputs, expected, results))
+    evidence = []
+    if worst.share > _LARGE_BY_DEFAULT:
+        evidence.append(f"the output {worst}")
+    evidence += [
+        f"{flip.changed} of {flip.samples} samples have another top-1 class in {flip.output!r}"
+        for flip in flips
+        if flip.changed
+    ]
+    source = "drawn samples" if samples.data is None else f"samples of {samples.data}"
+    warning = (
+        f"{'in' if asked.file else 'after'} {asked.step}, on {samples.samples} {source}, "
+        f"{', and '.join(evidence)}{_advice(asked.alternatives)}"
+    )
+    record = CheckRecord(
+        asked.step,
+        worst.name,
+        shown_difference(max((gap.absolute for gap in gaps), default=0.0)),
+        shown_difference(worst.share),
+        None,
+        engine,
+        _basis(asked.file, engine),
+    )
+    return record, [warning] if evidence else []
+
+
+def _basis(file: Upstream | None, engine: EngineRecord) -> str:
+    """See ``CheckRecord.basis``."""
+    if file is None:
+        return ""
+    name = file.output.removeprefix(PUBLISHED)
+    return f"measured on {name} ({f'{engine.name} {engine.version}'.strip()})"
+
+
+def _advice(alternatives: Sequence[str]) -> str:
+    if not alternatives:
+        return "; leave the weights in float32, or validate on data of your own"
+    return f"; to change less, try in this order: {', '.join(alternatives)}"
+
+
+def _results(
+    job: Job[DefaultCheckStage], outputs: Sequence[str], feeds: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], EngineRecord]:
+    """What the quantized model gives for each sample, and what ran it."""
+    asked = job.asked
+    if asked.file is not None:
+        if not asked.litert:
+            raise UnsupportedError(*_UNINSTALLED)
+        from mobileprep.runtime.engines.litert_engine import LiteRtModel
+
+        model = LiteRtModel(job.path(asked.file))
+        found = [model.run(outputs, given) for given in feeds]
+        record = EngineRecord(LITERT, TOLERANCE, asked.litert, unlike="the check compares it")
+    else:
+        with with_assets(job.graph(asked.graph), job.path(asked.assets)) as graph:
+            engine = stage_engine(job, graph, f"after {asked.step}")
+            found = [engine.run(outputs, given) for given in feeds]
+        record = EngineRecord(REFERENCE, TOLERANCE)
+    return [[storable(array) for array in arrays] for arrays in found], record
+
+
+class _Flips(NamedTuple):
+    """How many of the samples have another top-1 class."""
+
+    output: str
+    changed: int
+    samples: int
+
+
+def _flips(
+    outputs: Sequence[str], expected: Sequence[Sequence[Array]], found: Sequence[Sequence[Array]]
+) -> Iterator[_Flips]:
+    """The flips of each output that has a score for each of several classes."""
+    for at, output in enumerate(outputs):
+        before, after = (
+            [run_default_check[at] for run_default_check in runs] for runs in (expected, found)
+        )
+        classes = class_count(before[0].shape) if before and before[0].ndim > 1 else None
+        if classes is None or classes < 2 or any(map(is_counted, before)):
+            continue
+        scores, others = (
+            np.concatenate([array.reshape(-1, classes) for array in arrays])
+            for arrays in (before, after)
+        )
+        rows = np.arange(len(scores))
+        best = scores.max(axis=1)
+        lead = best - scores[rows, others.argmax(axis=1)]
+        yield _Flips(output, int(np.sum(lead > _TIE * np.abs(best))), len(scores))

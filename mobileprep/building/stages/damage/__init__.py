@@ -1,0 +1,1 @@
+"""Measure what quantization does to each tensor."""

@@ -1,0 +1,80 @@
+"""Compare the tensors of a float graph with those of the quantized graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.damage.spec import DamageRecord, DamageStage, TensorRecord
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.running import asset_folder, data_files, stage_inputs
+from mobileprep.data.calibration.damage import TensorDamage, tensor_damage
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import Dataset, SampleChoice
+from mobileprep.data.survey import runs
+from mobileprep.errors import MobileprepError
+from mobileprep.graph.tensor import Array
+from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.sampling.inputs import FedTensor
+
+# All tensors of both graphs are kept for one run, see ``tensor_damage``.
+_BATCH: Final = 1
+
+
+@stage(DamageStage)
+def run(job: Job[DamageStage]) -> None:
+    """Leaves ``damage.json``.
+
+    It only tells, so that what keeps it from measuring ends no build: it is told instead. What is
+    wrong with data ends the stages whose results depend on it.
+    """
+    asked = job.asked
+    try:
+        samples, tensors = _measured(job)
+        record = DamageRecord(asked.data.name, samples, tuple(map(_record, tensors)))
+    except MobileprepError as error:
+        record = DamageRecord(asked.data.name, 0, unmeasured=error.message)
+    job.write_record(asked.RECORD, record)
+
+
+def _measured(job: Job[DamageStage]) -> tuple[int, tuple[TensorDamage, ...]]:
+    """How many samples were run, and what they showed."""
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    graph = job.graph(asked.graph)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    choice = SampleChoice(asked.count, exactly=False)
+    files = data_files(asked.data, asked.reading)
+    data = open_dataset(files, inputs, choice, labels=asked.labels)
+    with asset_folder(job.path(asked.assets)) as folder:
+        graph, quantized = (
+            with_found_assets(one, (folder,)) for one in (graph, job.graph(asked.quantized))
+        )
+        found = tensor_damage(graph, quantized, _feeds(job, data, inputs))
+    return len(data), found
+
+
+def _feeds(
+    job: Job[DamageStage], data: Dataset, inputs: list[FedTensor]
+) -> Iterator[Mapping[str, Array]]:
+    done = 0
+    for fed in runs(data, inputs, _BATCH):
+        yield fed.feeds
+        done += fed.count
+        job.progress(done, len(data))
+
+
+def _record(tensor: TensorDamage) -> TensorRecord:
+    """What is told, to digits that do not depend on the processor's BLAS."""
+    damage = tensor.damage
+    return TensorRecord(
+        tensor.tensor,
+        tensor.op,
+        tensor.is_weights,
+        tensor.is_eightbit,
+        round(damage.sqnr, 1),
+        round(damage.cosine, 4),
+        None if damage.clipped is None else round(damage.clipped, 4),
+        None if damage.rmse_over_scale is None else round(damage.rmse_over_scale, 3),
+    )

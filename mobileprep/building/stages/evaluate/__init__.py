@@ -1,0 +1,1 @@
+"""Run a graph on data and measure it."""

@@ -1,0 +1,382 @@
+"""Run a graph on data, measure it, and keep its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from mobileprep.building.plan.engines import EngineRecord
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.evaluate.outputs import kept_outputs
+from mobileprep.building.stages.evaluate.spec import (
+    EvaluateStage,
+    EvaluationRecord,
+    MeasuredMetric,
+    MetricValue,
+)
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.running import (
+    basis_of,
+    compared_with_reference,
+    data_files,
+    data_record,
+    measured_graph,
+    measuring_engine,
+    norm_doubts,
+    placed,
+    stage_inputs,
+    storable,
+    with_assets,
+)
+from mobileprep.data.metrics.base import (
+    LabelError,
+    Metric,
+    MetricBatch,
+    MetricOptions,
+    OutputError,
+    make_metric,
+)
+from mobileprep.data.metrics.classification import TopK
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import Dataset, NoLabelsError, SampleChoice, no_samples
+from mobileprep.data.survey import DataSurvey, FedRun, runs
+from mobileprep.errors import AccuracyError, UsageError, nearest_hint
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.runtime.engines.agreement import Engine
+from mobileprep.runtime.sampling.inputs import FedTensor
+
+# Samples that a second engine runs too.
+_COMPARED = 4
+
+
+# The share of right answers of a source that is fed what it was trained on, in most cases.
+_OFTEN = 0.5
+
+
+class RanSamples(Struct, frozen=True):
+    """What a graph gave for some samples.
+
+    Args:
+        outputs: the fetched tensors, of types that files can hold; those with an entry for each
+            sample have ``count`` of them.
+        first: the number of the first sample.
+        count: how many samples.
+        fed: what was fed.
+    """
+
+    outputs: list[Array]
+    first: int
+    count: int
+    fed: FedRun
+
+
+@stage(EvaluateStage)
+def run(job: Job[EvaluateStage]) -> None:
+    """Leaves ``outputs.npz`` and ``evaluation.json``.
+
+    Raises:
+        AccuracyError: the data does not fit together, the graph, or a metric.
+    """
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    graph = measured_graph(job)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    survey = DataSurvey(asked.data.name)
+    with placed(job.place("validation")):
+        data = LabelledData(job, inputs, survey)
+        measures = Measures(job, interface, data.missing)
+        samples, engine = _run(job, graph, data, interface.outputs, measures)
+    values = measures.values()
+    doubts: list[str] = []
+    if asked.looks_at_data:
+        doubts += survey.doubts(graph, inputs)
+        doubts += _bytes_doubts(values, survey.unscaled(graph, inputs))
+        with with_assets(graph, job.path(asked.assets)) as whole:
+            doubts += norm_doubts(data_files(asked.data, asked.reading), whole, inputs)
+    for doubt in doubts:
+        job.warn(doubt)
+    warnings = (*measures.warnings(), *doubts)
+    basis = basis_of(job, engine)
+    record = EvaluationRecord(interface.outputs, samples, values, warnings, engine, basis)
+    job.write_record(asked.RECORD, record)
+    job.write_record(asked.DATA, data_record(survey))
+
+
+def _bytes_doubts(values: Sequence[MetricValue], unscaled: Iterable[str]) -> Iterator[str]:
+    """That a source which is often wrong is fed 0 to 255, and the graph does not scale it."""
+    for metric in values:
+        if metric.classes is None or metric.value is None or metric.value >= _OFTEN:
+            continue
+        for fed in unscaled:
+            yield (
+                f"{fed}, the graph does not scale that, and the source's {metric.metric} accuracy "
+                f"is {metric.value:.4f}: if it was trained on 0 to 1, divide by 255 ('std: 255')"
+            )
+        return
+
+
+def _run(
+    job: Job[EvaluateStage],
+    graph: Graph,
+    data: LabelledData,
+    fetches: Sequence[str],
+    measures: Measures,
+) -> tuple[int, EngineRecord]:
+    """Run all samples, measure and keep what comes; how many there were, and what ran them."""
+    first: FedRun | None = None
+    samples = 0
+    with with_assets(graph, job.path(job.asked.assets)) as graph:
+        engine = measuring_engine(job, graph, data.name, "validation")
+        try:
+            with kept_outputs(job.output(job.asked.OUTPUTS)) as keep:
+                for ran in evaluated(engine, data.runs(), fetches):
+                    first = first or ran.fed
+                    keep(ran.outputs, ran.count)
+                    outputs = dict(zip(fetches, ran.outputs, strict=True))
+                    measures.update(outputs, data.labels, ran.first, ran.count)
+                    samples += ran.count
+                    job.progress(samples, len(data))
+            if first is None:
+                raise no_samples(data.name)
+            few = first.head(_COMPARED)
+            record = compared_with_reference(
+                job, engine, graph, fetches, few.feeds, samples=few.count, where=data.name
+            )
+        except UsageError as error:
+            raise AccuracyError(error.message, error.hint, error.where) from error
+    return samples, record
+
+
+def evaluated(
+    engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]
+) -> Iterator[RanSamples]:
+    """What the graph gives for the samples, batch by batch."""
+    first = 0
+    for one in given:
+        outputs = [storable(array) for array in engine.run(fetches, one.feeds)]
+        cut = [a[: one.count] if a.ndim and len(a) == one.fed else a for a in outputs]
+        yield RanSamples(cut, first, one.count, one)
+        first += one.count
+
+
+class LabelledData:
+    """The data of an evaluation.
+
+    Args:
+        job: the stage's.
+        inputs: what is fed.
+        survey: takes note of the samples.
+
+    Raises:
+        AccuracyError: the data does not fit the graph, or has no labels and a metric needs them.
+        CorruptFileError: it cannot be read.
+    """
+
+    def __init__(
+        self, job: Job[EvaluateStage], inputs: Sequence[FedTensor], survey: DataSurvey
+    ) -> None:
+        self._job = job
+        self._survey = survey
+        self._inputs = inputs
+        self._opened: dict[str, Dataset] = {}
+        self.missing: dict[str, str] = {}
+        """Why there are none, by the name of labels."""
+        self.labels: Mapping[str, Array] = {}
+        """Those of the samples that ``runs`` gave last, by name."""
+        for name in dict.fromkeys(m.labels for m in job.asked.metrics if m.labels is not None):
+            self._open_labelled(name)
+        if not self._opened:
+            self._opened[""] = self._open("", labelled=False)
+
+    @property
+    def name(self) -> str:
+        """What messages call the data."""
+        return self._samples.name
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def runs(self) -> Iterator[FedRun]:
+        """What the graph is fed, batch by batch."""
+        size = self._job.asked.batch
+        # All of them have the same samples: one look is enough.
+        surveys = [self._survey, *[None] * (len(self._opened) - 1)]
+        each = (
+            runs(data, self._inputs, size, survey=survey)
+            for data, survey in zip(self._opened.values(), surveys, strict=True)
+        )
+        for alike in zip(*each, strict=True):
+            self.labels = {
+                name: one.labels
+                for name, one in zip(self._opened, alike, strict=True)
+                if one.labels is not None
+            }
+            yield alike[0]
+        self._survey.check(len(self), self._job.warn)
+
+    @property
+    def _samples(self) -> Dataset:
+        return next(iter(self._opened.values()))
+
+    def _open_labelled(self, name: str) -> None:
+        needed = any(m.labels_needed for m in self._job.asked.metrics if m.labels == name)
+        try:
+            self._opened[name] = self._open(name, labelled=True)
+        except NoLabelsError as error:
+            if needed:
+                raise
+            self.missing[name] = error.message
+
+    def _open(self, labels: str, *, labelled: bool) -> Dataset:
+        asked = self._job.asked
+        return open_dataset(
+            data_files(asked.data, asked.reading),
+            self._inputs,
+            SampleChoice(asked.samples, asked.seed, asked.strict),
+            labels=labels,
+            labelled=labelled,
+            # What is left out is told once.
+            warn=(lambda _: None) if self._opened else self._job.warn,
+        )
+
+
+_AUTO = "auto"
+
+
+class Measure(Struct, frozen=True):
+    """A metric of an evaluation.
+
+    Args:
+        name: the metric's, ``auto`` resolved.
+        outputs: the tensors that it is of; empty for each.
+        metric: None for what compares with the source, which is done when both are evaluated.
+        labels: what its labels are called; None where it takes none.
+        note: what makes it worth less than it seems; empty for nothing.
+    """
+
+    name: str
+    outputs: tuple[str, ...]
+    metric: Metric | None
+    labels: str | None
+    note: str = ""
+
+
+class Measures:
+    """All metrics of an evaluation.
+
+    Args:
+        job: the stage's.
+        interface: the model's.
+        missing: the names of labels that the data has not, and why.
+
+    Raises:
+        AccuracyError: a metric's outputs are not there, or its file does not run.
+    """
+
+    def __init__(
+        self, job: Job[EvaluateStage], interface: Interface, missing: Mapping[str, str]
+    ) -> None:
+        self._job = job
+        self._interface = interface
+        self._fetches = interface.outputs
+        self._missing = missing
+        self._measures = [self._measure(asked) for asked in job.asked.metrics]
+
+    def update(
+        self,
+        outputs: Mapping[str, Array],
+        labels: Mapping[str, Array],
+        first: int,
+        count: int,
+    ) -> None:
+        """Give a batch to each."""
+        for measure in self._measures:
+            if measure.metric is not None:
+                chosen = measure.outputs or self._fetches[:1]
+                name = measure.labels
+                given = None if name is None else _an_entry_each(labels[name], count)
+                with self._placed():
+                    measure.metric.update(
+                        MetricBatch(outputs, chosen, count, given, name or "", first)
+                    )
+
+    def values(self) -> tuple[MetricValue, ...]:
+        """What each comes to, in the order in which they are asked for."""
+        with self._placed():
+            return tuple(
+                MetricValue(
+                    m.name,
+                    m.outputs or (self._fetches[:1] if m.metric is not None else ()),
+                    None if m.metric is None else m.metric.value(),
+                    m.metric.classes if isinstance(m.metric, TopK) else None,
+                )
+                for m in self._measures
+            )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the values worth less than they seem."""
+        notes = [measure.note for measure in self._measures if measure.note]
+        for measure in self._measures:
+            notes += [] if measure.metric is None else measure.metric.notes()
+        return tuple(dict.fromkeys(notes))
+
+    def _measure(self, asked: MeasuredMetric) -> Measure:
+        outputs = tuple(self._output(name) for name in asked.outputs)
+        note = self._note(asked)
+        labels = None if asked.labels in self._missing else asked.labels
+        name = asked.metric
+        if not asked.python and name == _AUTO:
+            name = "agreement" if labels is None else "top1"
+        metric = None
+        if asked.python or labels is not None or (asked.labels is not None and name != "agreement"):
+            metric = self._metric(asked, name)
+        return Measure(name, outputs, metric, labels, note)
+
+    def _metric(self, asked: MeasuredMetric, name: str) -> Metric:
+        if asked.python:
+            from mobileprep.data.metrics.base import PythonFunction
+
+            return PythonFunction(self._job.asked.functions[asked.python].root, name)
+        options = MetricOptions(asked.peak, asked.threshold, asked.ignore, asked.characters)
+        return make_metric(name, options)
+
+    def _output(self, name: str) -> str:
+        """The name that the evaluation has for an output."""
+        for fetch in self._fetches:
+            if parse_ref(fetch) == parse_ref(name):
+                return fetch
+        message = f"the model has no output {name!r}; it has {', '.join(self._fetches)}"
+        raise AccuracyError(message, nearest_hint(name, self._fetches), self._place_of(name))
+
+    def _place_of(self, output: str) -> str:
+        found = (m.place for m in self._job.asked.metrics if output in m.outputs)
+        return next(found, "") or self._job.place("validation")
+
+    def _note(self, asked: MeasuredMetric) -> str:
+        """What is to be told where the labels of a metric are missing."""
+        why = self._missing.get(asked.labels or "", "")
+        if not why or asked.python:
+            return ""
+        told = f"{why}: without labels, the model is compared with the source alone"
+        return f"{told}; write 'metric: agreement' if that is meant"
+
+    @contextmanager
+    def _placed(self) -> Iterator[None]:
+        """Puts the place in the recipe before what a metric cannot use."""
+        try:
+            yield
+        except AccuracyError as error:
+            place = self._job.place("outputs" if isinstance(error, OutputError) else "validation")
+            # What outputs are is told of the graph that gave them: the source's or what ships.
+            of_graph = "" if error.where or isinstance(error, LabelError) else f"{self._job.task}: "
+            message = f"{of_graph}{error.message}"
+            raise AccuracyError(message, error.hint, error.where or place) from error
+
+
+def _an_entry_each(labels: Array, count: int) -> Array:
+    """Labels with the samples along their first axis; axes of one do not matter."""
+    return labels.reshape(count) if labels.size == count else labels

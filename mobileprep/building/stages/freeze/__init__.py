@@ -1,0 +1,1 @@
+"""Freeze a model: from its source to a graph without variables."""

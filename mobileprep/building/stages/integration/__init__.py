@@ -1,0 +1,1 @@
+"""Generate the code by which an app runs the model."""

@@ -1,0 +1,77 @@
+"""Generate the code by which an app runs the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from mobileprep.building.plan.spec import PUBLISHED
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.integration.spec import IntegrationStage
+from mobileprep.building.stages.page.run import pictures_of
+from mobileprep.core.files import write_text
+from mobileprep.data.file_samples import class_names
+from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.recipe.validation_settings import EndType
+from mobileprep.targets.integration.render import AppModel, AppTensor, app_tensors, integration_code
+
+FOLDER = "integration"
+
+
+@stage(IntegrationStage)
+def run(job: Job[IntegrationStage]) -> None:
+    """Leaves code below ``files/integration/``, and the names of the classes beside the model.
+
+    Raises:
+        AccuracyError: the file of classes lists none, or one twice; the numbers that pictures are
+            normalized by do not fit their channels.
+        InvalidGraphError: an input or output is not in the graph.
+        UnsupportedError: a language's interface takes no tensors of such a type, the recipe names
+            no inputs or outputs, or Jinja is not installed.
+    """
+    asked = job.asked
+    model = _app_model(job)
+    for language in asked.integration.languages:
+        try:
+            files = integration_code(model, language)
+        except UnsupportedError as error:
+            raise error.at(job.place("integration")) from error
+        for name, text in sorted(files.items()):
+            write_text(job.output(f"{PUBLISHED}{FOLDER}/{name}"), text)
+    if asked.classes is not None:
+        lines = "".join(f"{name}\n" for name in class_names(asked.classes.root))
+        write_text(job.output(f"{PUBLISHED}{asked.labels}"), lines)
+
+
+def _app_model(job: Job[IntegrationStage]) -> AppModel:
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    declared = {spec.name: spec.shape for spec in asked.inputs}
+    try:
+        inputs, outputs = app_tensors(
+            job.graph(asked.graph), interface.inputs, interface.outputs, declared
+        )
+    except UsageError as error:
+        raise error.at(job.place("inputs")) from error
+    return AppModel(
+        file=asked.file,
+        artifact=asked.artifact,
+        encrypted=asked.encrypted,
+        inputs=_stored(inputs, asked.input_type),
+        outputs=_stored(outputs, asked.output_type),
+        init_ops=interface.init_ops,
+        pictures=pictures_of(asked, inputs),
+        labels=asked.labels or None,
+        threads=asked.integration.threads,
+        package=asked.integration.package,
+        class_name=asked.integration.class_name,
+    )
+
+
+def _stored(tensors: Iterable[AppTensor], kind: EndType) -> tuple[AppTensor, ...]:
+    """Tensors with the type that those in float have in the file."""
+    integers = None if kind == "float" else DType[kind.upper()]
+    return tuple(replace(t, integers=integers) if t.dtype is DType.FLOAT else t for t in tensors)

@@ -1,0 +1,76 @@
+"""The stage `integration`: its parameters, inputs, and outputs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mobileprep.building.plan.sources import single_file
+from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
+from mobileprep.building.stages.package.spec import app_classes, app_pictures, encrypted_file
+from mobileprep.data.options import Reading
+from mobileprep.recipe.model import Integration, Target
+from mobileprep.recipe.settings import Artifact, InputSpec
+from mobileprep.recipe.validation_settings import EndType, Quantize
+
+
+class IntegrationStage(Stage, frozen=True, kw_only=True):
+    """The code by which an app runs the model, and the names of its classes.
+
+    Args:
+        integration: what is asked for.
+        file: the name of the model file.
+        artifact: its form.
+        encrypted: whether it is encrypted.
+        input_type: the type of inputs in float in a .tflite file, if they are quantized.
+        output_type: the same of outputs.
+        inputs: what is fed, as far as the recipe says.
+        reading: how pictures become values of ``picture_input``, or None.
+        picture_input: the input that gets pictures; None for the only one.
+        labels: the name of the file of classes to leave; empty for none.
+        classes: the file that lists them.
+        graph: the graph after all transforms.
+        interface: what is fed and fetched.
+    """
+
+    stage_name: ClassVar[str] = "integration"
+    stage_version: ClassVar[int] = 4
+
+    integration: Integration
+    file: str
+    artifact: Artifact
+    encrypted: bool = False
+    input_type: EndType = "float"
+    output_type: EndType = "float"
+    inputs: tuple[InputSpec, ...] = ()
+    reading: Reading | None = None
+    picture_input: str | None = None
+    labels: str = ""
+    classes: Files | None = None
+    graph: Upstream
+    interface: Upstream
+
+
+def integration_spec(
+    target: Target, integration: Integration, file: str, graph: Upstream, interface: Upstream
+) -> StageSpec:
+    """The stage that writes the code."""
+    classes = app_classes(target)
+    reading, picture_input = app_pictures(target)
+    quantize = target.quantize if target.artifact == "tflite" else Quantize()
+    stage = IntegrationStage(
+        integration=integration,
+        file=encrypted_file(target, file) or file,
+        artifact=target.artifact,
+        encrypted=target.protect.key is not None,
+        input_type=quantize.inference_input_type,
+        output_type=quantize.inference_output_type,
+        inputs=target.inputs,
+        reading=reading,
+        picture_input=picture_input,
+        labels=f"{file.rpartition('.')[0]}_labels.txt" if classes is not None else "",
+        classes=single_file(classes) if classes is not None else None,
+        graph=graph,
+        interface=interface,
+    )
+    where = places(target, "integration", "inputs", "outputs")
+    return StageSpec(f"{target.folder}/integration", stage, where)

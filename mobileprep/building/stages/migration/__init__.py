@@ -1,0 +1,1 @@
+"""Find out which runtimes run a target's graph."""

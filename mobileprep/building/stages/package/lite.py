@@ -1,0 +1,123 @@
+"""Write the .tflite file of a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from msgspec.structs import replace
+
+from mobileprep.building.plan.spec import PUBLISHED
+from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.package.spec import PackageStage
+from mobileprep.building.stages.page.run import pictures_of
+from mobileprep.building.stages.running import placed, with_assets
+from mobileprep.core.files import write_bytes, write_text
+from mobileprep.data.file_samples import class_names
+from mobileprep.errors import UsageError
+from mobileprep.formats.range_file import read_range_file
+from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.graph.graph import Graph
+from mobileprep.litert.assemble import RUNTIME
+from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
+from mobileprep.litert.flex import flex_of
+from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.targets.integration.render import app_tensors
+from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
+
+
+def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
+    """Leave a file for LiteRT; its length in bytes.
+
+    What the app has to link for it joins ``warnings``, and which operators stay float though
+    others compute in integers.
+    """
+    interface = job.record(Interface, job.asked.interface)
+    where = job.place("artifact")
+    assert job.asked.assets is not None
+    with with_assets(graph, job.path(job.asked.assets)) as whole:
+        model = _converted(job, whole, interface, warnings)
+    flexible = flex_of(model)
+    if flexible:
+        warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
+        job.warn(f"{where}: {warnings[-1]}")
+    with placed(job.place("validation")):
+        content = _described(job, graph, interface, model)
+    write_bytes(path, content)
+    _leave_build_files(job, model, has_flex=bool(flexible))
+    return len(content)
+
+
+def _converted(
+    job: Job[PackageStage], graph: Graph, interface: Interface, warnings: list[str]
+) -> ModelRecord:
+    asked, notes = job.asked, list[str]()
+    mode = cast(Mode, asked.quantize.mode) if asked.quantize.mode in MODES else "float"
+    model = converted(
+        graph,
+        [CutInput(name) for name in interface.inputs],
+        interface.outputs,
+        mode=mode,
+        integers=_integers(job) if mode in INTEGERS else None,
+        flex=asked.flex,
+        min_runtime=asked.min_runtime,
+        where=job.place("artifact"),
+        tell=notes.append,
+    )
+    for note in notes:
+        job.warn(f"{job.place('quantize')}: {note}")
+    warnings += notes
+    return model
+
+
+def _integers(job: Job[PackageStage]) -> Integers:
+    """How the recipe has a file compute in integers."""
+    asked = job.asked.quantize
+    ranges = {}
+    if job.asked.ranges is not None:
+        measured = read_range_file(job.path(job.asked.ranges)).tensors
+        ranges = {name: (found.low, found.high) for name, found in measured.items()}
+    return Integers(
+        INTEGERS[cast(Mode, asked.mode)],
+        ranges,
+        is_trained=asked.ranges == "trained",
+        rules=tuple(rule.text for rule in asked.rules),
+        input_type=asked.inference_input_type,
+        output_type=asked.inference_output_type,
+    )
+
+
+def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: bool) -> None:
+    """What the app's own build takes."""
+    asked = job.asked
+    versions: dict[tuple[str, bool], int] = {}
+    for operator in (op for part in model.subgraphs for op in part.operators):
+        code = operator.code
+        key = (code.custom or code.builtin, bool(code.custom))
+        versions[key] = max(versions.get(key, 1), code.version)
+    operators = tuple(LiteOperator(n, v, custom) for (n, custom), v in versions.items())
+    runtime = dict(model.metadata)[RUNTIME].rstrip(b"\0").decode()
+    file = LiteFile(asked.name, asked.file, operators, runtime, has_flex, asked.encrypted)
+    for name, text in sorted(lite_files(asked.platform, asked.abis, file).items()):
+        write_text(job.output(f"{PUBLISHED}{name}"), text)
+
+
+def _described(
+    job: Job[PackageStage], graph: Graph, interface: Interface, model: ModelRecord
+) -> bytes:
+    """The file, with its description and the classes behind it."""
+    asked = job.asked
+    declared = {spec.name: spec.shape for spec in asked.inputs}
+    try:
+        inputs, outputs = app_tensors(graph, interface.inputs, interface.outputs, declared)
+    except UsageError as error:
+        raise error.at(job.place("inputs")) from error
+    names = [] if asked.classes is None else class_names(asked.classes.root)
+    table = described(asked.name, inputs, outputs, pictures_of(asked, inputs), len(names))
+    entry = (ENTRY, description_bytes(table))
+    whole = model_bytes(replace(model, metadata=(*model.metadata, entry)), asked.model)
+    return with_files(whole, {LABELS: "".join(f"{n}\n" for n in names)} if names else {})

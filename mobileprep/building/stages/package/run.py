@@ -1,0 +1,329 @@
+"""Write the files of a target: model, headers, and build files."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from msgspec import structs
+
+from mobileprep.building.plan.engines import BEFORE_CONVERSION
+from mobileprep.building.plan.fingerprints import LEVEL
+from mobileprep.building.plan.spec import PUBLISHED
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.package.spec import (
+    HEADER,
+    OP_SOURCES,
+    CompressRecord,
+    CompressStage,
+    EncryptStage,
+    KernelsRecord,
+    ModelFacts,
+    PackageRecord,
+    PackageStage,
+)
+from mobileprep.core.files import write_bytes, write_text
+from mobileprep.core.keys import key_from_environment
+from mobileprep.core.parallel import cores
+from mobileprep.errors import UnsupportedError, named
+from mobileprep.formats.memmapped import OVERHEAD
+from mobileprep.freezing.fit import check_inputs_suffice, unused_inputs
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.opdefs.definitions import TF115
+from mobileprep.graph.opdefs.source_files import is_kernel_file
+from mobileprep.graph.serde import graph_to_bytes, graph_to_pieces, raw_chunks
+from mobileprep.graph.statistics import graph_statistics, without_statistics
+from mobileprep.ops.modules import family_of
+from mobileprep.targets.app_files import app_files
+from mobileprep.targets.build_files import KERNELS, build_fragments
+from mobileprep.targets.kernel_code import kernel_bytes
+from mobileprep.targets.memmapped import encrypt
+from mobileprep.targets.op_lists import DEFAULT_OPS, OpKernel
+from mobileprep.targets.selective_registration import ops_and_kernels, registration_header
+from mobileprep.targets.target_check import AppBuild, check_loads, ops_of
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import norms_left
+
+if TYPE_CHECKING:
+    from mobileprep.targets.memmapped import Conversion
+
+
+@stage(PackageStage)
+def run_package(job: Job[PackageStage]) -> None:
+    """Leaves the model and what goes with it below ``files/``, and ``package.json``.
+
+    Raises:
+        UnsupportedError: a TensorFlow release of the target cannot load or run the model.
+        InvalidGraphError: an output needs a placeholder that is not an input.
+    """
+    asked = job.asked
+    graph = without_statistics(job.graph(asked.graph))
+    warnings = _warnings(job, graph)
+    shipped, size = _leave_model(job, graph, warnings)
+    size += OVERHEAD if asked.encrypted else 0
+    warnings += _check_loads(job, shipped)
+    _copy_op_sources(job)
+    kernels = [_write_registration(job, shipped, release) for release in asked.registration]
+    _write_app_files(job)
+    statistics = structs.asdict(graph_statistics(graph, size))
+    ops = statistics.pop("ops")
+    basis = f"counted on {BEFORE_CONVERSION}" if asked.artifact == "tflite" else ""
+    facts = ModelFacts(asked.encrypted or asked.file, **statistics, basis=basis)
+    job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
+
+
+def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> tuple[Graph, int]:
+    """Leave the model file; the graph that the app loads then, and the file's length in bytes.
+
+    What the user should know of it joins ``warnings``.
+    """
+    if job.asked.artifact == "frozen":
+        return graph, job.leave_graph(job.asked.model, graph)
+    if job.asked.artifact == "memmapped":
+        from mobileprep.targets.memmapped import PAGE_SIZE, convert  # few targets take it
+
+        done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
+        warnings += _kept(job, done)
+        return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
+    path = job.output(job.asked.model)
+    if job.asked.artifact == "tflite":
+        # Slow to import, and few targets take it.
+        from mobileprep.building.stages.package.lite import leave_tflite
+
+        return graph, leave_tflite(job, graph, path, warnings)
+    write_graph(path, graph, as_text=True)
+    return graph, path.stat().st_size
+
+
+def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
+    """What the user should know of the graph that ships; told at once too."""
+    interface = job.record(Interface, job.asked.interface)
+    where = job.place("inputs")
+    check_inputs_suffice(graph, interface.inputs, interface.outputs, where)
+    unused = [
+        f"the prepared model does not use the input {name!r}; if the app feeds it, the model "
+        "ignores it"
+        for name in unused_inputs(graph, interface.inputs, interface.outputs)
+    ]
+    for text in unused:
+        job.warn(f"{where}: {text}")
+    left = norms_left(graph, Context(interface.inputs, interface.kept))
+    if left:
+        job.warn(f"{job.place('transforms')}: {left}")
+    return [*unused, left] if left else unused
+
+
+def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
+    """Why constants were not mapped, told at once too."""
+    if not done.written:
+        return []
+    name, writer = done.written[0]
+    text = (
+        f"{len(done.written)} large constants are not mapped, such as {name!r}: the op of "
+        f"{writer!r} may put its result into their memory; fold_constants mostly mends that"
+    )
+    job.warn(f"{job.place('artifact')}: {text}")
+    return [text]
+
+
+def _check_loads(job: Job[PackageStage], graph: Graph) -> list[str]:
+    """Make sure that the target's TensorFlow loads a graph; return warnings on what is allowed."""
+    asked = job.asked
+    if not asked.registration:
+        return []
+    build = AppBuild(asked.registration, asked.platform, asked.allow, asked.ops)
+    try:
+        check_loads(graph, build)
+    except UnsupportedError as error:
+        raise error.at(job.place("registration")) from error
+    warnings = list(build.accepted(graph))
+    own = sorted(ops_of(graph) & asked.ops.keys())
+    if own:
+        warnings.append(f"the app has to register {named(own)}, which no TensorFlow library has")
+    unknown = [op for op in own if not family_of(op)]
+    if unknown:
+        warnings.append(
+            f"the model was not run: mobileprep has no kernel for {named(unknown)}, so `check`, "
+            "`validation`, and `calibration` are not possible"
+        )
+    for text in warnings:
+        job.warn(f"{job.place('registration')}: {text}")
+    return warnings
+
+
+def _copy_op_sources(job: Job[PackageStage]) -> None:
+    """Copy the C++ files of the app's own ops next to the header."""
+    for files in job.asked.op_sources.values():
+        name = files.root.name
+        if any(is_kernel_file(name, release) for release in job.asked.registration):
+            message = f"TensorFlow has a file `{name}` too, in {KERNELS}"
+            raise UnsupportedError(message, f"rename {files.name}", job.place("ops"))
+        write_bytes(job.output(f"{PUBLISHED}{OP_SOURCES}{name}"), files.root.read_bytes())
+
+
+def _write_app_files(job: Job[PackageStage]) -> None:
+    """Leave what the app's own build takes; other releases have no libraries for apps."""
+    asked = job.asked
+    if TF115 not in asked.registration:
+        return
+    model, encrypted = asked.encrypted or asked.file, bool(asked.encrypted)
+    files = app_files(
+        asked.platform, asked.abis, asked.name, model, encrypted=encrypted, custom_ops=asked.ops
+    )
+    for name, text in sorted(files.items()):
+        write_text(job.output(f"{PUBLISHED}{name}"), text)
+
+
+def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> KernelsRecord:
+    """Leave the header for a release and what goes with it; what it registers."""
+    asked, folder = job.asked, job.asked.registration_folder(release)
+    custom = [OpKernel(op, kernel) for op, kernels in asked.ops.items() for kernel in kernels]
+    ops = ops_and_kernels(
+        [graph], release, default_ops=(*DEFAULT_OPS, *custom), functions=True, allow=asked.allow
+    )
+    write_text(job.output(f"{PUBLISHED}{folder}{HEADER}"), registration_header(ops, release))
+    sources = [files.root.name for files in asked.op_sources.values()]
+    fragments = build_fragments(
+        ops, release, asked.platform, asked.abis, custom_ops=asked.ops, custom_sources=sources
+    )
+    for name, text in sorted(fragments.items()):
+        write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
+    count = len({pair for pair in ops if pair.kernel is not None})
+    return KernelsRecord(release, count, kernel_bytes(ops, release))
+
+
+_BLOCK: Final = 4 << 20
+
+
+# The size of each call of zlib: with its result it stays in the processor's cache.
+_SLICE: Final = 1 << 20
+
+
+# Bytes of a block that decide whether zlib searches it for repetitions.
+_PROBE: Final = 1 << 17
+
+
+_MIN_GAIN: Final = 0.01
+
+
+# Deflate without the header and checksum of the zlib format.
+_RAW: Final = -15
+
+
+# The header of the zlib format, an empty last block, and the checksum.
+FRAME: Final = 2 + 2 + 4
+
+
+@stage(CompressStage)
+def run_compress(job: Job[CompressStage]) -> None:
+    """Leaves ``compress.json``."""
+    asked = job.asked
+    size = compressed_size(_model(job))
+    job.write_record(asked.RECORD, CompressRecord(size, asked.compressor))
+
+
+def _model(job: Job[CompressStage]) -> Iterator[bytes | memoryview]:
+    """The bytes of the model file, as the package stage leaves it."""
+    asked = job.asked
+    if asked.graph is None:
+        assert asked.model is not None
+        return job.data(asked.model)
+    return raw_chunks(graph_to_pieces(without_statistics(job.graph(asked.graph))))
+
+
+def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
+    """Return the size in bytes of a file in the zlib format.
+
+    Blocks are compressed in parallel, as ``pigz --independent`` does. Joined, they are one stream
+    that is about 0.001 % longer than without the division.
+    """
+    blocks = _cut(pieces, _BLOCK)
+    first = next(blocks, [])
+    if sum(map(len, first)) < _BLOCK:
+        return FRAME + (_deflated(first) if first else 0)
+    workers = cores()
+    size = FRAME
+    waiting: deque[Future[int]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for block in itertools.chain([first], blocks):
+            waiting.append(pool.submit(_deflated, block))
+            # So many that no processor waits, and so few that little is held.
+            if len(waiting) > 2 * workers:
+                size += waiting.popleft().result()
+        return size + sum(future.result() for future in waiting)
+
+
+def _deflated(block: Sequence[memoryview]) -> int:
+    slices = [np.concatenate([np.frombuffer(p, np.uint8) for p in x]) for x in _cut(block, _SLICE)]
+    packer = _packer(_strategy(slices))
+    size = sum(len(packer.compress(part.data)) for part in slices)
+    return size + len(packer.flush(zlib.Z_FULL_FLUSH))
+
+
+def _strategy(slices: Sequence[np.ndarray[Any, Any]]) -> int:
+    """Search for repetitions only where it helps: in dense weights it is most of the work."""
+    middle = slices[len(slices) // 2][:_PROBE]
+    sizes = []
+    for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):
+        packer = _packer(strategy)
+        sizes.append(len(packer.compress(middle.data)) + len(packer.flush()))
+    repeats = sizes[0] < sizes[1] * (1 - _MIN_GAIN)
+    return zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_HUFFMAN_ONLY
+
+
+def _packer(strategy: int) -> zlib._Compress:
+    return zlib.compressobj(LEVEL, wbits=_RAW, memLevel=9, strategy=strategy)
+
+
+def _cut(pieces: Iterable[bytes | memoryview], length: int) -> Iterator[list[memoryview]]:
+    """The bytes of pieces, cut to one length, the last shorter; each is a list of its parts.
+
+    What compresses them depends on where they are cut, so that is where the bytes say, not where
+    pieces end.
+    """
+    parts: list[memoryview] = []
+    room = length
+    for piece in pieces:
+        rest = memoryview(piece)
+        while len(rest):
+            parts.append(rest[:room])
+            rest = rest[room:]
+            room -= len(parts[-1])
+            if not room:
+                yield parts
+                parts, room = [], length
+    if parts:
+        yield parts
+
+
+@stage(EncryptStage)
+def run_encrypt(job: Job[EncryptStage]) -> None:
+    """Leaves the encrypted file.
+
+    Raises:
+        ArtifactError: the model is too large.
+        RecipeError: the variable has no key, or another than when the build began.
+        UnsupportedError: the package cryptography is not installed.
+    """
+    asked, where = job.asked, job.place("protect")
+    key = key_from_environment(asked.variable, where, asked.key_id)
+    try:
+        encrypted = encrypt(_content(job), key)
+    except UnsupportedError as error:
+        raise error.at(where) from error
+    write_bytes(job.output(*asked.output_files), encrypted)
+
+
+def _content(job: Job[EncryptStage]) -> bytes:
+    """The bytes of the model file."""
+    model = job.asked.model
+    if job.asked.artifact == "frozen":
+        return graph_to_bytes(job.graph(model))
+    return b"".join(job.data(model))

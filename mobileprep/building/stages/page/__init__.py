@@ -1,0 +1,1 @@
+"""Collect what the report page shows of a graph's nodes."""

@@ -1,0 +1,145 @@
+"""Write the data of the report page: node tables, pictures, and compressed graphs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import structs
+
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.integration.spec import IntegrationStage
+from mobileprep.building.stages.package.run import FRAME, compressed_size
+from mobileprep.building.stages.package.spec import PackageStage
+from mobileprep.building.stages.page.spec import NodesStage
+from mobileprep.core.files import write_bytes
+from mobileprep.core.parallel import at_once
+from mobileprep.errors import AccuracyError
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import graph_to_pieces, pieces_size, raw_chunks
+from mobileprep.graph.tensor import Tensor
+from mobileprep.inspection.node_table import (
+    StepChanges,
+    left_out,
+    node_table,
+    step_changes,
+    weight_spreads,
+)
+from mobileprep.targets.integration.render import AppTensor, Pictures
+
+
+@stage(NodesStage)
+def run_nodes(job: Job[NodesStage]) -> None:
+    """Leaves ``nodes.json``."""
+    asked = job.asked
+    graph = job.graph(asked.graph)
+    feeds = {fed.name: fed.shape for fed in asked.inputs if fed.shape is not None}
+    data = {
+        "graph": {
+            **structs.asdict(node_table(graph, feeds)),
+            "weights": list(weight_spreads(graph)),
+        },
+        "ranges": list(_ranges(job)),
+    }
+    text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
+    write_bytes(job.output(asked.LEFT), text.encode())
+
+
+def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
+    """The values that tensors took when they were measured: name, least and greatest."""
+    if not job.asked.ranges:
+        return
+    from mobileprep.formats.range_file import ranges_from_bytes
+
+    for upstream in job.asked.ranges:
+        found = ranges_from_bytes(b"".join(job.data(upstream)), upstream.task)
+        for name, values in found.tensors.items():
+            yield [name, values.low, values.high]
+
+
+def pictures_of(
+    asked: IntegrationStage | PackageStage, inputs: Sequence[AppTensor]
+) -> Pictures | None:
+    """How pictures become values, the data's defaults filled in; None where none are fed."""
+    reading, named = asked.reading, asked.picture_input
+    fed = [t for t in inputs if named is None or parse_ref(t.name) == parse_ref(named)]
+    if reading is None or len(fed) != 1:
+        return None
+    count = 1 if reading.channels == "grayscale" else 3
+    numbers = []
+    whole = fed[0].dtype is not DType.FLOAT
+    for key, given in (
+        ("mean", reading.mean or (0.0,)),
+        ("std", reading.std or (1.0 if whole else 255.0,)),
+    ):
+        if len(given) not in (1, count):
+            message = f"{key!r} has {len(given)} numbers for {count} channels"
+            raise AccuracyError(message, "give one number, or one for each channel")
+        numbers.append(given * count if len(given) == 1 else given)
+    return Pictures(fed[0].name, reading.channels, *numbers)
+
+
+_AT_ONCE: Final = 4 << 20
+
+
+# Of large constants so much is compressed of each so much: weights differ little along them, and
+# to compress all of every step's would take longer than the steps.
+_SAMPLE: Final = 64 << 10
+
+
+_SAMPLED: Final = 512 << 10
+
+
+# The compressed sizes of large constants by digest: graphs have most in common.
+_sizes: dict[str, int] = {}
+
+
+_MOST_SIZES: Final = 10_000
+
+
+def write_graph_page(path: Path, graph: Graph, before: Graph | None = None) -> None:
+    """Write a graph's compressed size and the nodes that a step changed, for the report page."""
+    found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph)}
+    if before is not None:
+        found["step"] = lambda: _changes(before, graph)
+    data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
+    text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
+    write_bytes(path, text.encode())
+
+
+def compressed_graph(graph: Graph) -> int:
+    """The bytes of a graph's file under deflate.
+
+    Of large graphs each large constant is compressed on its own, once for all graphs, and of it an
+    eighth, in runs at equal distances.
+    """
+    pieces = list(graph_to_pieces(graph))
+    if pieces_size(pieces) <= _AT_ONCE:
+        return compressed_size(raw_chunks(pieces))
+    rest = [piece for piece in pieces if not isinstance(piece, Tensor)]
+    tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
+    sizes = at_once(_compressed_tensor, tensors)
+    return compressed_size(rest) + sum(sizes)
+
+
+def _changes(before: Graph, after: Graph) -> StepChanges:
+    if left_out(before) or left_out(after):
+        return StepChanges((), (), 0)
+    return step_changes(before, after)
+
+
+def _compressed_tensor(tensor: Tensor) -> int:
+    key = tensor.digest()
+    if key not in _sizes:
+        raw = memoryview(tensor.raw())
+        runs = [raw[at : at + _SAMPLE] for at in range(0, len(raw), _SAMPLED)]
+        looked_at = sum(map(len, runs))
+        size = compressed_size(runs) - FRAME
+        if len(_sizes) >= _MOST_SIZES:
+            _sizes.clear()
+        _sizes[key] = size * len(raw) // max(looked_at, 1)
+    return _sizes[key]

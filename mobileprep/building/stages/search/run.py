@@ -1,0 +1,271 @@
+"""Search for the layers to leave out of 8-bit arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from mobileprep.building.plan.spec import PAGE, Upstream
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.page.run import write_graph_page
+from mobileprep.building.stages.running import data_files, placed, stage_inputs, with_assets
+from mobileprep.building.stages.search.spec import (
+    ChoiceStage,
+    RankedLayer,
+    RankingRecord,
+    RankStage,
+    SearchStage,
+    TrialRecord,
+    TrialStage,
+    TriesRecord,
+    TryRecord,
+    VerdictStage,
+)
+from mobileprep.building.stages.transform.run import step_record
+from mobileprep.building.stages.validate.run import complaints, judged, shortfall
+from mobileprep.data.calibration.layers import (
+    Levels,
+    OutputComparison,
+    Try,
+    best_try,
+    damage_alone,
+    nearest_try,
+    next_levels,
+    quantized_layers,
+    recipe_rule,
+    rule_text,
+    shortfall_of,
+)
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import SampleChoice
+from mobileprep.data.survey import runs
+from mobileprep.errors import AccuracyError, MobileprepError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, run_chain
+from mobileprep.transforms.quantize_nodes import Rules
+
+QUANTIZER: Final = "quantize_nodes"
+
+
+def quantized(
+    job: Job[SearchStage], graph: Graph, rules: Sequence[str] = ()
+) -> tuple[Graph, StepRecord]:
+    """The float graph quantized, and what that did.
+
+    Args:
+        rules: for some layers; those of the recipe come after them, and so win.
+    """
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    options = {
+        **asked.options,
+        "range_file": str(job.path(asked.ranges)),
+        "rule": (*rules, *own_rules(asked)),
+    }
+    try:
+        step = ChainStep(QUANTIZER, options)
+        after, (done,) = run_chain(graph, [step], Context(interface.inputs, interface.kept))
+    except MobileprepError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise error.at(job.place("transforms"), message=message) from error
+    return after, done
+
+
+def own_rules(asked: SearchStage) -> tuple[str, ...]:
+    """The rules that the recipe has."""
+    given = asked.options.get("rule", ())
+    assert isinstance(given, tuple)
+    return tuple(map(str, given))
+
+
+def level_rules(layers: Sequence[str], levels: Levels) -> tuple[str, ...]:
+    """Rules that bring layers, the worst of which come first, to their levels."""
+    split = layers_at(layers, levels)
+    return tuple(rule_text(mode, names) for mode, names in split.items() if names)
+
+
+def layers_at(layers: Sequence[str], levels: Levels) -> dict[str, Sequence[str]]:
+    """The layers that are ``float``, and those of which the ``weights`` alone are quantized."""
+    end = levels.floats + levels.weights
+    return {"float": layers[: levels.floats], "weights": layers[levels.floats : end]}
+
+
+def ranked(job: Job[SearchStage], ranking: Upstream | None) -> list[str]:
+    """The names of the layers, the worst first; none before they are ranked."""
+    if ranking is None:
+        return []
+    return [one.layer for one in job.record(RankingRecord, ranking).layers]
+
+
+def recorded_tries(job: Job[SearchStage], tries: Upstream | None) -> list[Try]:
+    """What the tries so far came to."""
+    if tries is None:
+        return []
+    return [as_try(one) for one in job.record(TriesRecord, tries).tries]
+
+
+def as_try(record: TryRecord) -> Try:
+    """A try as the search takes it."""
+    return Try(Levels(record.floats, record.weights), shortfall_of(record.shortfall))
+
+
+# The tensors of a run with so many samples are in memory at once.
+_BATCH: Final = 8
+
+
+@stage(RankStage)
+def run_rank(job: Job[RankStage]) -> None:
+    """Leaves ``ranking.json``.
+
+    Raises:
+        AccuracyError: the data does not fit the graph.
+        CorruptFileError: it cannot be read.
+    """
+    asked = job.asked
+    if best_try(recorded_tries(job, asked.tries)) is not None:
+        job.write_record(asked.RECORD, RankingRecord(0, (), 0))
+        return
+    graph = job.graph(asked.graph)
+    outputs = job.record(Interface, asked.interface).outputs
+    rules = Rules(QUANTIZER, own_rules(asked))
+    known = quantized_layers(graph, quantized(job, graph)[0])
+    layers = [name for name in known if not rules.decide(graph[name])]
+    with placed(job.place("validation")), with_assets(graph, job.path(asked.assets)) as whole:
+        feeds, samples = _feeds(job, graph)
+
+        def quantize(floats: Collection[str]) -> Graph:
+            return quantized(job, whole, [rule_text("float", floats)] if floats else ())[0]
+
+        comparison = OutputComparison(whole, outputs, feeds)
+        damage = damage_alone(layers, quantize, comparison, job.progress)
+    # In hundredths of a dB, so that no processor's way of rounding decides the order.
+    found = [
+        RankedLayer(name, graph[name].op, round(one.sqnr, 2))
+        for name, one in zip(layers, damage, strict=True)
+    ]
+    found.sort(key=lambda one: one.sqnr)
+    record = RankingRecord(samples, tuple(found), len(known) - len(layers))
+    job.write_record(asked.RECORD, record)
+
+
+def _feeds(job: Job[RankStage], graph: Graph) -> tuple[list[Mapping[str, Array]], int]:
+    """What is fed, run by run, and how many samples that is."""
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    inputs = stage_inputs(job, graph, interface.inputs)
+    data = open_dataset(
+        data_files(asked.data, asked.reading),
+        inputs,
+        SampleChoice(asked.samples, exactly=False),
+    )
+    fed = list(runs(data, inputs, _BATCH))
+    return [one.feeds for one in fed], sum(one.count for one in fed)
+
+
+@stage(TrialStage)
+def run_trial(job: Job[TrialStage]) -> None:
+    """Leaves ``graph.pb`` and ``trial.json``.
+
+    Where nothing is left to try, that is the best try's graph, or the one that came nearest: it has
+    been evaluated, so that the stages after have nothing to do.
+    """
+    asked = job.asked
+    layers, tries = ranked(job, asked.ranking), recorded_tries(job, asked.tries)
+    new = next_levels(len(layers), tries)
+    levels = new or (best_try(tries) or nearest_try(tries)).levels
+    graph, _ = quantized(job, job.graph(asked.graph), level_rules(layers, levels))
+    job.leave_graph(asked.GRAPH, graph)
+    record = TrialRecord(levels.floats, levels.weights, new is not None)
+    job.write_record(asked.RECORD, record)
+
+
+@stage(VerdictStage)
+def run_verdict(job: Job[VerdictStage]) -> None:
+    """Leaves ``tries.json``: the tries before, and this one unless it is one of them."""
+    asked = job.asked
+    trial = job.record(TrialRecord, asked.trial)
+    before = () if asked.tries is None else job.record(TriesRecord, asked.tries).tries
+    tries = (*before, _judged(job, trial)) if trial.is_new else before
+    job.write_record(asked.RECORD, TriesRecord(tries))
+
+
+def _judged(job: Job[VerdictStage], trial: TrialRecord) -> TryRecord:
+    try:
+        judgement = judged(job)
+    except AccuracyError as error:
+        return TryRecord(trial.floats, trial.weights, None, (error.message,))
+    missed = [record for _, record in judgement.missed]
+    told = [text for record in missed for text in complaints(record, judgement.before.samples)]
+    # To six digits: those beyond depend on the processor's BLAS.
+    gap = float(f"{max(map(shortfall, missed), default=0.0):.6g}")
+    return TryRecord(trial.floats, trial.weights, gap, tuple(told))
+
+
+_NAMED: Final = 3
+
+
+_SAYS: Final = {
+    "float": "stay in float",
+    "weights": "compute in float, with their weights in eight bits",
+}
+
+
+_SHORT: Final = {"float": "in float", "weights": "with weights alone in eight bits"}
+
+
+@stage(ChoiceStage)
+def run_choice(job: Job[ChoiceStage]) -> None:
+    """Leaves ``graph.pb``, ``step.json`` and ``page.json``.
+
+    Raises:
+        AccuracyError: no try keeps the validation's limits.
+    """
+    asked = job.asked
+    layers = ranked(job, asked.ranking)
+    best = best_try(recorded_tries(job, asked.tries))
+    if best is None:
+        raise _none_holds(job, layers)
+    graph = job.graph(asked.graph)
+    warnings = list(cautions(graph, asked.earlier, QUANTIZER, asked.options))
+    after, done = quantized(job, graph, level_rules(layers, best.levels))
+    for warning in warnings:
+        job.warn(warning)
+    # What was left out was asked for: the report tells it, and no warning of the build.
+    left = _left(layers, best.levels)
+    done = replace(done, warnings=(*left, *warnings, *done.warnings))
+    write_graph_page(job.output(PAGE), after, graph)
+    job.write_record(asked.RECORD, step_record(done, after, job.leave_graph(asked.GRAPH, after)))
+
+
+def _left(layers: Sequence[str], levels: Levels) -> Iterator[str]:
+    """A sentence for each level that is not eight bits, with the rule that says the same."""
+    for mode, names in layers_at(layers, levels).items():
+        if names:
+            told = f"auto: {len(names)} of {len(layers)} layers {_SAYS[mode]}"
+            yield f"{told}; as a rule: {recipe_rule(mode, names)}"
+
+
+def _none_holds(job: Job[ChoiceStage], layers: Sequence[str]) -> AccuracyError:
+    """The error that tells what came nearest, and which layers lose most."""
+    records = job.record(TriesRecord, job.asked.tries).tries
+    tries = [as_try(one) for one in records]
+    nearest = nearest_try(tries)
+    (record,) = (one for one in records if as_try(one) == nearest)
+    split = layers_at(layers, nearest.levels)
+    out = [f"{len(names)} {_SHORT[mode]}" for mode, names in split.items() if names]
+    count = f"{len(records)} tries" if len(records) > 1 else "the one try"
+    message = f"none of {count} of 'quantize: auto' keeps the limits; nearest is the one with "
+    message += f"{' and '.join(out) or 'all in eight bits'}, of {len(layers)} layers:"
+    message = "\n".join([message, *record.told])
+    hint = "repair the graph before, calibrate by another method, or change the limit"
+    if next_levels(len(layers), tries) is not None:
+        hint = f"raise 'trials'; or {hint}"
+    if layers:
+        rule = recipe_rule("float", layers[:_NAMED])
+        hint += f"; what loses most, as a rule to leave it in float:\n    rules: [{rule}]"
+    return AccuracyError(message, hint, job.place("validation"))

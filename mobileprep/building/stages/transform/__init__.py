@@ -1,0 +1,1 @@
+"""Run one step of a chain of transforms."""

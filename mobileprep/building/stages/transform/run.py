@@ -1,0 +1,88 @@
+"""Run one step of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import structs
+
+from mobileprep.building.plan.spec import PAGE, Files, file_slot
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.freeze.run import named_checkpoint
+from mobileprep.building.stages.freeze.spec import GRAPH, Interface
+from mobileprep.building.stages.page.run import write_graph_page
+from mobileprep.building.stages.transform.spec import TransformRecord, TransformStage
+from mobileprep.errors import MobileprepError
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.statistics import graph_statistics
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, run_chain
+
+
+@stage(TransformStage)
+def run(job: Job[TransformStage]) -> None:
+    """Leaves ``graph.pb``, ``step.json`` and ``page.json``."""
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    plugin = None if asked.plugin is None else asked.plugin.root
+    options = options_of(asked)
+    if asked.ranges is not None:
+        options["range_file"] = str(job.path(asked.ranges))
+    step = ChainStep(asked.transform, options, asked.ignore_errors, plugin)
+    context = Context(interface.inputs, interface.kept, offload=job.offload)
+    before = job.graph(asked.graph)
+    warnings = list(cautions(before, asked.earlier, step.name, step.options))
+    for caution in warnings:
+        job.warn(caution)
+    try:
+        graph, (done,) = run_chain(before, [step], context)
+    except MobileprepError as error:
+        # Where in the graph it went wrong goes into the message, for the place is the recipe's.
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise error.at(job.place("transforms"), message=message) from error
+    told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
+    skipped = {_portable(asked, why): count for why, count in done.skipped.items()}
+    done = structs.replace(done, warnings=told, skipped=skipped)
+    write_graph_page(job.output(PAGE), graph, before)
+    job.write_record(asked.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
+
+
+def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
+    """The record of a step."""
+    statistics = graph_statistics(graph, size)
+    return TransformRecord(**structs.asdict(done), **structs.asdict(statistics))
+
+
+def options_of(asked: TransformStage) -> dict[str, Any]:
+    """The step's parameters, with files as they lie instead of as the recipe names them."""
+
+    def lying(item: object, slot: str) -> object:
+        named = asked.named.get(slot)
+        if named is None:
+            return item
+        return str(named_checkpoint(named) if named.is_checkpoint else named.root)
+
+    return {
+        name: tuple(lying(item, file_slot(name, i)) for i, item in enumerate(value))
+        if isinstance(value, tuple)
+        else lying(value, file_slot(name, None))
+        for name, value in asked.options.items()
+    }
+
+
+def _portable(asked: TransformStage, text: str) -> str:
+    """A text for the record, with files as the recipe names them: no folder of this machine."""
+    names: dict[str, str] = {}
+    for files in _all_files(asked):
+        names |= {str(file.path): file.name for file in files.members}
+        names[str(files.root)] = files.name
+    for path in sorted(names, key=len, reverse=True):
+        text = text.replace(path, names[path])
+    return text
+
+
+def _all_files(asked: TransformStage) -> Iterator[Files]:
+    if asked.plugin is not None:
+        yield asked.plugin
+    yield from asked.named.values()

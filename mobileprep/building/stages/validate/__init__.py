@@ -1,0 +1,1 @@
+"""Compare the model that ships with the source by metrics and limits."""

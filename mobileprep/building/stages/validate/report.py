@@ -1,0 +1,117 @@
+"""Report metrics before and after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from mobileprep.building.plan.engines import BEFORE_CONVERSION
+from mobileprep.building.stages.transform.report import difference_text
+from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord, ValidationRecord
+
+
+class Accuracy(Struct, frozen=True):
+    """How the artifact compares with the source graph.
+
+    Args:
+        samples: how many.
+        metrics: each before and after, with its limits.
+        outputs: how far each output is from the source's.
+        largest_difference: of any element of any output.
+        warnings: what makes the comparison worth less than it seems.
+        basis: what the artifact's numbers were measured on: ``measured on digits.pb (numpy)``.
+    """
+
+    samples: int
+    metrics: tuple[MetricRecord, ...]
+    outputs: tuple[OutputRecord, ...]
+    largest_difference: float
+    warnings: tuple[str, ...] = ()
+    basis: str = ""
+
+    @property
+    def is_of_graph(self) -> bool:
+        """Whether the numbers are not those of the packaged file."""
+        return BEFORE_CONVERSION in self.basis
+
+
+def accuracy_of(record: ValidationRecord) -> Accuracy:
+    return Accuracy(**{name: getattr(record, name) for name in Accuracy.__struct_fields__})
+
+
+def accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
+    """One line for one metric, a table for several, and what is to be known of them."""
+    difference = (
+        f"({accuracy.samples} samples); largest output difference "
+        f"{difference_text(accuracy.largest_difference)}"
+        f"{f'; {accuracy.basis}' if accuracy.basis else ''}"
+    )
+    if len(accuracy.metrics) == 1:
+        (metric,) = accuracy.metrics
+        before, after = metric_text(metric, metric.before), metric_text(metric, metric.after)
+        yield f"accuracy {metric_title(metric)} {before} before, {after} after {difference}"
+    else:
+        yield f"accuracy of {len(accuracy.metrics)} metrics {difference}"
+        yield from (f"  {line}" for line in metric_table(accuracy.metrics, width - 2))
+    yield from (f"  warning: {warning}" for warning in accuracy.warnings)
+
+
+METRIC_HEADINGS: Final = ("metric", "output", "before", "after", "limit")
+
+
+_TOP_K: Final = re.compile(r"top([0-9]+)")
+
+
+_LEFT: Final = 2  # columns of text; the others are numbers
+
+
+def metric_title(record: MetricRecord) -> str:
+    """A metric in words: ``top-1``, ``psnr of 'image'``."""
+    top = _TOP_K.fullmatch(record.metric)
+    return f"top-{top[1]}" if top else f"{record.metric} of {record.output!r}"
+
+
+def metric_cells(record: MetricRecord) -> tuple[str, ...]:
+    """The cells of a metric's row, under ``METRIC_HEADINGS``."""
+    before, after = (metric_text(record, value) for value in (record.before, record.after))
+    return record.metric, record.output, before, after, limit_text(record)
+
+
+def metric_text(record: MetricRecord, value: float) -> str:
+    """A value: four places for a share of the samples, six digits for others."""
+    return f"{value:.4f}" if _TOP_K.fullmatch(record.metric) else f"{value:.6g}"
+
+
+def limit_text(record: MetricRecord) -> str:
+    """What is allowed, in words."""
+    told = []
+    if record.max_drop is not None:
+        told.append(f"{'drop' if record.higher_is_better else 'rise'} {record.max_drop:g}")
+    if record.at_least is not None:
+        told.append(f"at least {record.at_least:g}")
+    if record.at_most is not None:
+        told.append(f"at most {record.at_most:g}")
+    return ", ".join(told)
+
+
+def metric_table(records: Sequence[MetricRecord], width: int) -> list[str]:
+    """The lines of a table of metrics; where it does not fit the width, a sentence for each."""
+    rows = [METRIC_HEADINGS, *map(metric_cells, records)]
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(size) if at < _LEFT else cell.rjust(size)
+            for at, (cell, size) in enumerate(zip(row, sizes, strict=True))
+        )
+        for row in rows
+    ]
+    if max(map(len, lines)) <= width:
+        return lines
+    return [
+        f"{metric_title(r)}: {metric_text(r, r.before)} before, {metric_text(r, r.after)} after "
+        f"({limit_text(r)})"
+        for r in records
+    ]

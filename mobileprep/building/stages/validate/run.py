@@ -1,0 +1,304 @@
+"""Compare the model that ships with the source, and hold it to its limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.calibrate.spec import DataRecord
+from mobileprep.building.stages.evaluate.outputs import KeptOutputs, each_pair
+from mobileprep.building.stages.evaluate.spec import EvaluationRecord, MetricValue
+from mobileprep.building.stages.validate.spec import (
+    JudgedMetric,
+    MetricRecord,
+    OutputRecord,
+    ValidateStage,
+    ValidationEngines,
+    ValidationRecord,
+)
+from mobileprep.data.metrics.base import FREE_SHAPES, OutputError
+from mobileprep.data.metrics.regression import AgreementKind, OutputAgreement
+from mobileprep.errors import AccuracyError, MissedLimitError
+from mobileprep.ops.numerics.differences import shown_difference
+
+# Fewer samples than this say little of an accuracy; and how far from chance it is at least, in
+# standard deviations of what guessing gives.
+_FEW: Final = 16
+
+
+_SPREADS: Final = 2
+
+
+# How many times as wide a range has another scale.
+_WIDER: Final = 16
+
+
+@stage(ValidateStage)
+def run(job: Job[ValidateStage]) -> None:
+    """Leaves ``validation.json``.
+
+    Raises:
+        AccuracyError: a metric is worse than it may be, or an output has another shape, or NaN or
+            infinity in other places.
+    """
+    asked = job.asked
+    judgement = judged(job)
+    before, after, missed = judgement.before, judgement.after, judgement.missed
+    if missed:
+        raise _missed(job, missed, before.samples, after.basis)
+    record = ValidationRecord(
+        samples=before.samples,
+        metrics=tuple(_shown(record) for _, record in judgement.metrics),
+        outputs=judgement.outputs,
+        largest_difference=max(
+            (o.largest_difference or 0.0 for o in judgement.outputs), default=0.0
+        ),
+        warnings=tuple(_warnings(job, before, after)),
+        engines=ValidationEngines(before.engine, after.engine),
+        basis=after.basis,
+    )
+    job.write_record(asked.RECORD, record)
+
+
+def _shown(record: MetricRecord) -> MetricRecord:
+    """A record to six digits: those beyond depend on the processor's BLAS."""
+    before, after, drop = (
+        float(f"{value:.6g}") for value in (record.before, record.after, record.drop)
+    )
+    limits = record.max_drop, record.at_least, record.at_most
+    is_better = record.higher_is_better
+    return MetricRecord(record.metric, record.output, before, after, drop, is_better, *limits)
+
+
+def _missed(
+    job: Job[ValidateStage],
+    missed: Sequence[tuple[JudgedMetric, MetricRecord]],
+    samples: int,
+    basis: str,
+) -> AccuracyError:
+    """The error that names every missed limit, at the location of the first."""
+    told = [f"{text}; {basis}" for _, record in missed for text in complaints(record, samples)]
+    hint = "use a gentler quantization, or change the limit"
+    if missed[0][1].max_drop is not None:
+        hint = "use a gentler quantization, or raise max_drop"
+    place = missed[0][0].place or job.place("validation")
+    if all(list(complaints(replace(r, after=r.before, drop=0.0), samples)) for _, r in missed):
+        # The source misses them as well: nothing that was done to it is to blame.
+        return AccuracyError("\n".join(told), hint, place)
+    return MissedLimitError("\n".join(told), hint, place, job.task)
+
+
+def _warnings(
+    job: Job[ValidateStage], before: EvaluationRecord, after: EvaluationRecord
+) -> Iterator[str]:
+    """What makes the comparison worth less than it seems."""
+    yield from dict.fromkeys((*before.warnings, *after.warnings))
+    found = [*_chances(job, before), *_data_warnings(job)]
+    for warning in found:
+        job.warn(warning)
+    yield from found
+
+
+def _chances(job: Job[ValidateStage], before: EvaluationRecord) -> Iterator[str]:
+    """Accuracies of the source that guessing reaches too."""
+    samples = before.samples
+    for limits, metric in zip(job.asked.metrics, before.metrics, strict=True):
+        top = TOP_K.fullmatch(metric.metric)
+        if top is None or metric.value is None or metric.classes is None or limits.at_least:
+            continue
+        chance = int(top[1]) / metric.classes
+        spread = math.sqrt(chance * (1 - chance) / samples)
+        # Of few samples a good model may be wrong about most, and a guess right.
+        if metric.value and (samples < _FEW or metric.value > chance + _SPREADS * spread):
+            continue
+        yield (
+            f"the source's top-{top[1]} accuracy is {metric.value:.4f} on {samples} samples, near "
+            f"chance: {chance:.4f} for {metric.classes} classes. Check that the labels and the "
+            f"order of the classes are the model's, and how samples are scaled{_fed(job)}"
+        )
+
+
+def _fed(job: Job[ValidateStage]) -> str:
+    """The range of each input on the validation's data."""
+    if job.asked.data is None:
+        return ""
+    ends = job.record(DataRecord, job.asked.data).ends
+    found = [f"{name!r} is fed {low:.4g} to {high:.4g}" for name, (low, high) in ends.items()]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _data_warnings(job: Job[ValidateStage]) -> Iterator[str]:
+    """What the data of the calibration and that of the validation have in common, or not."""
+    if job.asked.data is None:
+        return
+    data = job.record(DataRecord, job.asked.data)
+    for upstream in job.asked.calibrations:
+        fitted = job.record(DataRecord, upstream)
+        both = set(fitted.digests) & set(data.digests)
+        for one, other in ((fitted, data), (data, fitted)):
+            count = sum(digest in both for digest in one.digests)
+            if count > len(one.digests) / 2:
+                kind = "calibration" if one is fitted else "validation"
+                yield (
+                    f"{count} of {len(one.digests)} {kind} samples of {one.name} are in "
+                    f"{other.name} as well: the accuracy is that on samples which the ranges were "
+                    "fitted to; calibrate on others"
+                )
+                break
+        for name, (low, high) in fitted.ends.items():
+            least, greatest = data.ends.get(name, (low, high))
+            widths = sorted((high - low, greatest - least))
+            if widths[1] > _WIDER * widths[0]:
+                yield (
+                    f"the input {name!r} is fed {low:.4g} to {high:.4g} by {fitted.name} in the "
+                    f"calibration, and {least:.4g} to {greatest:.4g} by {data.name} in the "
+                    "validation; look at the scale of the samples"
+                )
+
+
+TOP_K: Final = re.compile(r"top([0-9]+)")
+
+
+# What the difference of two metrics may be off by, as a share of the larger: far less than one
+# sample of any test set.
+_ROUNDING: Final = 1e-9
+
+
+class Judgement(Struct, frozen=True):
+    """How an artifact compares with the source.
+
+    Args:
+        before: the source's evaluation.
+        after: the artifact's.
+        outputs: each output.
+        metrics: what is allowed of each metric, and what it came to.
+    """
+
+    before: EvaluationRecord
+    after: EvaluationRecord
+    outputs: tuple[OutputRecord, ...]
+    metrics: tuple[tuple[JudgedMetric, MetricRecord], ...]
+
+    @property
+    def missed(self) -> tuple[tuple[JudgedMetric, MetricRecord], ...]:
+        """The metrics that miss a limit."""
+        return tuple(
+            (limits, record) for limits, record in self.metrics if any(complaints(record, 1))
+        )
+
+
+def judged(job: Job[ValidateStage]) -> Judgement:
+    """Compare the two evaluations."""
+    asked = job.asked
+    before = job.record(EvaluationRecord, asked.before)
+    after = job.record(EvaluationRecord, asked.after)
+    compared = _compared(job, before)
+    outputs = tuple(_output(job, name, compared[name]) for name in before.outputs)
+    metrics = tuple(
+        (limits, record)
+        for limits, old, new in zip(asked.metrics, before.metrics, after.metrics, strict=True)
+        for record in _records(job, limits, old, new, compared)
+    )
+    return Judgement(before, after, outputs, metrics)
+
+
+def complaints(record: MetricRecord, samples: int) -> Iterator[str]:
+    """A sentence for each limit that a metric misses."""
+    title, after = _title(record), record.after
+    slack = _ROUNDING * max(abs(record.before), abs(after))
+    if record.max_drop is not None and record.drop > record.max_drop + slack:
+        moved = "fell" if record.higher_is_better else "rose"
+        amount = f"{record.drop:.4g}, from {record.before:.6g} to {after:.6g}"
+        of = f"{samples} samples"
+        if TOP_K.fullmatch(record.metric):
+            amount = f"{record.drop:.4f}, from {record.before:.4f} to {after:.4f}"
+            of = f"{round(record.drop * samples)} of {of}"
+        yield f"{title} {moved} by {amount} ({of}); at most {record.max_drop} is allowed"
+    told = f"{title} is {after:.6g} ({samples} samples), and the source's {record.before:.6g}"
+    if record.at_least is not None and after < record.at_least:
+        yield f"{told}; at least {record.at_least} is asked for"
+    if record.at_most is not None and after > record.at_most:
+        yield f"{told}; at most {record.at_most} is asked for"
+
+
+def shortfall(record: MetricRecord) -> float:
+    """How far a metric misses its limits, in its own unit: 0 where they hold."""
+    if not any(complaints(record, 1)):
+        return 0.0
+    gaps = [0.0]
+    if record.max_drop is not None:
+        gaps.append(record.drop - record.max_drop)
+    if record.at_least is not None:
+        gaps.append(record.at_least - record.after)
+    if record.at_most is not None:
+        gaps.append(record.after - record.at_most)
+    return max(gaps)
+
+
+def _compared(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, OutputAgreement]:
+    """How each output compares with the source's, batch by batch."""
+    names = before.outputs
+    free = {name for m in before.metrics if m.metric in FREE_SHAPES for name in m.outputs}
+    found = {name: OutputAgreement(name) for name in names}
+    kept = [
+        KeptOutputs(job.path(upstream), len(names))
+        for upstream in (job.asked.before_outputs, job.asked.after_outputs)
+    ]
+    place = job.place("outputs")
+    for count, pairs in each_pair(*kept):
+        for name, pair in zip(names, pairs, strict=True):
+            if pair is None:
+                found[name].pass_over()
+            else:
+                found[name].update(*pair, count, where=place, free=name in free)
+    return found
+
+
+def _output(job: Job[ValidateStage], name: str, compared: OutputAgreement) -> OutputRecord:
+    largest, share = compared.largest, compared.share_of_peak
+    if largest is None or share is None:
+        return OutputRecord(name, None, None)
+    if not math.isfinite(largest):
+        message = f"the output {name!r} is NaN or infinite in the source or the artifact alone"
+        raise AccuracyError(message, "a transform has broken the model", job.place("outputs"))
+    return OutputRecord(name, shown_difference(largest), shown_difference(share))
+
+
+def _records(
+    job: Job[ValidateStage],
+    limits: JudgedMetric,
+    before: MetricValue,
+    after: MetricValue,
+    compared: Mapping[str, OutputAgreement],
+) -> Iterator[MetricRecord]:
+    """A metric before and after; an agreement of no output in particular is one of each."""
+    if before.value is not None and after.value is not None:
+        outputs = ", ".join(before.outputs)
+        yield _record(limits, before.metric, outputs, before.value, after.value)
+        return
+    for name in before.outputs or compared:
+        try:
+            value = compared[name].value(cast(AgreementKind, before.metric))
+        except OutputError as error:
+            raise AccuracyError(error.message, error.hint, job.place("outputs")) from error
+        yield _record(limits, before.metric, name, 1.0, value)
+
+
+def _record(
+    limits: JudgedMetric, metric: str, output: str, before: float, after: float
+) -> MetricRecord:
+    is_better = limits.higher_is_better
+    drop = before - after if is_better else after - before
+    allowed = limits.max_drop, limits.at_least, limits.at_most
+    return MetricRecord(metric, output, before, after, drop, is_better, *allowed)
+
+
+def _title(record: MetricRecord) -> str:
+    top = TOP_K.fullmatch(record.metric)
+    return f"top-{top[1]} accuracy" if top else f"{record.metric} of {record.output!r}"
