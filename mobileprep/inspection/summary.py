@@ -16,7 +16,6 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.tensor import Tensor
-from mobileprep.transforms.tf115.node_hashes import std_sorted
 
 _VARIABLES: Final = frozenset({"Variable", "VariableV2"})
 _NO_OUTPUTS: Final = frozenset({"Const", "Assign", "NoOp", "Placeholder"})
@@ -119,11 +118,10 @@ def summarize_graph(graph: Graph) -> GraphSummary:
 
 
 def _ops(graph: Graph) -> dict[str, int]:
-    """How many nodes of each op there are, in the order in which the original tells them."""
+    """How many nodes of each op there are, most frequent first."""
     bodies: Iterable[tuple[Node, ...]] = (f.nodes for f in graph.library.functions.values())
     counts = Counter(n.op for nodes in (graph.nodes, *bodies) for n in nodes)
-    by_name = sorted(counts.items(), key=lambda item: item[0].encode())
-    return dict(std_sorted(by_name, lambda item: -item[1]))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0].encode())))
 
 
 def _elements(node: Node) -> int | None:

@@ -9,7 +9,6 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
-from mobileprep.transforms.tf115.arithmetic import approximate_rsqrt, tf115_kernel
 
 
 def _node(op, **attrs):
@@ -49,15 +48,6 @@ def test_a_move_keeps_denormal_numbers():
 
 def test_division_by_zero_is_no_failure():
     assert evaluate_node(_node("RealDiv"), [_floats(1), _floats(0)])[0].array()[0] == np.inf
-
-
-def test_the_original_approximates_reciprocal_roots_of_whole_packets():
-    x = np.random.default_rng(3).uniform(0.5, 2, 10).astype(np.float32)
-    exact = evaluate_node(_node("Rsqrt"), [Tensor.of(x)])[0].array()
-    original = evaluate_node(_node("Rsqrt"), [Tensor.of(x)], tf115=tf115_kernel)[0].array()
-    np.testing.assert_array_equal(original[:8], approximate_rsqrt(x[:8]))
-    np.testing.assert_array_equal(original[8:], exact[8:])
-    np.testing.assert_allclose(original, exact, rtol=1e-6)
 
 
 def test_inputs_that_do_not_fit_are_an_error_that_names_the_node():

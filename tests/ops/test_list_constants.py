@@ -17,7 +17,7 @@ from mobileprep.ops.data_flow.tensor_array import handle_of
 from mobileprep.ops.data_flow.tensor_list import TensorList
 from mobileprep.ops.list_constants import constant_array, list_constant
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.tf115.arithmetic import tf115_kernel
+from mobileprep.transforms.tf115.folding import tf115_kernel
 from tests.ops.graphs import i32, n
 
 # What the original tool wrote of a list of two vectors of eight floats, none of them set.

@@ -506,18 +506,6 @@ def test_the_original_sorts_nodes_by_what_is_ready():
     assert names(graph) == ["a", "b", "out", "x"]
 
 
-def test_the_original_lists_inputs_as_its_hash_table_does():
-    listed = [f"in_{n}" for n in (7, 34, 101, 5, 66, 8, 90, 12)]
-    graph = folded(
-        *(placeholder(n) for n in listed),
-        node("out", "AddN", " ".join(listed), N=len(listed)),
-        inputs=listed,
-        tf115=True,
-    )
-    # The order that the original tool gave.
-    assert names(graph)[1:] == [f"in_{n}" for n in (12, 90, 34, 7, 101, 5, 66, 8)]
-
-
 def test_the_original_counts_on_over_the_steps_of_a_chain():
     context = Context(("x",), ("out",), tf115=True)
     first = make_transform("fold_constants", {"exclude_op": ["Neg"]})

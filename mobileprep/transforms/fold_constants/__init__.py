@@ -23,8 +23,7 @@ from mobileprep.transforms.fold_constants.in_place import folded_in_place
 from mobileprep.transforms.rewriting.constant_folding.execution import execution
 from mobileprep.transforms.rewriting.constant_folding.rules import FoldingRules, Kernels
 from mobileprep.transforms.rewriting.constant_folding.search import Folding, find_folding
-from mobileprep.transforms.tf115.arithmetic import tf115_kernel
-from mobileprep.transforms.tf115.folding import check_feeds, fetch_order, folded_graph
+from mobileprep.transforms.tf115.folding import check_feeds, fetch_order, folded_graph, tf115_kernel
 from mobileprep.transforms.tf115.importing import Tf115Values, imported_nodes
 
 MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024

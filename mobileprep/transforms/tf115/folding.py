@@ -6,9 +6,9 @@ Source: ``ReplaceTensorWithConstant``, ``ReplaceSendRecvs`` and ``RemoveUnusedNo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping
 
+import numpy as np
 from msgspec.structs import replace
 
 from mobileprep.errors import TransformError
@@ -16,10 +16,12 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.reachability import reachable, without_dangling
 from mobileprep.graph.refs import Ref, control
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.kernel import Kernel, find_kernel
 from mobileprep.transforms.rewriting.constant_folding.execution import Execution
 from mobileprep.transforms.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.transforms.rewriting.constant_folding.search import Folding
-from mobileprep.transforms.tf115.node_hashes import SerialNames, hash_text
+from mobileprep.transforms.tf115.node_hashes import SerialNames
 
 _NAME = "fold_constants"
 
@@ -47,7 +49,7 @@ def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[N
     folded, sources = _constants(folding, serials)
     by_name = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
     by_name |= {n.name: n for n in folded}
-    by_name |= {name: graph[name] for name in hash_order(run.inputs) if name not in by_name}
+    by_name |= {name: graph[name] for name in run.inputs if name not in by_name}
     tensors = frozenset(r for r in run.fed if not r.is_control)
     needed = reachable(by_name, (r.node for r in run.fetched), tensors).union(run.inputs)
     inputs = frozenset(run.inputs)
@@ -106,32 +108,17 @@ def _placeholder(node: Node) -> Node:
     raise TransformError(message, "run strip_unused_nodes before")
 
 
-# The table grows to the next of these when it holds as many names as it has buckets.
-_BUCKETS: Final = (1, 3, 7, 17, 37, 79, 167)
+def tf115_kernel(op: str) -> Kernel | None:
+    """The kernel of an op where TensorFlow 1.15 computes something else, otherwise None."""
+    return _range if op == "Range" else None
 
 
-def hash_order(names: Iterable[str]) -> Sequence[str]:
-    """Distinct names in the order of the set that they were put into one after another."""
-    order: list[str] = []
-    buckets = iter(_BUCKETS)
-    count = next(buckets)
-    hashes: dict[str, int] = {}
-    for name in dict.fromkeys(names):
-        hashes[name] = hash_text(name)
-        if len(order) + 1 >= count:
-            count = next(buckets, count)
-            order = _filled(order, hashes, count)
-        order = _filled([name], hashes, count, order)
-    return order
-
-
-def _filled(
-    names: Iterable[str], hashes: dict[str, int], count: int, order: Iterable[str] = ()
-) -> list[str]:
-    """Names put into a table: before the others of their bucket, or else before all."""
-    filled = list(order)
-    for name in names:
-        bucket = hashes[name] % count
-        same = (i for i, other in enumerate(filled) if hashes[other] % count == bucket)
-        filled.insert(next(same, 0), name)
-    return filled
+def _range(node: Node, start: Array, limit: Array, delta: Array) -> Array:
+    """Numbers of which each is the one before plus the step, with its rounding."""
+    usual = find_kernel(node.op)
+    assert usual is not None
+    steps = np.array(usual(node, start, limit, delta))
+    if steps.dtype.kind != "f" or not steps.size:
+        return steps
+    steps[:1], steps[1:] = start, delta
+    return np.add.accumulate(steps, dtype=steps.dtype)

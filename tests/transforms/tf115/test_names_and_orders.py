@@ -9,7 +9,6 @@ import pytest
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
-from mobileprep.transforms.tf115.folding import hash_order
 from mobileprep.transforms.tf115.node_hashes import NodeHashes, SerialNames, combine, combine_rows
 
 
@@ -28,18 +27,6 @@ def test_a_number_whose_name_is_taken_is_passed_over() -> None:
     taken = {"a/_0__cf__0", "a/_1__cf__1"}
     assert names.constant("a", 0, taken) == "a/_0__cf__1"
     assert names.constant("a", 1, taken) == "a/_1__cf__2"
-
-
-def test_a_set_of_names_keeps_each_once() -> None:
-    names = [f"input_{i}" for i in range(40)]
-    assert sorted(hash_order([*names, *names])) == sorted(names)
-    assert hash_order(["a"]) == ["a"]
-
-
-def test_a_set_of_names_has_the_order_of_its_hashes_and_not_that_of_their_coming() -> None:
-    names = [f"input_{i}" for i in range(20)]
-    found = [int(n.removeprefix("input_")) for n in hash_order(names)]
-    assert found == [19, 18, 5, 17, 4, 8, 3, 11, 0, 2, 16, 1, 9, 10, 6, 12, 13, 7, 14, 15]
 
 
 def test_hashes_combine_in_64_bits() -> None:
