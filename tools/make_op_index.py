@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mobileprep.ops.modules import INDEX, family_modules  # noqa: E402 - the checkout comes first
+from mobileprep.ops.kernel import INDEX, family_modules  # noqa: E402
 
 # Run apart, since a process registers what it imports only once.
 _REGISTERED = """

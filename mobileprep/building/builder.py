@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from mobileprep.building.known_files import being_hashed
 from mobileprep.building.lock import check_locks, lock_warnings
 from mobileprep.building.pages import Pages, check_page
 from mobileprep.building.pipeline.eviction import store_bound
@@ -31,6 +30,7 @@ from mobileprep.building.report.collect import Report
 from mobileprep.building.stages.search.spec import ChoiceStage
 from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.building.targets import (
+    being_hashed,
     plan_state,
     promised_files,
     publish_target,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from mobileprep.core.files import atomic_writer
-from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject
 from mobileprep.data.calibration.ranges import check_tensors, ranges_of
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
+from mobileprep.data.options import Method
 from mobileprep.data.source import DataFiles, SampleChoice, data_inputs
 from mobileprep.errors import UsageError
 from mobileprep.formats.range_file import read_range_file
@@ -31,7 +31,7 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.recipe.settings import DetectionPostprocess
 from mobileprep.recipe.validation_settings import Calibration
-from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
 from mobileprep.transforms.base import Context, make_transform
 
 if TYPE_CHECKING:

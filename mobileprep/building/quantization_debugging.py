@@ -47,7 +47,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.validation_settings import USUAL_LABELS
-from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.engines.subgraph import with_found_assets
 from mobileprep.transforms.base import Context, make_transform
 
 _NAMED: Final = 3

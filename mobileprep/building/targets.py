@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from mobileprep.building.known_files import files_of_builds
-from mobileprep.building.pipeline.cache_files import default_folder
+from mobileprep.building.pipeline.cache_files import FORMAT, default_folder, index_file
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.publish import (
     MANIFEST,
     TOOL,
     Changes,
+    Manifest,
     changes,
+    held,
     listed,
     publish,
+    read_manifest,
     stays,
 )
 from mobileprep.building.pipeline.remote.settings import URL
@@ -27,17 +32,18 @@ from mobileprep.building.pipeline.runner import Built, check_pins, collect_targe
 from mobileprep.building.pipeline.state import Fresh, State
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.sources import single_file
+from mobileprep.building.plan.sources import checkpoint_files, graph_files, single_file
 from mobileprep.building.plan.spec import PUBLISHED, TargetPlan, Upstream
-from mobileprep.building.provenance import remove_provenance
 from mobileprep.building.report.collect import Report, collect_report, report_json
 from mobileprep.building.report.text import quantization_text
-from mobileprep.core.files import inside
-from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.core.files import inside, write_text
+from mobileprep.errors import CorruptFileError, UsageError, nearest_hint
+from mobileprep.recipe.loading import target_folders
 from mobileprep.recipe.model import Recipe
 
 if TYPE_CHECKING:
     from mobileprep.building.pipeline.remote.base import Remote
+
 
 REPORT = "report.json"
 
@@ -166,3 +172,107 @@ def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
         for file in single_file(pin.file).members
     }
     check_pins(sorted(pins))
+
+
+def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
+    """What earlier builds into an output folder have hashed."""
+    return FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
+
+
+def being_hashed(
+    recipes: Sequence[Recipe], out: Path, targets: Collection[str] = (), *, checksum: bool
+) -> FileIndex:
+    """What earlier builds have hashed; to hash the models, where that is due, has begun."""
+    files = files_of_builds(out, checksum=checksum)
+    folders = target_folders(recipes, out, targets) if checksum else ()
+    published = [path for folder in folders for path in held(folder)]
+    files.begin({*published, *_models(recipes, targets)})
+    return files
+
+
+def _models(recipes: Sequence[Recipe], names: Collection[str]) -> Iterator[Path]:
+    """The files of the models that some targets are built from, as far as they are there."""
+    targets = [target for recipe in recipes for target in recipe.targets]
+    chosen = [t for t in targets if not names or t.name in names or t.folder in names]
+    for source in {target.source for target in chosen}:
+        with contextlib.suppress(CorruptFileError):  # the plan says so
+            yield from (member.path for member in graph_files(source).members)
+        if source.checkpoint is not None:
+            with contextlib.suppress(CorruptFileError):
+                yield from (member.path for member in checkpoint_files(source.checkpoint).members)
+
+
+BUILD_TYPE: Final = "urn:mobileprep:build:v1"
+
+
+BUILDER: Final = "urn:mobileprep:builder:unnamed"
+
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!#-;=?-\[\]_a-z~%]+\Z")
+
+
+_LONGEST_URI: Final = 2048
+
+
+_ENDING: Final = ".provenance.json"
+
+
+def provenance_path(folder: Path) -> Path:
+    """Where the statement on a folder lies: beside it, as it is on all that ships from there."""
+    return folder.with_name(f"{folder.name}{_ENDING}")
+
+
+def stated_folder(path: Path) -> Path | None:
+    """The folder that a file is the statement on, by its name; None for other files."""
+    name = path.name.removesuffix(_ENDING)
+    return path.with_name(name) if name and name != path.name else None
+
+
+def write_provenance(folder: Path, builder: str = BUILDER) -> Path:
+    """Write the statement on a folder that was just built; its path."""
+    check_builder(builder)
+    path = provenance_path(folder)
+    data = statement(read_manifest(folder), builder)
+    write_text(path, json.dumps(data, sort_keys=True, indent=1) + "\n", follow=False)
+    return path
+
+
+def remove_provenance(folder: Path) -> bool:
+    """Remove the statement on what a folder held before; whether there was one."""
+    with contextlib.suppress(OSError):
+        provenance_path(folder).unlink()
+        return True
+    return False
+
+
+def check_builder(builder: str) -> None:
+    """Make sure that a builder is named by a URI."""
+    if not _URI.match(builder) or len(builder) > _LONGEST_URI:
+        message = f"the builder {builder[:80]!r} is no URI"
+        raise UsageError(message, "name it as in https://ci.example.com/mobile-models")
+
+
+def statement(manifest: Manifest, builder: str) -> dict[str, Any]:
+    """The statement on the files that a manifest lists, and on the manifest."""
+    tool, _, version = manifest.tool.rpartition(" ")
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": _resources({**manifest.files, MANIFEST: manifest.sha256}),
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {
+                    "recipe": manifest.recipe,
+                    "target": manifest.target,
+                    "settings": manifest.settings,
+                },
+                "resolvedDependencies": _resources(manifest.sources),
+            },
+            "runDetails": {"builder": {"id": builder, "version": {tool: version}}},
+        },
+    }
+
+
+def _resources(digests: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "digest": {"sha256": digests[name]}} for name in sorted(digests)]

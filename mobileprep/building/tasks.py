@@ -19,9 +19,8 @@ from mobileprep.building.pipeline.doit_tasks import (
 )
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.folder_lock import folder_locks
-from mobileprep.building.pipeline.folder_reasons import from_here
 from mobileprep.building.pipeline.overlaps import check_overlaps
-from mobileprep.building.pipeline.publish import published_names, unpublish
+from mobileprep.building.pipeline.publish import from_here, published_names, unpublish
 from mobileprep.building.pipeline.runner import collect_target
 from mobileprep.building.plan.spec import Plan, StageSpec, TargetPlan
 from mobileprep.building.targets import (

@@ -11,11 +11,11 @@ from typing import Any, Final
 from msgspec import Struct, structs, to_builtins
 
 from mobileprep.building.pages import is_page, page_files, page_reasons
-from mobileprep.building.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.building.pipeline.output import Output
+from mobileprep.building.pipeline.publish import expected_files, folder_reasons
 from mobileprep.building.pipeline.runner import Built, collect_target
 from mobileprep.building.pipeline.state import Fresh, Stale, State
-from mobileprep.building.plan.changes import Change
+from mobileprep.building.plan.fingerprints import Change
 from mobileprep.building.plan.spec import StageSpec, TargetPlan, Upstream
 from mobileprep.building.targets import (
     lacking_outputs,

@@ -23,9 +23,8 @@ from mobileprep.building.pipeline.publish import (
 )
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.plan.spec import TargetPlan
-from mobileprep.building.provenance import stated_folder
 from mobileprep.building.report.page.render import PAGE
-from mobileprep.building.targets import REPORT
+from mobileprep.building.targets import REPORT, stated_folder
 from mobileprep.core.arguments import FilePath, as_warning
 from mobileprep.core.arguments import Warn as CallerWarn
 from mobileprep.core.files import canonical, sha256_file, unreadable

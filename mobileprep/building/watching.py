@@ -20,9 +20,8 @@ from mobileprep.building.pipeline.state import (
 )
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.errors import MobileprepError, UnsupportedError
-from mobileprep.recipe.files import load_tree
+from mobileprep.recipe.files import load_tree, paths_in
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.named_files import paths_in
 from mobileprep.recipe.units import Variables
 
 # Changes count as one while they come no further apart than this.

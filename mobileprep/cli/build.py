@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
+from mobileprep.building.pipeline.overlaps import check_beside
+from mobileprep.building.pipeline.publish import MANIFEST, from_here
+from mobileprep.building.pipeline.state import State, files_read, folders_read
 from mobileprep.cli._shared.arguments import (
     add_limit_flags,
     exit_code_argument,
@@ -25,16 +31,15 @@ from mobileprep.cli._shared.arguments import (
 from mobileprep.cli._shared.folders import no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli.verb import verb
+from mobileprep.core.files import inside, write_bytes
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.core.printable import plain
-from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.errors import ArtifactError, MobileprepError, UsageError
+from mobileprep.recipe.model import Recipe
 
 if TYPE_CHECKING:
     from mobileprep.building.builder import Build, BuiltTarget
-    from mobileprep.building.depfile import Depfile
-    from mobileprep.building.pipeline.state import State
     from mobileprep.building.verdicts import Verdict
-    from mobileprep.recipe.model import Recipe
 
 
 def build_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
     recipes, out = load_recipes(args), Path(args.out)
     # Before the rest is imported: hashing runs beside that.
-    from mobileprep.building.known_files import being_hashed
+    from mobileprep.building.targets import being_hashed
 
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     from mobileprep.building.builder import Build
@@ -153,7 +158,7 @@ def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -
 def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> None:
     for built in targets:
         if args.provenance:
-            from mobileprep.building.provenance import write_provenance
+            from mobileprep.building.targets import write_provenance
 
             write_provenance(built.folder, _builder(args))
         _tell_folder(args, str(built.folder.relative_to(args.out)), is_changed=built.is_changed)
@@ -193,13 +198,13 @@ def _check(args: argparse.Namespace) -> None:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
     if args.provenance:
-        from mobileprep.building.provenance import check_builder
+        from mobileprep.building.targets import check_builder
 
         check_builder(_builder(args))
 
 
 def _builder(args: argparse.Namespace) -> str:
-    from mobileprep.building.provenance import BUILDER
+    from mobileprep.building.targets import BUILDER
 
     named: str | None = getattr(args, "builder_id", None)
     return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
@@ -256,7 +261,7 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
 
 
 def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) -> Depfile:
-    from mobileprep.building.depfile import Depfile
+    from mobileprep.cli.build import Depfile
 
     path, out = output_path(args.depfile), Path(args.out)
     return Depfile.of(path, recipes, state, out, locked=args.locked)
@@ -264,3 +269,92 @@ def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) 
 
 def _say(text: str) -> None:
     print(plain(text, keep="\n"), file=sys.stderr)
+
+
+# What ends a name for Make or for Ninja, what the two do not read alike, and what to Make is a
+# member of an archive.
+_NO_NAME: Final = re.compile(r"""[\0-\x1f\x7f;|*?<>^`'"&]|\\(?=[ #:]|$)|.\(.*\)$""")
+
+
+# What makes another thing of a rule for Make where it stands in a target.
+_NO_TARGET: Final = re.compile(r"[%=]")
+
+
+_ESCAPED: Final = re.compile(r"[ #:]")
+
+
+class Depfile(Struct, frozen=True):
+    """What is to be written once a build is done: its manifests depend on all that it read.
+
+    Args:
+        path: the file.
+        text: what it will hold.
+        manifests: those of the target folders.
+    """
+
+    path: Path
+    text: str
+    manifests: tuple[Path, ...]
+
+    @classmethod
+    def of(
+        cls, path: Path, recipes: Sequence[Recipe], state: State, out: Path, *, locked: bool
+    ) -> Depfile:
+        """The depfile of a build that is still to come."""
+        read = files_read(recipes, state.plan, locked=locked) | folders_read(state.plan)
+        if not is_stdout(path):
+            check_beside(path, read, [inside(out, t.folder) for t in state.plan.targets])
+        folders = [target.folder.split("/") for target in state.plan.targets]
+        text = depfile_text(
+            [str(out.joinpath(*names, MANIFEST)) for names in folders],
+            map(from_here, sorted(read)),
+        )
+        manifests = (inside(out, "/".join((*names, MANIFEST))) for names in folders)
+        return cls(path, text, tuple(manifests))
+
+    def write(self, begun: int) -> None:
+        """Write it, and set its time and the manifests' to when the build began.
+
+        A build leaves a manifest alone that says what it said before, and Make would take it for
+        older than what was edited since, again and again. What was edited while the build ran has
+        to be newer than the manifests: the build may have read it before. Ninja goes by the time
+        of the depfile, too.
+        """
+        for manifest in self.manifests:
+            _set_time(manifest, begun)
+        # Names need not be UTF-8, and Make and Ninja take bytes.
+        write_bytes(self.path, os.fsencode(self.text))
+        if not is_stdout(self.path) and self.path.is_file():
+            _set_time(self.path, begun)
+
+
+def _set_time(path: Path, time: int) -> None:
+    try:
+        os.utime(path, ns=(time, time))
+    except OSError as error:
+        message = f"its time cannot be set: {error.strerror}"
+        raise ArtifactError(message, "", str(path)) from error
+
+
+def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:
+    """A rule without commands, and, as GCC's ``-MP`` does, an empty one for each dependency.
+
+    The empty ones let Make go on where a file is gone that the recipe names no longer.
+    """
+    names = [_escaped(name) for name in dependencies]
+    heads = " ".join(_escaped(_checked(name, _NO_TARGET)) for name in targets)
+    rule = " \\\n ".join([f"{heads}:", *names])
+    return "\n".join([rule, *(f"{n}:" for n in names if not _NO_TARGET.search(n)), ""])
+
+
+def _escaped(name: str) -> str:
+    """A name as Make and Ninja read it, in which backslashes count only before what they escape."""
+    return _ESCAPED.sub(r"\\\g<0>", _checked(name, _NO_NAME).replace("$", "$$"))
+
+
+def _checked(name: str, refused: re.Pattern[str]) -> str:
+    found = refused.search(name)
+    if found is not None:
+        message = f"{name!r} cannot stand in a depfile, because of {found[0]!r}"
+        raise UsageError(message, "Make or Ninja would read another name; rename the file")
+    return name

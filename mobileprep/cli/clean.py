@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
     from mobileprep.building.pages import remove_page
     from mobileprep.building.pipeline.publish import unpublish
-    from mobileprep.building.provenance import remove_provenance
+    from mobileprep.building.targets import remove_provenance
     from mobileprep.cli._shared.folders import load_recipes
     from mobileprep.recipe.loading import target_folders
 

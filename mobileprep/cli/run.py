@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mobileprep.freezing.loading import Model
     from mobileprep.graph.tensor import Array
     from mobileprep.runtime.engines.agreement import Engine
-    from mobileprep.runtime.feeding.rounds import Round
+    from mobileprep.runtime.feeding.feeds import Round
 
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"
@@ -140,7 +140,7 @@ def _model(args: argparse.Namespace) -> Model:
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
-    from mobileprep.runtime.feeding.rounds import named_feeds, rounds
+    from mobileprep.runtime.feeding.feeds import named_feeds, rounds
 
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
@@ -198,7 +198,7 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
 
 def _engine(args: argparse.Namespace, model: Model) -> Engine:
     """The engine, which must be one that prints where the graph does."""
-    from mobileprep.cli._shared.printing import printer
+    from mobileprep.cli._shared.results import printer
     from mobileprep.litert.in_memory import tflite_in_memory
     from mobileprep.runtime.engines.choose import open_engine
 

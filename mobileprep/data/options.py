@@ -10,18 +10,32 @@ from msgspec import Struct
 from mobileprep.core.declare import Option
 
 DataKind: TypeAlias = Literal["npz", "npy", "pictures", "wav", "csv", "tfrecord", "python"]
+
+
 Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
+
+
 Encoding: TypeAlias = Literal["values", "raw", "picture", "wav"]
+
+
 Delimiter: TypeAlias = Literal["comma", "semicolon", "tab"]
 
+
 DATA_KINDS: Final[tuple[DataKind, ...]] = get_args(DataKind)
+
+
 FOLDERS: Final = "folders"
 """As ``labels``: the name of the folder that a file lies in."""
+
 
 _PICTURE_KEYS: Final = (
     *("resize", "half_pixel_centers", "central_crop", "mean", "std", "channels"),
 )
+
+
 _SOUND_KEYS: Final = ("desired_channels", "desired_samples")
+
+
 KINDS_OF_KEYS: Final[Mapping[str, tuple[DataKind, ...]]] = {
     "input": ("npy", "pictures", "wav"),
     "inputs": ("npz", "csv"),
@@ -36,6 +50,7 @@ KINDS_OF_KEYS: Final[Mapping[str, tuple[DataKind, ...]]] = {
     "files": ("python",),
 }
 """The kinds of data that each key beside the kind goes with."""
+
 
 LABEL_FILES: Final[tuple[DataKind, ...]] = ("npy", "pictures", "wav")
 """The kinds whose ``labels`` names a file."""
@@ -151,3 +166,34 @@ class Reading(Struct, frozen=True):
             min_length=1,
         ),
     ] = "samples"
+
+
+HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
+
+
+MOVING_AVERAGE: Final = "moving_average"
+
+
+class Method(Struct, frozen=True):
+    """A method of calibration.
+
+    Args:
+        name: ``min_max``, ``moving_average``, ``percentile``, ``entropy`` or ``mse``.
+        percentile: how many percent of the values ``percentile`` keeps.
+        decay: the weight that ``moving_average`` leaves to the batches before.
+    """
+
+    name: str
+    percentile: float
+    decay: float
+
+    @property
+    def has_histogram(self) -> bool:
+        """Whether it looks at more than the ends."""
+        return self.name in HISTOGRAM_METHODS
+
+    def __str__(self) -> str:
+        """As range files have it."""
+        if self.name == "percentile":
+            return f"{self.name} {self.percentile:g}"
+        return f"{self.name} {self.decay:g}" if self.name == MOVING_AVERAGE else self.name

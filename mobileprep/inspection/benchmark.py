@@ -31,7 +31,7 @@ from mobileprep.runtime.accounting.step_stats import NodeStats, Stat, StepStats,
 from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.feeding.feeds import check_fed, with_fed_shapes
-from mobileprep.runtime.feeding.tensors import tensor_info
+from mobileprep.runtime.feeding.files import tensor_info
 from mobileprep.runtime.interpreter import converted
 from mobileprep.targets.targets import Device
 

@@ -29,7 +29,7 @@ from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, inferred_costs, run_costs
 from mobileprep.runtime.engines.subgraph import known_ref
-from mobileprep.runtime.planner import in_line, runs_functions
+from mobileprep.runtime.interpreter import in_line, runs_functions
 from mobileprep.runtime.selection import needed_nodes
 
 # A constant counts for the op that uses it, behind ops that only hand it on.

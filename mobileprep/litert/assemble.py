@@ -18,8 +18,8 @@ from mobileprep.formats.tflite.records import (
     Options,
     SignatureRecord,
     SubGraphRecord,
+    text_bytes,
 )
-from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.program import Op, Port, Program, Value

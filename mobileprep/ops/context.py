@@ -9,14 +9,13 @@ from typing import Any, Final, Protocol
 import numpy as np
 from msgspec import Struct
 
-from mobileprep.core.limits import ITERATIONS_VARIABLE, iteration_limit
+from mobileprep.core.limits import ITERATIONS_VARIABLE, iteration_limit, spend
 from mobileprep.core.loading import Registry
 from mobileprep.errors import LoopLimitError
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Edge
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.kernel import Outputs
-from mobileprep.ops.modules import import_op, import_ops
+from mobileprep.ops.kernel import Outputs, import_op, import_ops
 
 
 class Observer(Protocol):
@@ -35,6 +34,7 @@ class Observer(Protocol):
 
 Watcher = Callable[[Edge, Array], None]
 """Given each watched tensor as it is computed; the array is not to be written to nor kept."""
+
 
 STREAMS: Final = ("stdout", "stderr", "log(info)", "log(warning)", "log(error)")
 """Where a graph may print, besides ``file://PATH``."""
@@ -97,6 +97,7 @@ class RunContext:
 ContextKernel = Callable[..., Outputs]
 """``kernel(context, node, *inputs) -> output or tuple of outputs``, run anew in every run."""
 
+
 registry: Registry[ContextKernel] = Registry("op kernel with context")
 
 
@@ -116,3 +117,44 @@ def context_kernel_names() -> list[str]:
     """The ops that have a kernel with context, sorted."""
     import_ops()
     return list(registry)
+
+
+# Operations that take as long as reading a byte, or making one by some function.
+_READ: Final = 2
+
+
+_MADE: Final = 64
+
+
+# And as handling a text, which is an object of its own.
+_TEXT: Final = 1 << 16
+
+
+# They look at little of what they are given, whatever its size.
+_PARTIAL: Final = frozenset(
+    {
+        *("Enter", "Exit", "ExpandDims", "Gather", "GatherNd", "GatherV2", "Identity", "IdentityN"),
+        *("LoopCond", "Merge", "NextIteration", "Rank", "Reshape", "Shape", "ShapeN", "Size"),
+        *("Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Switch"),
+        *("TensorArrayReadV2", "TensorArrayReadV3", "TensorListGetItem", "Unpack"),
+    }
+)
+
+
+def charge(op: str, inputs: Sequence[object], results: Sequence[object]) -> None:
+    """Count what a node has read and made; what it has handed on, or views of it, are free."""
+    total = 0
+    is_partial = op in _PARTIAL
+    # Loops, as this is done at each step of a run.
+    if not is_partial:
+        for x in inputs:
+            if isinstance(x, np.ndarray):
+                total += x.size * _TEXT if x.dtype.hasobject else x.nbytes * _READ
+    for x in results:
+        if isinstance(x, np.ndarray) and x.base is None and not (is_partial and _given(x, inputs)):
+            total += x.nbytes * _MADE
+    spend(total, "reading and writing")
+
+
+def _given(made: Array, inputs: Sequence[object]) -> bool:
+    return any(made is x for x in inputs)

@@ -19,7 +19,7 @@ from mobileprep.graph.node import Node, constant
 from mobileprep.graph.opdefs.definitions import any_op_def, output_types
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.ops.modules import import_op, import_ops
+from mobileprep.ops.kernel import import_op, import_ops
 from mobileprep.ops.shape_inference import infer_shapes
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import pkgutil
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
 
-from mobileprep.core.loading import Registry
+from mobileprep.core.loading import Registry, import_on_demand
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.modules import import_op, import_ops
 
 Outputs = Array | tuple[Array, ...]
+
+
 Kernel = Callable[..., Outputs]
 """``kernel(node, *inputs) -> output or tuple of outputs``.
 
 Inputs are arrays that must not be written to, strings as object arrays of bytes, quantized types
 as plain integers (the node's type attributes tell which). A kernel may return views of its inputs.
 """
+
 
 registry: Registry[Kernel] = Registry("op kernel")
 
@@ -42,3 +49,52 @@ def call_kernel(run: Kernel, node: Node, inputs: list[Array]) -> tuple[Array, ..
     """A kernel's outputs, always as a tuple."""
     outputs = run(node, *inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+_PACKAGE: Final = "mobileprep.ops"
+
+
+INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"
+
+
+_ARITHMETIC: Final = "numerics"
+"""The package of arithmetic that ops share, which is not a family of ops."""
+
+
+def import_op(op: str) -> None:
+    """Import the module of an op; all modules, where the index does not know the op.
+
+    The index only saves time: an op that is not in it yet is found all the same.
+    """
+    module = _index().get(op)
+    if module is None:
+        import_ops()
+    else:
+        import_on_demand(f"{_PACKAGE}.{module}")
+
+
+@lru_cache(maxsize=1)
+def import_ops() -> None:
+    """Import every family of ops."""
+    for module in family_modules():
+        import_on_demand(module)
+
+
+def family_modules() -> Iterator[str]:
+    """The modules of all families, by file name, none of them imported."""
+    root = Path(__file__).parent
+    packages = (p.name for p in root.iterdir() if (p / "__init__.py").is_file())
+    for family in sorted(name for name in packages if name != _ARITHMETIC):
+        for module in pkgutil.iter_modules([str(root / family)]):
+            yield f"{_PACKAGE}.{family}.{module.name}"
+
+
+@lru_cache(maxsize=1)
+def _index() -> dict[str, str]:
+    modules: dict[str, list[str]] = json.loads(INDEX.read_text(encoding="utf-8"))
+    return {op: module for module, ops in modules.items() for op in ops}
+
+
+def family_of(op: str) -> str:
+    """The family that an op is in, such as ``nn``; empty where the index does not know the op."""
+    return _index().get(op, "").partition(".")[0]

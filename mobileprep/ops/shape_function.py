@@ -10,7 +10,7 @@ from mobileprep.core.loading import Registry
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.modules import import_op, import_ops
+from mobileprep.ops.kernel import import_op, import_ops
 
 UNKNOWN: Final = -1
 MAX_RANK: Final = 254

@@ -18,8 +18,7 @@ from mobileprep.data.options import (
     Reading,
 )
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.recipe.files import read_source
-from mobileprep.recipe.named_files import input_file
+from mobileprep.recipe.files import input_file, read_source
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, Schema
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Data, InputFile

@@ -10,8 +10,8 @@ from itertools import chain
 
 from mobileprep.core.paths import directory_error, file_error
 from mobileprep.errors import CorruptFileError, MobileprepError, nearest_hint
+from mobileprep.recipe.files import what_is_there
 from mobileprep.recipe.model import Recipe, Target
-from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.resolve import plugins_of
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 

@@ -11,6 +11,7 @@ from mobileprep.data.options import Reading
 from mobileprep.freezing.settings import Freeze
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data, resolve_device
+from mobileprep.recipe.files import input_file
 from mobileprep.recipe.metrics import resolve_budget
 from mobileprep.recipe.model import (
     ParameterValue,
@@ -21,7 +22,6 @@ from mobileprep.recipe.model import (
     integration_of,
     protection_of,
 )
-from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
 from mobileprep.recipe.sections import TargetSections

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.recipe.files import named_files, path_problems
 from mobileprep.recipe.model import ParameterValue, Step
-from mobileprep.recipe.named_files import named_files, path_problems
 from mobileprep.recipe.schemas import Schema, TransformSchemas
 from mobileprep.recipe.tree import (
     Entry,

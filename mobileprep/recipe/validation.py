@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mobileprep.recipe.data import resolve_data
+from mobileprep.recipe.files import input_file
 from mobileprep.recipe.metrics import MetricFacts, metric_facts
-from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.tree import (
     MappingNode,

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.limits import FLOPS_VARIABLE, MEMORY_VARIABLE, OverWorkError
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
-from mobileprep.ops.context import RunContext
+from mobileprep.graph.refs import Edge
+from mobileprep.ops.context import RunContext, charge
 from mobileprep.ops.cost import planned_bytes
-from mobileprep.ops.effort import charge
 from mobileprep.ops.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
-from mobileprep.runtime.actions import DEAD, RAN, Action, Values
-from mobileprep.runtime.execution_plan import ExecutionPlan, PlanStep
+from mobileprep.runtime.actions import DEAD, RAN, Action, Constants, Values
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
+
+
 # Inputs of so many bytes are small beside any limit that is of use.
 _LARGE = 1 << 20
+
+
 _MOST_SHOWN = 10
+
+
 _LESS_MEMORY = f"feed it less at once, or allow more by --memory or {MEMORY_VARIABLE}"
+
+
 _LESS_WORK = f"feed it less at once, or allow more by --max_flops or {FLOPS_VARIABLE}"
 
 
@@ -136,3 +144,80 @@ def _observed(step: PlanStep, inputs: list[Any], context: RunContext, where: str
         outputs = [x for x in results if x is not RAN]
         context.observer(step.action.covers, start, seconds, outputs)
     return results
+
+
+class PlanStep(Struct, frozen=True):
+    """One action's turn.
+
+    Args:
+        action: what is done.
+        inputs: slots of the tensors that it reads.
+        outputs: pairs of a result's index and its slot.
+        frees: slots that nothing reads after this step.
+    """
+
+    action: Action
+    inputs: tuple[int, ...]
+    outputs: tuple[tuple[int, int], ...]
+    frees: tuple[int, ...]
+
+
+class ExecutionPlan(Struct, frozen=True):
+    """How to compute some tensors from others.
+
+    Args:
+        constants: what the slots hold before anything runs; None but for constants.
+        feeds: the slot of each fed tensor; None where nothing reads it.
+        steps: the work, in order.
+        fetches: the slot of each fetched tensor.
+    """
+
+    constants: tuple[Any, ...]
+    feeds: tuple[int | None, ...]
+    steps: tuple[PlanStep, ...]
+    fetches: tuple[int, ...]
+
+
+def placed(
+    actions: Sequence[Action],
+    constants: Constants,
+    feeds: Sequence[Edge],
+    wanted: Sequence[Edge],
+    where: str,
+) -> ExecutionPlan:
+    """The plan of some actions in the order given, a slot for every tensor that anything reads."""
+    read = {e for a in actions for e in a.inputs} | set(wanted)
+    _check_given(read, {*constants, *feeds, *(e for a in actions for _, e in a.outputs)}, where)
+    slots: dict[Edge, int] = {}
+
+    def slot(tensor: Edge) -> int:
+        return slots.setdefault(tensor, len(slots))
+
+    given = tuple(slot(e) if e in read else None for e in feeds)
+    held = {slot(e): array for e, array in constants.items() if e in read}
+    places = [
+        (tuple(slot(e) for e in a.inputs), tuple((i, slot(e)) for i, e in a.outputs))
+        for a in actions
+    ]
+    fetches = tuple(slot(e) for e in wanted)
+    last: dict[int, int] = {}
+    for position, (inputs, outputs) in enumerate(places):
+        last.update(dict.fromkeys((*inputs, *(s for _, s in outputs)), position))
+    frees: list[list[int]] = [[] for _ in actions]
+    for number, position in last.items():
+        if number not in held and number not in fetches:
+            frees[position].append(number)
+    steps = tuple(
+        PlanStep(action, inputs, outputs, tuple(freed))
+        for action, (inputs, outputs), freed in zip(actions, places, frees, strict=True)
+    )
+    return ExecutionPlan(tuple(held.get(i) for i in range(len(slots))), given, steps, fetches)
+
+
+def _check_given(read: Set[Edge], given: Set[Edge], where: str) -> None:
+    """Refuse what nothing gives: of a node that runs, its results are counted then."""
+    lacking = read - given
+    if lacking:
+        name, index = min(lacking)
+        message = f"node {name!r} has no output {index}"
+        raise InvalidGraphError(message, "read another output, or export the graph again", where)

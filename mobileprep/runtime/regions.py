@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
+from mobileprep.core.limits import memory_limit, working
+from mobileprep.errors import InvalidGraphError, RunLimitError
 from mobileprep.graph.branches import Branches
 from mobileprep.graph.dropout import DROPS
 from mobileprep.graph.frames import Frame
@@ -14,9 +17,10 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from mobileprep.graph.opdefs.definitions import check_input_count
 from mobileprep.graph.refs import CONTROL, Edge, Ref, edge
+from mobileprep.ops.constant_evaluation import constant_array
 from mobileprep.ops.context import RunContext, find_context_kernel
 from mobileprep.ops.kernel import find_kernel
-from mobileprep.ops.list_constants import constant_array
+from mobileprep.ops.numerics.allocation import at_most
 from mobileprep.runtime.actions import (
     DEAD,
     Action,
@@ -30,12 +34,15 @@ from mobileprep.runtime.actions import (
     made,
     merge_action,
     switch_action,
+    watches,
     with_watches,
 )
+from mobileprep.runtime.executor import ExecutionPlan, perform, placed, run_plan
 from mobileprep.runtime.selection import Survey, malformed_head, ordered_units, unit_inputs
 
 NOWHERE: Final[Edge] = ("", 0)
 """The tensor that stands for one that is never computed."""
+
 
 _STRUCTURE: Final = ENTERS | EXITS | NEXT_ITERATIONS
 
@@ -201,7 +208,7 @@ class Region:
         exits = loop.of_op(EXITS)
         if not exits or self.branches.never(Ref(exits[0].name, CONTROL)):
             return
-        from mobileprep.runtime.loops import plan_loop  # few graphs have loops
+        from mobileprep.runtime.regions import plan_loop
 
         action = plan_loop(inner, self.tensor)
         controls = tuple(r for r in self._loop_inputs(loop) if r.is_control)
@@ -218,3 +225,194 @@ def _constant_pred(constants: Constants) -> Callable[[Edge], bool | None]:
         return bool(value) if isinstance(value, np.ndarray) and value.size == 1 else None
 
     return pred
+
+
+class Head(Struct, frozen=True):
+    """A Merge at the head of a loop.
+
+    Args:
+        first: which tensor it takes in the first iteration, of those that enter.
+        later: which it takes from then on, of those carried on.
+        places: which of its inputs these two are.
+    """
+
+    first: int
+    later: int
+    places: tuple[int, int]
+
+
+class Loop(Struct, frozen=True):
+    """A while loop, run iteration by iteration.
+
+    A run takes the tensors that enter, then the other tensors from outside, and returns the exits.
+    It ends after the iteration in which the condition is false or dead.
+
+    Args:
+        plan: one iteration. Its feeds are, in this order: the tensors that enter, value and index
+            for each head, the other tensors from outside. Its fetches are the condition, the
+            tensors for the next iteration, and the exits.
+        constant: for each tensor that enters whether it is there in every iteration.
+        heads: the merges at the head.
+        exits: how many tensors leave the loop.
+        name: the name of the node that says whether to go on.
+        where: the graph's name, for messages.
+    """
+
+    plan: ExecutionPlan
+    constant: tuple[bool, ...]
+    heads: tuple[Head, ...]
+    exits: int
+    name: str
+    where: str
+
+    def __call__(self, context: RunContext, inputs: Values) -> Values:
+        """The values of the exits."""
+        entered = list(inputs[: len(self.constant)])
+        outside = inputs[len(self.constant) :]
+        merged = [entered[h.first] for h in self.heads]
+        places = [np.asarray(h.places[0], np.int32) for h in self.heads]
+        exits: list[Any] = [DEAD] * self.exits
+        goes_on = any(x is not DEAD for x in merged)
+        while goes_on:
+            context.count_iteration(self.name, self.where)
+            pairs = [x for pair in zip(merged, places, strict=True) for x in pair]
+            results = run_plan(self.plan, [*entered, *pairs, *outside], context, self.where)
+            condition, *carried = results[: len(results) - self.exits]
+            goes_on = condition is not DEAD and bool(condition)
+            leaving = results[len(results) - self.exits :]
+            exits = [
+                new if new is not DEAD else old for old, new in zip(exits, leaving, strict=True)
+            ]
+            merged = [carried[h.later] for h in self.heads]
+            places = [np.asarray(h.places[1], np.int32) for h in self.heads]
+            entered = [x if c else DEAD for x, c in zip(entered, self.constant, strict=True)]
+        return exits
+
+
+def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
+    """The action that runs a loop."""
+    frame = inner.frame
+    heads = [n for n in frame.nodes if inner.survey.is_head(n)]
+    carrying, exits = frame.of_op(NEXT_ITERATIONS), frame.of_op(EXITS)
+    started = {r.node for h in heads for r in h.data_inputs}
+    entering = [
+        n for n in frame.of_op(ENTERS) if n.name in started or (n.name, 0) not in inner.constants
+    ]
+    empty = next((n for n in (*entering, *carrying, *exits) if not n.data_inputs), None)
+    if empty is not None:
+        message = f"the node {empty.name!r} ({empty.op}) of a loop takes no tensor"
+        raise InvalidGraphError(message, "export the graph again", inner.survey.where)
+    conditions = [n for n in frame.nodes if n.op == "LoopCond"]
+    if len(conditions) != 1 or not conditions[0].data_inputs:
+        message = f"the loop of {frame.nodes[0].name!r} has {len(conditions)} LoopCond nodes, not 1"
+        raise InvalidGraphError(message, "export the graph again", inner.survey.where)
+    wanted = [inner.tensor(n.data_inputs[0]) for n in (*conditions, *carrying, *exits)]
+    own = [(n.name, 0) for n in entering] + [(h.name, i) for h in heads for i in (0, 1)]
+    actions, constants = [*watches(own, inner.survey.watched), *inner.actions], inner.constants
+    if inner.survey.combine:
+        actions, constants = fold(actions, constants, wanted, inner.survey.where)
+    free = _free(actions, wanted, {*own, *constants})
+    plan = placed(actions, constants, [*own, *free], wanted, inner.survey.where)
+    (named,) = conditions
+    loop = Loop(
+        plan,
+        tuple(n.attr_bool("is_constant", False) for n in entering),
+        tuple(_head(h, entering, carrying, inner.survey.where) for h in heads),
+        len(exits),
+        named.name,
+        inner.survey.where,
+    )
+    inputs = (*(outside(n.data_inputs[0]) for n in entering), *free)
+    outputs = tuple((i, (n.name, 0)) for i, n in enumerate(exits))
+    return Action(named, loop, inputs, outputs, (), pure=False)
+
+
+def _free(actions: list[Action], wanted: list[Edge], known: set[Edge]) -> list[Edge]:
+    """The tensors that a loop reads and that come from outside, in the order of their use."""
+    made = {tensor for a in actions for _, tensor in a.outputs}
+    read = dict.fromkeys([*(e for a in actions for e in a.inputs), *wanted])
+    return [e for e in read if e not in made and e not in known]
+
+
+def _head(head: Node, entering: list[Node], carrying: list[Node], where: str) -> Head:
+    entries = {n.name: i for i, n in enumerate(entering)}
+    carried = {n.name: i for i, n in enumerate(carrying)}
+    names = [r.node for r in head.data_inputs]
+    if len(names) == 2:
+        for first, later in ((0, 1), (1, 0)):
+            if names[first] in entries and names[later] in carried:
+                return Head(entries[names[first]], carried[names[later]], (first, later))
+    raise malformed_head(head, where)
+
+
+# Results beyond this are computed anew in each run rather than kept between runs.
+_LARGEST = 64 << 20
+
+
+# What is computed on the way may take so much, or a multiple of the constants that there are.
+_LEAST_MEMORY = 1 << 29
+
+
+_TIMES_INPUT = 8
+
+
+# Of the memory that a run may take, a plan's copies of constants take this part at most.
+_SHARE_OF_MEMORY = 4
+
+
+# And so much arithmetic, about a second's.
+_FLOPS = 1 << 36
+
+
+def fold(
+    actions: Sequence[Action], constants: Constants, wanted: Collection[Edge], where: str
+) -> tuple[list[Action], dict[Edge, Any]]:
+    """Run the actions whose inputs are all constant.
+
+    Returns:
+        The actions left, and the constants with their results, at addresses that fit their types;
+        those that nothing reads any more are dropped.
+    """
+    context = RunContext()
+    known: dict[Edge, Any] = dict(constants)
+    given = (getattr(x, "nbytes", 0) for x in constants.values())  # branches not taken have none
+    most = max(_LEAST_MEMORY, _TIMES_INPUT * sum(given))
+    left: list[Action] = []
+    with np.errstate(all="ignore"), working(_FLOPS):
+        for action in actions:
+            if not _is_constant(action, known):
+                left.append(action)
+                continue
+            try:
+                with at_most(most):
+                    results = perform(action, [known[e] for e in action.inputs], context, where)
+            except RunLimitError:  # the run will say so, if it comes to this
+                left.append(action)
+                continue
+            if sum(results[i].nbytes for i, _ in action.outputs) > _LARGEST:
+                left.append(action)
+                continue
+            known.update({made: results[i] for i, made in action.outputs})
+    read = {e for a in left for e in a.inputs} | set(wanted)
+    return left, _aligned({e: value for e, value in known.items() if e in read})
+
+
+def _aligned(constants: dict[Edge, Any]) -> dict[Edge, Any]:
+    """The constants, those of numbers at addresses that fit their types, as far as memory allows.
+
+    In files tensors lie at any address, and numpy would copy such a matrix for every product.
+    """
+    room = memory_limit() // _SHARE_OF_MEMORY
+    found = dict(constants)
+    for tensor, value in constants.items():
+        if not isinstance(value, np.ndarray) or value.flags.aligned or value.nbytes > room:
+            continue
+        room -= value.nbytes
+        found[tensor] = value.copy()
+        found[tensor].flags.writeable = False
+    return found
+
+
+def _is_constant(action: Action, known: Constants) -> bool:
+    """Whether it is enough to run it once; what others only wait for may still refuse to run."""
+    return action.pure and all(e in known for e in action.inputs)

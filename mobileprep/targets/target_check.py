@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Container, Iterable, Iterator
-from functools import partial
-from typing import Final, Literal
+from functools import cache, partial
+from pathlib import Path
+from typing import Final, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -12,8 +14,7 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import OLDER_OPS, RELEASES, TF115, op_def
-from mobileprep.graph.opdefs.kernel_classes import kernel_class
-from mobileprep.graph.opdefs.mobile_types import type_left_out
+from mobileprep.graph.opdefs.kernel_classes import kernel_class, node_types, registered_types
 from mobileprep.graph.opdefs.release_gaps import GRAPH_VERSIONS, ReleaseGap, release_gaps
 from mobileprep.graph.opdefs.source_files import op_files
 from mobileprep.ops.nn.conv import has_channel_groups
@@ -37,22 +38,36 @@ Cause = Literal[
     "not registered",
 ]
 
+
 # What a platform's default build leaves out: sources, and types. Others build everything.
 _FEWER_SOURCES: Final = frozenset({"android", "ios", "raspberry-pi"})
+
+
 _FEWER_TYPES: Final = frozenset({"android", "ios"})
 
+
 _DOWNGRADE: Final = "the transform `downgrade`"
+
+
 _SELECTIVE: Final = (
     "build with `ops_to_register.h` and the build files next to it, which compile the types in use"
 )
+
+
 _REGISTER: Final = "write `ops_to_register.h` again from this graph, and build TensorFlow with it"
+
+
 _GROUPS: Final = "groups of channels"
+
+
 _LAYOUTS: Final = {
     "data_format": "export the model with the channels last: CPU kernels have no other layout",
     "dilations": "put the layer between SpaceToBatchND and BatchToSpaceND instead of dilating it",
     "strides": "use the same stride for height and width",
 }
 """Mends for kernels that refuse an attribute, by its name."""
+
+
 _CAUSES: Final[dict[str, Cause]] = {
     "op": "newer op",
     "default attribute": "newer attribute",
@@ -290,7 +305,10 @@ class _Survey:
 VERSIONS: Final = "versions"
 """What ``allow`` calls a gap of the graph as a whole, after the field of a GraphDef."""
 
+
 _MAX_LISTED: Final = 20
+
+
 _LOADS: Final[frozenset[Cause]] = frozenset(
     {"newer op", "newer attribute", "newer value", "newer graph", "removed op"}
 )
@@ -393,3 +411,66 @@ def _ways(
         declared = f'ops: {{{unknown}: {{kernel: "CLASS", source: FILE.cc}}}}'
         yield f"if the app registers `{unknown}` itself, declare it: `{declared}`"
     yield from (gap.mend for gap in left if gap.op != unknown)
+
+
+_FILE: Final = Path(__file__).parents[1] / "graph" / "opdefs" / "data" / "mobile_types.json"
+
+
+# Kernels for indices and for quantized types are registered one by one, whatever is compiled.
+_INDICES: Final = frozenset({"DT_INT32", "DT_INT64"})
+
+
+_QUANTIZED: Final = ("DT_QINT", "DT_QUINT")
+
+
+_TYPICAL: Final = "DT_FLOAT"
+
+
+class _ElementWise(TypedDict):
+    classes: list[str]
+    usual: list[str]
+    others: dict[str, list[str]]
+
+
+class _MobileTypes(TypedDict):
+    compiled: list[str]
+    element_wise: _ElementWise
+
+
+def type_left_out(node: Node, release: str) -> str:
+    """The type for which a mobile build by default has no kernel of a node, or an empty text.
+
+    Args:
+        release: of TensorFlow; by default only builds of 1.15 leave types out.
+
+    Returns:
+        attribute and type, such as ``T=DT_INT64``.
+    """
+    kernel = kernel_class(node, release) if release == TF115 else None
+    if kernel is None:
+        return ""
+    registered = registered_types(node.op, release)
+    compiled = _compiled(node.op, kernel)
+    for name, labels in sorted(node_types(node, release).items()):
+        known = registered.get(name, frozenset())
+        is_listed = known <= _INDICES or (compiled is None and _TYPICAL not in known)
+        for label in labels:
+            if is_listed or label not in known or label.startswith(_QUANTIZED):
+                continue
+            if label not in (compiled or _table()["compiled"]):
+                return f"{name}={label}"
+    return ""
+
+
+def _compiled(op: str, kernel: str) -> list[str] | None:
+    """The types of an element-wise op's kernels; None for ops of another kind."""
+    element_wise = _table()["element_wise"]
+    if not kernel.startswith(tuple(element_wise["classes"])):
+        return None
+    return element_wise["others"].get(op, element_wise["usual"])
+
+
+@cache
+def _table() -> _MobileTypes:
+    found: _MobileTypes = json.loads(_FILE.read_text(encoding="utf-8"))
+    return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.depfile import depfile_text
+from mobileprep.cli.build import depfile_text
 from mobileprep.errors import UsageError
 
 NAMES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building import known_files, targets
+from mobileprep.building import targets
 from mobileprep.building.builder import prepared, run_build
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.state import State
@@ -129,7 +129,7 @@ def test_files_are_hashed_anew_only_where_that_is_asked_for(
         asked.append(checksum)
         return FileIndex(None)
 
-    monkeypatch.setattr(known_files, "files_of_builds", files_of_builds)
+    monkeypatch.setattr(targets, "files_of_builds", files_of_builds)
     monkeypatch.setattr(targets, "files_of_builds", files_of_builds)
     state()
     state(checksum=True)
@@ -145,7 +145,7 @@ def test_what_is_published_is_being_hashed_before_anything_is_planned(
     monkeypatch.setattr(
         FileIndex, "begin", lambda self, paths: begin(self, begun.extend(paths) or begun)
     )
-    known_files.being_hashed([load_recipe("recipe.yaml")], OUT, checksum=True)
+    targets.being_hashed([load_recipe("recipe.yaml")], OUT, checksum=True)
     assert {path.name for path in begun} >= {"manifest.json", "report.json", "model.pb"}
 
 
@@ -155,5 +155,5 @@ def test_models_are_being_hashed_before_anything_is_planned(
 ) -> None:
     begun: list[Path] = []
     monkeypatch.setattr(FileIndex, "begin", lambda _self, paths: begun.extend(paths))
-    known_files.being_hashed([load_recipe("recipe.yaml")], OUT, names, checksum=False)
+    targets.being_hashed([load_recipe("recipe.yaml")], OUT, names, checksum=False)
     assert [path.name for path in begun] == ["model.pb"] * is_begun

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mobileprep.building.pipeline.publish import Manifest
-from mobileprep.building.provenance import (
+from mobileprep.building.targets import (
     BUILD_TYPE,
     BUILDER,
     check_builder,

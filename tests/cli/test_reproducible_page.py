@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.pipeline.folder_lock import Holder
-from mobileprep.building.provenance import BUILD_TYPE, BUILDER
+from mobileprep.building.targets import BUILD_TYPE, BUILDER
 from tests.cli.pages import DOCS, check_examples
 
 PAGE = DOCS / "reproducible.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.cli._shared.printing import printer
+from mobileprep.cli._shared.results import printer
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr

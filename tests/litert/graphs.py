@@ -17,7 +17,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 
 
 def feed(name: str, shape: Sequence[int] | None, dtype: DType = DType.FLOAT) -> Node:

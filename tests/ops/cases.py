@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
@@ -31,15 +32,13 @@ _PRODUCER = 1482
 _LIKELY = (DType.FLOAT, DType.INT32, DType.INT64, DType.COMPLEX64, DType.STRING, DType.BOOL)
 
 
-@dataclass(frozen=True)
-class Partly:
+class Partly(Struct, frozen=True):
     """An input that holds sizes of which some (-1) are not known."""
 
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class OpCase:
+class OpCase(Struct, frozen=True):
     """An op with its inputs, and the shapes of its outputs.
 
     Args:
@@ -98,8 +97,7 @@ class OpCase:
         assert count_flops(Sizes(node, inputs, self.outputs)) == self.flops
 
 
-@dataclass(frozen=True)
-class CostCase:
+class CostCase(Struct, frozen=True):
     """An op with its tensors' shapes and attributes, and how many operations it does."""
 
     op: str

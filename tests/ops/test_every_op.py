@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.ops import context, cost, kernel, shape_function
-from mobileprep.ops.modules import INDEX, import_ops
+from mobileprep.ops.kernel import INDEX, import_ops
 
 import_ops()
 KERNELS = {*kernel.registry, *context.registry}
@@ -83,7 +83,7 @@ def noted(self, *names):
         homes.setdefault(name, set()).add(sys._getframe(2).f_globals["__name__"])
     return register(self, *names)
 Registry.register = noted
-from mobileprep.ops.modules import import_ops
+from mobileprep.ops.kernel import import_ops
 import_ops()
 print(json.dumps({op: sorted(found) for op, found in homes.items()}))
 """

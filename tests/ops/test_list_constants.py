@@ -12,10 +12,9 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.tensor import Tensor
-from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.ops.constant_evaluation import constant_array, evaluate_node, list_constant
 from mobileprep.ops.data_flow.tensor_array import handle_of
 from mobileprep.ops.data_flow.tensor_list import TensorList
-from mobileprep.ops.list_constants import constant_array, list_constant
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.tf115.folding import tf115_kernel
 from tests.ops.graphs import i32, n

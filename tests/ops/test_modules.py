@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mobileprep.ops.modules import INDEX
+from mobileprep.ops.kernel import INDEX
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,7 @@ def test_kernels_that_the_index_lacks_are_found_all_the_same(tmp_path: Path) -> 
     index = tmp_path / "index.json"
     index.write_text(json.dumps({"math.arithmetic": ["Add"]}))
     code = (
-        "import sys, pathlib, mobileprep.ops.modules as m;"
+        "import sys, pathlib, mobileprep.ops.kernel as m;"
         "from mobileprep.ops.kernel import find_kernel;"
         "from mobileprep.ops.context import find_context_kernel;"
         "m.INDEX = pathlib.Path(sys.argv[1]);"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe.cautions import recipe_cautions
+from mobileprep.cli._shared.folders import recipe_cautions
 from mobileprep.recipe.load import load_recipe
 
 HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"

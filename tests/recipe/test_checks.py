@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.provenance import provenance_path
 from mobileprep.building.report.page.render import PAGE
+from mobileprep.building.targets import provenance_path
 from mobileprep.recipe.checks import _BESIDE_FOLDERS
 
 HEAD = "version: 1\nname: digits\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.recipe.named_files import named_files, path_problems
+from mobileprep.recipe.files import named_files, path_problems
 from mobileprep.recipe.tree import MappingNode
 from mobileprep.recipe.yaml_tree import parse_yaml
 

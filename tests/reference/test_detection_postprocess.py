@@ -13,7 +13,7 @@ from mobileprep.data.metrics.detection import MeanAveragePrecision
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.graph.tensor import Array
-from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from mobileprep.runtime.engines.graph_engines import TensorFlowEngine
 from tests.data.metrics.batches import batch
 from tests.litert.graphs import answered, codes
 from tests.reference.detectors import OUTPUTS, Form, frozen

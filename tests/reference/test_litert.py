@@ -20,7 +20,7 @@ from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from mobileprep.runtime.engines.graph_engines import TensorFlowEngine
 from tests.litert.graphs import answered
 from tests.reference.conftest import HOME
 from tests.reference.networks import ALL_NETWORKS, network

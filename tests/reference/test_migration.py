@@ -14,7 +14,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import parse_ref
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.targets.migration.records import Migration, Route
 from mobileprep.targets.migration.survey import surveyed
 from mobileprep.transforms.base import Context, make_transform

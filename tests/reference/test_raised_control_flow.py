@@ -15,8 +15,7 @@ from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
-from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine, TensorFlowEngine
 from mobileprep.transforms.base import Context, make_transform
 from tests.litert.graphs import answered
 from tests.reference.loop_builds import BUILDS, Build

@@ -9,8 +9,8 @@ import pytest
 
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array, Tensor
-from mobileprep.runtime.folding import fold
 from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.runtime.regions import fold
 from tests.ops.graphs import c, n, p
 
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -42,7 +42,7 @@ def test_constants_at_even_addresses_are_not_copied() -> None:
 
 def test_copies_take_a_quarter_of_a_run_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     odd: Array = np.frombuffer(at_offset(WEIGHTS, 1), np.float32)
-    monkeypatch.setattr("mobileprep.runtime.folding.memory_limit", lambda: 8 * odd.nbytes)
+    monkeypatch.setattr("mobileprep.runtime.regions.memory_limit", lambda: 8 * odd.nbytes)
     known = {(name, 0): odd for name in "abc"}
     _, constants = fold([], known, list(known), "graph")
     assert [constants[tensor].flags.aligned for tensor in known] == [True, True, False]

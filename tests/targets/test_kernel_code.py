@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mobileprep.targets.kernel_code import kernel_bytes
 from mobileprep.targets.op_lists import DEFAULT_OPS, OpKernel
+from mobileprep.targets.selective_registration import kernel_bytes
 
 MAX = [OpKernel("MaxPool", f"MaxPoolingOp<CPUDevice, {t}>") for t in ("float", "double")]
 

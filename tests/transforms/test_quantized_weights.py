@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from mobileprep.transforms.quantize_nodes.steps import EvenSteps
+from mobileprep.transforms.quantize_nodes.nodes import EvenSteps
 from mobileprep.transforms.quantize_nodes.weights import (
     WeightSettings,
     quantize_weights,

@@ -7,7 +7,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Ref
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
 INT, BOOL = DType.INT32, DType.BOOL

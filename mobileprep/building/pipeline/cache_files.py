@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+import stat
 import time
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,8 @@ from mobileprep.errors import UsageError
 
 # Half of the grace of eviction: what a build of the last half hour has used is never evicted.
 _MARK_SECONDS: Final = 1800
+
+
 FORMAT: Final = "v2"
 """The folder of what this version reads and writes."""
 
@@ -61,3 +65,36 @@ def mark_used(record: Path) -> None:
     with contextlib.suppress(OSError):  # gone, or in a store that is read only
         if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
             os.utime(record)
+
+
+_TRIES: Final = 3
+
+
+def clear_way(path: Path, top: Path) -> None:
+    """Remove what keeps a file from being written: at its place, and above it below ``top``.
+
+    Files and links at the place itself stay, since writing replaces them.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            _clear(path, top)
+        except (FileNotFoundError, NotADirectoryError):
+            # Another build, or thread, clears the same way.
+            if not left:
+                raise
+        else:
+            return
+
+
+def _clear(path: Path, top: Path) -> None:
+    for above in reversed(path.relative_to(top).parents[:-1]):
+        if os.path.lexists(top / above) and not (top / above).is_dir():
+            (top / above).unlink()
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        shutil.rmtree(path)
+    elif not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        path.unlink()

@@ -13,8 +13,14 @@ from msgspec import Struct, structs
 
 from mobileprep.building.pipeline.output import LastRun, Output, Record
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.changes import Change, changes_of
-from mobileprep.building.plan.fingerprints import Components, components, digest_text, fingerprint
+from mobileprep.building.plan.fingerprints import (
+    Change,
+    Components,
+    changes_of,
+    components,
+    digest_text,
+    fingerprint,
+)
 from mobileprep.building.plan.spec import Files, Plan, StageFile, StageSpec, Upstream
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.lock_file import lock_path

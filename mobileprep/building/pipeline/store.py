@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.building.pipeline.cache_files import FORMAT, mark_used, seal, unseal
+from mobileprep.building.pipeline.cache_files import FORMAT, clear_way, mark_used, seal, unseal
 from mobileprep.building.pipeline.eviction import Evicted, Upkeep, evict
 from mobileprep.building.pipeline.file_index import FileIndex, FileSystems
-from mobileprep.building.pipeline.obstacles import clear_way
 from mobileprep.building.pipeline.output import (
     LastRun,
     Output,

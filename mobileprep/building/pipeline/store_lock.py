@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mobileprep.building.pipeline.obstacles import clear_way
+from mobileprep.building.pipeline.cache_files import clear_way
 from mobileprep.errors import ArtifactError
 
 _FIRST_PAUSE: Final = 0.02

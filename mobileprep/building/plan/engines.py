@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from mobileprep.building.plan.regular_expressions import regex_engine
+from mobileprep.building.plan.fingerprints import library_version
 from mobileprep.building.plan.spec import PUBLISHED, Stage, Upstream
 from mobileprep.core.keys import key_from_environment
 from mobileprep.errors import UnsupportedError
-from mobileprep.recipe.model import Target
+from mobileprep.recipe.model import Step, Target
 from mobileprep.recipe.tree import Key
 
 LITERT: Final = "litert"
@@ -241,3 +241,39 @@ def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]
         yield ("integration",), "jinja2", "Jinja", "integration"
     if target.protect.key is not None:
         yield ("protect", "encrypt"), "cryptography", "cryptography", "encrypt"
+
+
+PYTHON: Final = "Python"
+
+
+_MODULE: Final = "re2"
+
+
+_DISTRIBUTION: Final = "google-re2"
+
+
+# The package's own transforms that run kernels of any op; a test finds them by running all.
+COMPUTING: Final = frozenset(
+    {"fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"}
+)
+
+
+# Those that run regular expressions where an option is given.
+_MATCHING: Final = {"quantize_nodes": "rule"}
+
+
+def step_regex_engine(step: Step) -> str:
+    """What a transform may run regular expressions by; empty for one that computes no nodes.
+
+    What a transform from outside the package does is not known, so it counts as one that does.
+    """
+    matches = _MATCHING.get(step.name) in step.options
+    runs_any = step.plugin is not None or step.name in COMPUTING or matches
+    return regex_engine() if runs_any else ""
+
+
+@cache
+def regex_engine() -> str:
+    """The engine for regular expressions, RE2 with its version."""
+    version = library_version(_MODULE, _DISTRIBUTION)
+    return f"RE2 ({_DISTRIBUTION} {version})" if version else PYTHON

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.core.paths import directory_error
 from mobileprep.errors import CorruptFileError, did_you_mean
+from mobileprep.recipe.files import what_is_there
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.presence import source_kind_error
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 from mobileprep.recipe.validation_settings import USUAL_LABELS

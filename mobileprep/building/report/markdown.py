@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mobileprep.building.report.collect import Report
-from mobileprep.building.report.layout import number_text
-from mobileprep.building.report.markup import plain, table
+from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import off_by
 from mobileprep.building.stages.budget.report import cost_text
 from mobileprep.building.stages.budget.spec import BudgetLine

@@ -42,8 +42,8 @@ from mobileprep.graph.tensor import Array
 from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.recipe.settings import Data
 from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, Engine, agreement_of
-from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
+from mobileprep.runtime.engines.subgraph import with_found_assets
 from mobileprep.runtime.sampling.first_ops import first_norm_spread
 from mobileprep.runtime.sampling.inputs import FedTensor
 

@@ -10,7 +10,7 @@ from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.inspection.benchmarking.runs import default_layers, filled, usual_shape
-from mobileprep.runtime.feeding.tensors import tensor_info
+from mobileprep.runtime.feeding.files import tensor_info
 
 
 class InputFlags(Struct, frozen=True):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Final
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.comparison.model import Comparison
@@ -18,13 +19,14 @@ from mobileprep.cli._shared.terminal import columns, is_terminal
 from mobileprep.core.files import unreadable
 from mobileprep.core.printable import plain
 from mobileprep.errors import RecipeError, UsageError
-from mobileprep.recipe.cautions import recipe_cautions
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.loading import check_names
-from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.model import Recipe, Step
 from mobileprep.recipe.tree import InvalidRecipeError, render
 
 RECIPE = "recipe.yaml"
+
+
 # How many names a hint tells.
 _TOLD = 5
 
@@ -184,3 +186,36 @@ def _terminal() -> tuple[int | None, bool]:
     """How wide the standard output's terminal is, None without one, and whether it has colors."""
     terminal = is_terminal(sys.stdout)
     return columns(sys.stdout) if terminal else None, terminal and not os.environ.get("NO_COLOR")
+
+
+_FOLDS: Final = frozenset(
+    {"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms", "optimize"}
+)
+
+
+_QUANTIZES: Final = ("quantize_nodes", "quantize_weights")
+
+
+def recipe_cautions(recipe: Recipe) -> tuple[str, ...]:
+    """What the user should know of the chains of a recipe's targets, each once, with its place."""
+    told = (caution for target in recipe.targets for caution in _of_chain(target.transforms))
+    return tuple(dict.fromkeys(told))
+
+
+def _of_chain(steps: Iterable[Step]) -> Iterator[str]:
+    earlier: set[str] = set()
+    for step in steps:
+        if step.note:
+            yield f"{step.place}: {step.note}"
+        before = next((name for name in _QUANTIZES if name in earlier), None)
+        if step.name in _FOLDS and before is not None:
+            yield (
+                f"{step.place}: {step.name} after {before}: quantized layers take no batch "
+                f"norm in; put it before {before}"
+            )
+        if step.name == "quantize_weights" and step.name in earlier:
+            yield (
+                f"{step.place}: quantize_weights a second time: weights that are stored in 8 bits "
+                "stay so; leave one of the two out"
+            )
+        earlier.add(step.name)

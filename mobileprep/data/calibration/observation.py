@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from mobileprep.data.calibration.methods import MOVING_AVERAGE, Method
+from mobileprep.data.options import MOVING_AVERAGE, Method
 from mobileprep.data.source import Dataset
 from mobileprep.data.survey import DataSurvey, FedRun, run_size, runs
 from mobileprep.errors import AccuracyError

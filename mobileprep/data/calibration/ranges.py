@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.data.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.data.calibration.observation import Observation
+from mobileprep.data.options import MOVING_AVERAGE, Method
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.range_file import RangeFile
 from mobileprep.graph.refs import Edge

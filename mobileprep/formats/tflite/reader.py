@@ -23,8 +23,8 @@ from mobileprep.formats.tflite.records import (
     Quantization,
     SignatureRecord,
     SubGraphRecord,
+    fault_of_texts,
 )
-from mobileprep.formats.tflite.texts import fault_of_texts
 
 _SHARED_OPTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), "Pool2DOptions"),

@@ -25,10 +25,10 @@ from mobileprep.ops.context import Observer
 from mobileprep.ops.numerics.allocation import MAX_AXES
 from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs, run_costs
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats
-from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
-from mobileprep.runtime.feeding.tensors import TensorInfo, tensor_info
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
+from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
+from mobileprep.runtime.feeding.files import TensorInfo, tensor_info
 
 _MICRO = 1_000_000
 _DAY = 24 * 60 * 60

@@ -10,11 +10,10 @@ import numpy as np
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.arrays import integers, scalar
+from mobileprep.ops.arrays import check_allocation, integers, scalar
 from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule, free
-from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
-from mobileprep.ops.numerics.allocation import check_kept
+from mobileprep.ops.numerics.allocation import check_bytes, check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,
@@ -163,8 +162,6 @@ def write(
 
 
 shape_fn("TensorArrayWriteV2", "TensorArrayWriteV3")(scalars_only)
-
-
 flop_rule("TensorArrayWriteV2", "TensorArrayWriteV3")(free)
 
 
@@ -218,8 +215,6 @@ def scatter(
 
 
 shape_fn("TensorArrayScatterV2", "TensorArrayScatterV3")(scalars_only)
-
-
 flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
 
 
@@ -261,8 +256,6 @@ def split(
 
 
 shape_fn("TensorArraySplitV2", "TensorArraySplitV3")(scalars_only)
-
-
 flop_rule("TensorArraySplitV2", "TensorArraySplitV3")(free)
 
 
@@ -273,8 +266,6 @@ def size(context: RunContext, node: Node, handle: Array, flow: Array) -> Array:
 
 
 shape_fn("TensorArraySizeV2", "TensorArraySizeV3")(scalars_only)
-
-
 flop_rule("TensorArraySizeV2", "TensorArraySizeV3")(free)
 
 
@@ -285,8 +276,6 @@ def close(context: RunContext, node: Node, handle: Array) -> tuple[Array, ...]:
 
 
 shape_fn("TensorArrayCloseV2", "TensorArrayCloseV3")(no_outputs)
-
-
 flop_rule("TensorArrayCloseV2", "TensorArrayCloseV3")(free)
 
 
@@ -294,3 +283,50 @@ flop_rule("TensorArrayCloseV2", "TensorArrayCloseV3")(free)
 def tensor_array_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A handle and its flow."""
     return [(2,), ()]
+
+
+_POINTER = 8
+"""Bytes."""
+
+
+def check_places(count: int, most: int) -> None:
+    """Refuse a list that is longer than any sequence, or than the memory that is left."""
+    if not 0 <= count <= most:
+        message = f"a list of {count} elements"
+        raise ValueError(message)
+    check_bytes(count * _POINTER, f"a list of {count} elements")
+
+
+class Blanks:
+    """Zeros in the place of elements that were never set, one array for each shape.
+
+    Args:
+        dtype: their type.
+    """
+
+    def __init__(self, dtype: np.dtype[np.generic]) -> None:
+        self._dtype = dtype
+        self._made: dict[tuple[int, ...], Array] = {}
+        self._bytes = 0
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        """Zeros, not to be written to."""
+        made = self._made.get(shape)
+        if made is None:
+            check_allocation(shape, self._dtype)
+            made = self._made[shape] = np.zeros(shape, self._dtype)
+            self._bytes += made.nbytes
+            check_bytes(self._bytes, "the elements that were not set")
+        return made
+
+
+def stacked(parts: Sequence[Array]) -> Array:
+    """Elements along a new first axis."""
+    check_bytes(sum(x.nbytes for x in parts), "the stacked elements")
+    return np.stack(parts)
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Elements one behind another along their first axis; raises as ``stacked`` does."""
+    check_bytes(sum(x.nbytes for x in parts), "the joined elements")
+    return np.concatenate(parts)

@@ -14,8 +14,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.cost import flop_rule, free
-from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
-from mobileprep.ops.data_flow.tensor_array import handle_of
+from mobileprep.ops.data_flow.tensor_array import Blanks, check_places, handle_of, joined, stacked
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.allocation import check_kept
 from mobileprep.ops.shape_function import (

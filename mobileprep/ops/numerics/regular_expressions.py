@@ -6,8 +6,10 @@ a pattern may take exponential time; one that could is refused before it runs.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import ModuleType
 from typing import AnyStr, Generic, Protocol, TypeVar
@@ -17,19 +19,29 @@ from msgspec import Struct
 from mobileprep.core.limits import STEP, spend
 from mobileprep.errors import UnsupportedError
 from mobileprep.ops.numerics.allocation import check_bytes
-from mobileprep.ops.numerics.backtracking import doublings
-from mobileprep.ops.numerics.re2_in_python import INSTALL, differs, translated
 
 # About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
 _MOST_DOUBLINGS = 30
+
+
 # Operations that a step takes at most: such texts may be many.
 _STEP = 1 << 7
+
+
 # Of what a text becomes, between two looks at whether it fits.
 _LOOK = 1 << 20
+
+
 _LONGEST_CHARACTER = 4
+
+
 # Bytes of memory of two pieces beside what is in them.
 _PIECES = 82
+
+
 _Text = TypeVar("_Text", str, bytes, covariant=True)
+
+
 _REWRITE = re.compile(rb"\\(.?)|[^\\]+", re.DOTALL)
 
 
@@ -195,3 +207,209 @@ def decoded(text: bytes) -> str:
 def encoded(text: str) -> bytes:
     """The inverse of ``decoded``."""
     return text.encode("utf-8", "surrogateescape")
+
+
+_BACKTRACKING_TOKEN = re.compile(
+    r"\\."
+    r"|\[\^?\]?(?:\\.|[^\]\\])*\]"
+    r"|(?P<flags>\(\?[a-zA-Z-]+\))"
+    r"|(?P<open>\((?:\?(?:P<\w+>|[a-zA-Z-]*:))?)"
+    r"|(?P<close>\))"
+    r"|(?P<bar>\|)"
+    r"|(?P<repeat>[*+?]\??|\{(?P<least>\d+)(?P<comma>,)?(?P<most>\d*)\}\??)"
+    r"|.",
+    re.DOTALL,
+)
+
+
+@dataclass
+class _Group:
+    """What was read of a group: numbers of ways to match, as powers of two.
+
+    Args:
+        alternatives: the alternatives that are complete.
+        parts: the parts of the alternative that is being read.
+    """
+
+    alternatives: list[float] = field(default_factory=list)
+    parts: list[float] = field(default_factory=list)
+
+    def next_alternative(self) -> None:
+        self.alternatives.append(sum(self.parts))
+        self.parts = []
+
+    def ways(self) -> float:
+        self.next_alternative()
+        return _sum(self.alternatives)
+
+
+@lru_cache(maxsize=1024)
+def doublings(pattern: str, length: int) -> float:
+    """The binary logarithm of a bound on the ways that an engine may try on a text."""
+    groups = [_Group()]
+    for token in _BACKTRACKING_TOKEN.finditer(pattern):
+        if token["open"]:
+            groups.append(_Group())
+        elif token["close"]:
+            inner = groups.pop()
+            groups[-1].parts.append(inner.ways())
+        elif token["bar"]:
+            groups[-1].next_alternative()
+        elif token["repeat"] and groups[-1].parts:
+            groups[-1].parts.append(_repeated(groups[-1].parts.pop(), token, length))
+        elif not token["flags"]:
+            groups[-1].parts.append(0.0)
+    # A search begins at every character.
+    return groups[0].ways() + math.log2(length + 1)
+
+
+def _repeated(ways: float, token: re.Match[str], length: int) -> float:
+    """The ways of a part that is repeated: each number of times, and each time any of its ways."""
+    least, most = _times(token, length)
+    counts = math.log2(max(most - least, 0) + 1)
+    return counts if ways == 0 else counts + most * ways
+
+
+def _times(token: re.Match[str], length: int) -> tuple[int, int]:
+    sign = token["repeat"][0]
+    if sign == "{":
+        least = int(token["least"])
+        # Without an end, a repetition that takes nothing ends it.
+        most = int(token["most"] or (least + length if token["comma"] else least))
+        return least, most
+    return (1 if sign == "+" else 0), (1 if sign == "?" else length)
+
+
+def _sum(powers: list[float]) -> float:
+    """The binary logarithm of a sum of powers of two."""
+    largest = max(powers)
+    return largest + math.log2(sum(2 ** (power - largest) for power in powers))
+
+
+# What makes a pattern run that Python's engine cannot take.
+INSTALL = "install RE2: pip install 'mobileprep[regex]'"
+
+
+_LONGEST = 1 << 16
+
+
+_POSIX = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7F",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1F\x7F",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+
+
+_RE2_TOKEN = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)"
+    r"|\\x\{(?P<code>[0-9A-Fa-f]{1,6})\}"
+    r"|\\(?P<escape>.)"
+    r"|(?P<foreign>\(\?(?:[=!>#(]|<[=!]|P[=>])|[*+?}]\+)"
+    r"|\[(?P<members>\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*)\]"
+    r"|(?P<end>\$)"
+    r"|(?P<plain>.)",
+    re.DOTALL,
+)
+
+
+_MEMBER = re.compile(
+    r"\[:(?P<posix>\^?[a-z]+):\]"
+    r"|\\x\{(?P<code>[0-9A-Fa-f]{1,6})\}"
+    r"|\\(?P<escape>.)"
+    r"|(?P<bracket>\[)"
+    r"|(?P<plain>.)",
+    re.DOTALL,
+)
+
+
+# Escapes that RE2 has and Python's engine does not, or the other way round.
+_FOREIGN = frozenset("123456789CNPUZpu")
+
+
+# Where the engines part: case beyond ASCII, bytes that are no UTF-8, no word border in nothing.
+_FOLDS_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+
+
+_TAKES_ANY = re.compile(r"\.|\[\^|\[:\^|\\[BDSW]")
+
+
+# Flags for the rest of a pattern: Python's engine has them at its start alone.
+_INNER_FLAGS = re.compile(r".(\(\?[a-zA-Z-]+\))", re.DOTALL)
+
+
+_LONE_BYTE = re.compile("[\udc80-\udcff]")
+
+
+def differs(pattern: str, text: str) -> bool:
+    """Whether RE2 may find another match in a text than Python's engine does.
+
+    Args:
+        text: decoded, bytes that are no UTF-8 as lone surrogates.
+    """
+    if _FOLDS_CASE.search(pattern) and not (text.isascii() and pattern.isascii()):
+        return True
+    if _LONE_BYTE.search(text) and _TAKES_ANY.search(pattern):
+        return True
+    return not text and r"\B" in pattern
+
+
+def translated(text: str) -> str:
+    """A pattern of RE2's syntax in Python's."""
+    if len(text) > _LONGEST:
+        message = f"a regular expression of {len(text)} characters"
+        raise ValueError(message)
+    inner = _INNER_FLAGS.search(text)
+    if inner:
+        raise _refused(inner[1], text)
+    # Without flags RE2's dollar is the end of the text, Python's also before a last line end.
+    end = "$" if re.search(r"\(\?[a-zA-Z]*m", text) else r"\Z"
+    return "".join(_outside(found, end, text) for found in _RE2_TOKEN.finditer(text))
+
+
+def _outside(found: re.Match[str], end: str, text: str) -> str:
+    """One token outside of character classes, or a whole class."""
+    if found["foreign"] is not None:
+        raise _refused(found["foreign"], text)
+    if found["quoted"] is not None:
+        return re.escape(found["quoted"])
+    if found["end"] is not None:
+        return end
+    if found["members"] is not None:
+        return f"[{''.join(_member(m, text) for m in _MEMBER.finditer(found['members']))}]"
+    return _re2_character(found, text)
+
+
+def _member(found: re.Match[str], text: str) -> str:
+    if found["bracket"] is not None:
+        return r"\["
+    if found["posix"] is not None:
+        if found["posix"] not in _POSIX:
+            raise _refused(found[0], text)
+        return _POSIX[found["posix"]]
+    return _re2_character(found, text)
+
+
+def _re2_character(found: re.Match[str], text: str) -> str:
+    if found["code"] is not None:
+        return re.escape(chr(min(int(found["code"], 16), 0x10FFFF)))
+    if found["escape"] is None:
+        return found[0]
+    if found["escape"] in _FOREIGN:
+        raise _refused(found[0], text)
+    return r"\Z" if found["escape"] == "z" else found[0]
+
+
+def _refused(part: str, text: str) -> UnsupportedError:
+    message = f"{part!r} in the regular expression {text!r} needs RE2"
+    return UnsupportedError(message, INSTALL)

@@ -22,11 +22,10 @@ from mobileprep.ops.nn.conv import (
     depthwise_conv_shape,
     depthwise_flops,
 )
-from mobileprep.ops.nn.pooling import pool_flops
+from mobileprep.ops.nn.pooling import average, maximum, pool_flops
 from mobileprep.ops.nn.window_shapes import pooled_shape
 from mobileprep.ops.numerics.convolution import convolve_depthwise
 from mobileprep.ops.numerics.integer_products import convolve_integers, multiply_integers
-from mobileprep.ops.numerics.pooling import average, maximum
 from mobileprep.ops.numerics.quantization import offset_of_zero
 from mobileprep.ops.numerics.windows import NHWC, Window, filter_window, make_window, spatial
 from mobileprep.ops.quantized.ranges import (

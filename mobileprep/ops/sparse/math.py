@@ -12,10 +12,10 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
-from mobileprep.ops.arrays import axes_of, check_allocation, integers, same_type, scalar
+from mobileprep.ops.arrays import axes_of, integers, same_type, scalar
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.numerics.segments import summed
+from mobileprep.ops.numerics.allocation import check_allocation
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     ShapeArgs,
@@ -273,11 +273,27 @@ shape_fn(
     "SparseSegmentSqrtNWithNumSegments",
     "SparseSegmentSumWithNumSegments",
 )(sparse_segments_shape)
-
-
 flop_rule("SparseSegmentSumWithNumSegments")(segment_sum_flops)
-
-
 flop_rule("SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments")(
     segment_mean_flops
 )
+
+
+_NARROW = 4
+
+
+def summed(rows: Array, ids: Array, count: int) -> Array:
+    """The sum of the rows of each segment, 0 where there are none.
+
+    Returns:
+        [count, ...] of the rows' type; narrow reals are added in single precision.
+    """
+    shape = (count, *rows.shape[1:])
+    check_allocation(shape, rows.dtype)
+    out = np.zeros(shape, rows.dtype)
+    if rows.size:
+        first = np.flatnonzero(np.diff(ids, prepend=-1))
+        narrow = rows.dtype.kind not in "iub" and rows.dtype.itemsize < _NARROW
+        wide = rows.astype(np.float32) if narrow else rows
+        out[ids[first]] = np.add.reduceat(wide, first, axis=0).astype(rows.dtype)
+    return out

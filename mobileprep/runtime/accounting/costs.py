@@ -22,9 +22,9 @@ from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.subgraph import known_ref
-from mobileprep.runtime.planner import in_line, runs_functions
+from mobileprep.runtime.interpreter import in_line, runs_functions
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.selection import needed_nodes
 

@@ -16,7 +16,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.context import Printer
 from mobileprep.runtime.engines.agreement import Convert, Engine
-from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
 
 AUTO: Final = "auto"
 _ALWAYS: Final = "numpy"
@@ -29,7 +29,7 @@ LITERT: Final = "litert"
 
 
 def _openvino(graph: Graph, where: str, threads: int) -> Engine:
-    from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
+    from mobileprep.runtime.engines.graph_engines import OpenVinoEngine
 
     return OpenVinoEngine(graph, where, threads)
 
@@ -44,7 +44,7 @@ def _litert(graph: Graph, where: str, threads: int, *, convert: Convert | None =
 
 
 def _tensorflow(graph: Graph, where: str, threads: int) -> Engine:
-    from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+    from mobileprep.runtime.engines.graph_engines import TensorFlowEngine
 
     return TensorFlowEngine(graph, where, threads)
 
@@ -57,7 +57,7 @@ def _numpy(
     seed: int | None = None,
     printer: Printer | None = None,
 ) -> Engine:
-    from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+    from mobileprep.runtime.engines.graph_engines import NumpyEngine
 
     return NumpyEngine(graph, where, threads, seed=seed, printer=printer)
 

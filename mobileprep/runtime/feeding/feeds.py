@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.core.files import read_bytes
 from mobileprep.core.limits import memory_limit
@@ -21,12 +22,22 @@ from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import MAX_AXES
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.engines.subgraph import known_ref
-from mobileprep.runtime.feeding.files import FeedOptions, batch_of, from_file, several_files
-from mobileprep.runtime.feeding.tensors import TensorInfo, tensor_info
+from mobileprep.runtime.feeding.files import (
+    FeedOptions,
+    TensorInfo,
+    batch_of,
+    from_file,
+    several_files,
+    tensor_info,
+)
 from mobileprep.runtime.selection import needed_nodes
 
 _RANDOM = "random"
+
+
 _TEXT = "text:"
+
+
 _WRITTEN_IN = "@"
 
 
@@ -102,9 +113,17 @@ def with_fed_shapes(
 
 
 _MOST_BYTES = 1 << 31
+
+
 _MOST_WRITTEN = 1 << 26
+
+
 _SHOWN = 4
+
+
 _MOST_AXES = 32
+
+
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -277,3 +296,43 @@ def _parsed_shape(text: str) -> tuple[int, ...]:
         message = f"the shape {text!r} has a negative size"
         raise UsageError(message, "write every size: random:1,224,224,3")
     return shape
+
+
+class Round(Struct, frozen=True):
+    """One run of a graph.
+
+    Args:
+        feeds: what each tensor is fed, as ``read_feed`` takes it.
+        title: the files that only this run has, or an empty text where there is one run.
+    """
+
+    feeds: Mapping[str, str]
+    title: str = ""
+
+
+def named_feeds(texts: Sequence[str]) -> dict[str, str]:
+    """``name=what`` by name."""
+    feeds: dict[str, str] = {}
+    for text in texts:
+        name, what = split_feed(text)
+        if name in feeds:
+            message = f"{name!r} is fed twice"
+            raise UsageError(message, f"name several files in one: {name}=a.png,b.png")
+        feeds[name] = what
+    return feeds
+
+
+def rounds(feeds: Mapping[str, str], apart: Sequence[str]) -> list[Round]:
+    """The runs for some feeds."""
+    lists = {name: files for name in apart if (files := files_of(feeds[name])) is not None}
+    if not lists:
+        return [Round(feeds)]
+    counts = {name: len(files) for name, files in lists.items()}
+    if len(set(counts.values())) > 1:
+        told = " and ".join(f"{count} files for {name!r}" for name, count in counts.items())
+        message = f"there are {told}, which do not go together"
+        raise UsageError(message, "give as many files for each")
+    return [
+        Round({**feeds, **dict(zip(lists, files, strict=True))}, ", ".join(files))
+        for files in zip(*lists.values(), strict=True)
+    ]

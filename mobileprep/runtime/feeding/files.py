@@ -13,23 +13,47 @@ from mobileprep.core.files import read_bytes
 from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, named, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import PLACEHOLDERS
+from mobileprep.graph.opdefs.definitions import tensor_dtype
+from mobileprep.graph.reachability import placeholders
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.image_files import Normalization, picture
 from mobileprep.ops.numerics.texts import decode_wav
-from mobileprep.runtime.feeding.tensors import TensorInfo
 from mobileprep.runtime.interpreter import converted
 
 _ARRAYS = frozenset({".npy", ".npz"})
+
+
 _NPZ = ".npz"
+
+
 _MEMBER = f"{_NPZ}:"
+
+
 _PICTURES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
+
+
 _SOUND = ".wav"
+
+
 _KNOWN = _ARRAYS | _PICTURES | {_SOUND}
+
+
 _PATTERN = frozenset("*?[")
+
+
 _MOST_BYTES = 1 << 31
+
+
 _MOST_FILES = 100_000
+
+
 _SIDE = 299
+
+
 _ONE_BY_ONE = "give --each to run the graph once for each file"
 
 
@@ -184,3 +208,37 @@ def _samples(tensor: TensorInfo, data: bytes) -> Array:
     count = min(out.size, len(samples))
     out[:count] = samples[:count, 0]
     return out.reshape(shape)
+
+
+class TensorInfo(Struct, frozen=True):
+    """A tensor's name, type, and shape as far as its placeholder tells.
+
+    Args:
+        name: as the user gave it.
+        dtype: None where nobody knows the op.
+        shape: None for an unknown rank, -1 for an unknown size.
+    """
+
+    name: str
+    dtype: DType | None
+    shape: TensorShape
+
+    def __str__(self) -> str:
+        """Type and shape: ``float32[?, 784]``."""
+        kind = self.dtype.short if self.dtype is not None else "unknown type"
+        if self.shape is None:
+            return f"{kind} of unknown shape"
+        return f"{kind}[{', '.join('?' if d < 0 else str(d) for d in self.shape)}]"
+
+
+def tensor_info(graph: Graph, name: str) -> TensorInfo:
+    """What is known of a tensor."""
+    ref = parse_ref(name)
+    node = graph.get(ref.node)
+    if node is None or ref.is_control:
+        message = f"there is no tensor {name!r} in the graph"
+        usual = f"its placeholders are {', '.join(placeholders(graph)[:5]) or 'none'}"
+        raise UsageError(message, nearest_hint(ref.node, graph.by_name) or usual)
+    # Old graphs leave the shape of a placeholder empty where it is unknown.
+    shape = (node.attr_shape("shape") or None) if node.op in PLACEHOLDERS else None
+    return TensorInfo(name, tensor_dtype(graph, ref), shape)

@@ -20,9 +20,8 @@ from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.verify import execution_order
 from mobileprep.runtime.sampling.inputs import known_shapes
-from mobileprep.targets.kernel_code import kernel_bytes
 from mobileprep.targets.migration.records import Advice, Kind, Lack, Route, RouteSize
-from mobileprep.targets.selective_registration import ops_and_kernels
+from mobileprep.targets.selective_registration import kernel_bytes, ops_and_kernels
 from mobileprep.targets.target_check import TargetGap, target_gaps
 from mobileprep.transforms.base import Context, make_transform
 

@@ -23,7 +23,7 @@ from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.refusals import InexpressibleError, Refusal
-from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
 from mobileprep.targets.migration.heads import (
     advice,
     fed_instead,

@@ -20,8 +20,7 @@ from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.fold_constants.in_place import folded_in_place
-from mobileprep.transforms.rewriting.constant_folding.execution import execution
-from mobileprep.transforms.rewriting.constant_folding.rules import FoldingRules, Kernels
+from mobileprep.transforms.rewriting.constant_folding.rules import FoldingRules, Kernels, execution
 from mobileprep.transforms.rewriting.constant_folding.search import Folding, find_folding
 from mobileprep.transforms.tf115.folding import check_feeds, fetch_order, folded_graph, tf115_kernel
 from mobileprep.transforms.tf115.importing import Tf115Values, imported_nodes

@@ -11,9 +11,8 @@ from mobileprep.graph.bypass import IDENTITIES
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import FreshNames, Ref, control
-from mobileprep.transforms.quantize_nodes.nodes import QUINT8
+from mobileprep.transforms.quantize_nodes.nodes import QUINT8, EvenSteps
 from mobileprep.transforms.quantize_nodes.rules import eightbit_attrs, reason_to_stay_float
-from mobileprep.transforms.quantize_nodes.steps import EvenSteps
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 
 Ports = tuple[Ref, Ref, Ref]

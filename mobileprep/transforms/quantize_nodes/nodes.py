@@ -7,31 +7,56 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import FreshNames, Ref, control
-from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.tensor import Array, Tensor
 
 FLOAT: Final = attr.dtype(DType.FLOAT)
+
+
 QUINT8: Final = attr.dtype(DType.QUINT8)
+
+
 QINT32: Final = attr.dtype(DType.QINT32)
+
+
 MIN_FIRST: Final = attr.string("MIN_FIRST")
 
+
 _WITH_ZERO: Final = "_with_zero"
+
+
 # A number stands behind it where the name was taken.
 _HOLDS_ZERO: Final = re.compile(rf"{_WITH_ZERO}(_[0-9]+)?\Z")
 
+
 # Large graphs get many of each, which share their attributes.
 _RESHAPE_DIMS: Final = constant("", Tensor.packed(np.array([-1], np.int32))).attrs
+
+
 _REDUCTION_DIMS: Final = constant("", Tensor.packed(np.array([0], np.int32))).attrs
+
+
 _ZERO: Final = constant("", Tensor.packed(np.float32(0))).attrs
+
+
 _OF_FLOATS: Final = {"T": FLOAT}
+
+
 _REDUCTION: Final = {"T": FLOAT, "keep_dims": attr.boolean(False)}
+
+
 CONVERSION: Final[Mapping[str, AttrValue]] = {"T": QUINT8, "mode": MIN_FIRST}
+
+
 _REQUANTIZATION: Final = {"Tinput": QINT32, "out_type": QUINT8}
+
+
 _MEASUREMENT: Final = {"Tinput": QINT32}
 
 
@@ -113,3 +138,46 @@ def held_by_zero(names: FreshNames, prefix: str, low: Ref, high: Ref) -> list[No
 def holds_zero(name: str) -> bool:
     """Whether a node is named as those that make a measured range hold zero."""
     return _HOLDS_ZERO.search(name) is not None
+
+
+LEVELS = 256
+
+
+class EvenSteps(Struct, frozen=True):
+    """What the integers 0 to 255 stand for: ``(integer - zero) * size``.
+
+    Args:
+        size: the distance between two of the floats, above zero.
+        zero: the integer that stands for 0.0, from 0 to 255.
+    """
+
+    size: float
+    zero: int
+
+    @classmethod
+    def over(cls, low: float, high: float) -> EvenSteps:
+        """The 256 steps over a range, which is made to hold zero, and moved so that zero is one.
+
+        Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
+        Integer-Arithmetic-Only Inference" (2018), section 3.
+        """
+        low, high = min(low, 0.0), max(high, 0.0)
+        size = (high - low) / (LEVELS - 1)
+        # Of nothing but zeros, any steps will do.
+        return cls(size, round(-low / size)) if size > np.finfo(np.float32).tiny else cls(1.0, 0)
+
+    @property
+    def low(self) -> float:
+        """What 0 stands for."""
+        return -self.zero * self.size
+
+    @property
+    def high(self) -> float:
+        """What 255 stands for."""
+        return (LEVELS - 1 - self.zero) * self.size
+
+    def nearest(self, values: Array, lowest: int = 0, highest: int = LEVELS - 1) -> Array:
+        """The nearest integer for each float, uint8; beyond both ends, the ends."""
+        levels = np.rint(values / np.float32(self.size)) + np.float32(self.zero)
+        found: Array = np.clip(levels, lowest, highest).astype(np.uint8)
+        return found

@@ -20,8 +20,7 @@ from mobileprep.graph.pattern import Match, NodeMatch, OpTypePattern, op
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.rewrite import Rewritten, Rule, rewrite
 from mobileprep.transforms.base import refuse
-from mobileprep.transforms.quantize_nodes.nodes import QINT32
-from mobileprep.transforms.quantize_nodes.steps import EvenSteps
+from mobileprep.transforms.quantize_nodes.nodes import QINT32, EvenSteps
 from mobileprep.transforms.quantize_nodes.trained import TrainedSteps, trained_steps
 
 # The results of these are among the elements of their first input, or between them, or zero.

@@ -13,7 +13,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
-from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
+from mobileprep.transforms.quantize_nodes.nodes import LEVELS, EvenSteps
 
 _MIDDLE: Final = 128
 _MOST_BITS: Final = 8

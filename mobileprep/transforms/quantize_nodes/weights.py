@@ -18,7 +18,7 @@ from mobileprep.ops.numerics.ranges import (
     channel_steps,
     observed_range,
 )
-from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
+from mobileprep.transforms.quantize_nodes.nodes import LEVELS, EvenSteps
 
 Granularity: TypeAlias = Literal["tensor", "channel"]
 

@@ -24,9 +24,13 @@ from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.transforms.raise_control_flow.array_nodes import ArrayNodes, Form, Size
-from mobileprep.transforms.raise_control_flow.loop_shapes import LoopShapes
 from mobileprep.transforms.raise_control_flow.region import cannot_raise
-from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of, traced_arrays
+from mobileprep.transforms.raise_control_flow.tracing import (
+    LoopShapes,
+    TracedArray,
+    flow_of,
+    traced_arrays,
+)
 
 # Elements of one array may be read from another.
 _MOST_ROUNDS: Final = 8

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.graph.attrs import AttrValue, TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from mobileprep.graph.refs import Edge, Ref, edge
+from mobileprep.ops.shape_function import common
+from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 from mobileprep.transforms.raise_control_flow.region import cannot_raise, malformed
 
 PASSING: Final = ENTERS | EXITS | MERGES | NEXT_ITERATIONS | SWITCHES | {"Identity"}
+
+
 # How many tensors each takes; the first is the handle.
 _TAKEN: Final[Mapping[str, int]] = {
     "TensorArrayWriteV3": 4,
@@ -24,7 +29,11 @@ _TAKEN: Final[Mapping[str, int]] = {
     "TensorArraySplitV3": 4,
     "TensorArraySizeV3": 2,
 }
+
+
 _CHANGING: Final = frozenset({"TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"})
+
+
 OPS: Final = frozenset(_TAKEN)
 
 
@@ -117,3 +126,76 @@ def _followed(
 def flow_of(node: Node) -> Ref:
     """The contents that a user of an array reads or changes."""
     return node.data_inputs[-1]
+
+
+# Loops in loops, and sizes that turn by turn become unknown; models have two or three of either.
+_MOST_ROUNDS: Final = 24
+
+
+class LoopShapes:
+    """Shapes of a graph's tensors.
+
+    Args:
+        graph: the graph.
+        feeds: shapes of tensors by name that replace what the graph says.
+    """
+
+    def __init__(self, graph: Graph, feeds: Mapping[str, TensorShape] | None = None) -> None:
+        self._graph = graph
+        self._feeds = dict(feeds or {})
+        self._heads = _heads(graph)
+        self._unknown: set[str] = set()
+        self._shapes = self._settled()
+
+    def of(self, ref: Ref) -> TensorShape:
+        """The shape of a tensor."""
+        return shape_of(self._shapes, ref)
+
+    def given(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
+        """The shapes that a loop gives, where any changes in its turns; an empty list elsewhere.
+
+        Without them TensorFlow takes the shape of what enters for that of what leaves.
+        """
+        shapes = [self.of(ref) for ref in args]
+        if shapes[: len(entered)] == [self.of(ref) for ref in entered]:
+            return AttrValue("list", ())
+        return AttrValue("list(shape)", tuple(shapes))
+
+    def _settled(self) -> Mapping[str, Shapes]:
+        known: dict[str, TensorShape] = {}
+        for _ in range(_MOST_ROUNDS):
+            self._shapes = infer_shapes(self._graph, {**self._feeds, **known})
+            after = {name: self._after(name, *ends, known) for name, ends in self._heads.items()}
+            if after == known:
+                return self._shapes
+            known = after
+        return infer_shapes(self._graph, self._feeds)
+
+    def _after(
+        self, name: str, first: Ref, later: Ref, known: Mapping[str, TensorShape]
+    ) -> TensorShape:
+        """A loop variable's shape after one more turn; at first it is that which enters."""
+        before = known.get(name)
+        if name in self._unknown:
+            return None
+        if before is None:
+            return self.of(first)
+        after = common((self.of(first), before, self.of(later)))
+        if after is None:
+            self._unknown.add(name)
+        return after
+
+
+def _heads(graph: Graph) -> dict[str, tuple[Ref, Ref]]:
+    """For each Merge at the head of a loop what enters, and what comes from the last turn."""
+    found = {}
+    for node in graph:
+        if node.op not in MERGES or len(node.data_inputs) != 2:
+            continue
+        givers = [graph[r.node] for r in node.data_inputs]
+        for first, later in (givers, givers[::-1]):
+            if first.op not in ENTERS or later.op not in NEXT_ITERATIONS:
+                continue
+            if first.data_inputs and later.data_inputs:
+                found[node.name] = (first.data_inputs[0], later.data_inputs[0])
+    return found

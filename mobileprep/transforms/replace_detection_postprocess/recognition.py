@@ -20,8 +20,11 @@ from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
 from mobileprep.transforms.base import refuse
-from mobileprep.transforms.replace_detection_postprocess.box_coder import RAW_OUTPUTS, box_coder
-from mobileprep.transforms.replace_detection_postprocess.images import Images
+from mobileprep.transforms.replace_detection_postprocess.box_coder import (
+    RAW_OUTPUTS,
+    Images,
+    box_coder,
+)
 
 _SUPPRESSIONS: Final = frozenset(
     f"NonMaxSuppression{version}" for version in ("", "V2", "V3", "V4", "V5")

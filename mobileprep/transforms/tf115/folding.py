@@ -18,8 +18,8 @@ from mobileprep.graph.reachability import reachable, without_dangling
 from mobileprep.graph.refs import Ref, control
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.kernel import Kernel, find_kernel
-from mobileprep.transforms.rewriting.constant_folding.execution import Execution
 from mobileprep.transforms.rewriting.constant_folding.nodes import ConstantNodes
+from mobileprep.transforms.rewriting.constant_folding.rules import Execution
 from mobileprep.transforms.rewriting.constant_folding.search import Folding
 from mobileprep.transforms.tf115.node_hashes import SerialNames
 

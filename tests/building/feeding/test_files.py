@@ -9,8 +9,13 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.runtime.feeding.files import FeedOptions, batch_of, from_file, several_files
-from mobileprep.runtime.feeding.tensors import TensorInfo
+from mobileprep.runtime.feeding.files import (
+    FeedOptions,
+    TensorInfo,
+    batch_of,
+    from_file,
+    several_files,
+)
 
 PLAIN = FeedOptions()
 

@@ -10,7 +10,7 @@ import pytest
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.runtime.feeding.feeds import random_values, text_value, value_in, written
-from mobileprep.runtime.feeding.tensors import TensorInfo
+from mobileprep.runtime.feeding.files import TensorInfo
 
 
 def info(dtype: DType | None = DType.FLOAT, shape: tuple[int, ...] | None = None) -> TensorInfo:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.pipeline.folder_reasons import folder_reasons
-from mobileprep.building.pipeline.publish import MANIFEST, Changes
+from mobileprep.building.pipeline.publish import MANIFEST, Changes, folder_reasons
 from mobileprep.building.plan.fingerprints import digest_text
 from mobileprep.core.files import sha256_bytes
 

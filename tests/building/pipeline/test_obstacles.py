@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.pipeline.obstacles import clear_way
+from mobileprep.building.pipeline.cache_files import clear_way
 
 
 def test_what_stands_in_the_way_goes_and_what_is_replaced_stays(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.changes import Change, changes_of
-from mobileprep.building.plan.fingerprints import components
+from mobileprep.building.plan.fingerprints import Change, changes_of, components
 from mobileprep.building.plan.spec import StageSpec, Upstream
 from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.building.stages.validate.spec import JudgedMetric, ValidateStage

@@ -18,9 +18,9 @@ from mobileprep.building.plan.engines import (
     engine_choice,
     engine_version,
     litert_choice,
+    regex_engine,
 )
 from mobileprep.building.plan.planner import target_settings
-from mobileprep.building.plan.regular_expressions import regex_engine
 from mobileprep.errors import UnsupportedError
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Check, Data, InputFile, Source

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from mobileprep.building.plan import engines
-from mobileprep.building.plan.changes import changes_of
 from mobileprep.building.plan.engines import RunningStage
-from mobileprep.building.plan.fingerprints import components
+from mobileprep.building.plan.fingerprints import changes_of, components
 from mobileprep.building.plan.planner import STAGES, plan_recipes
 from mobileprep.building.plan.spec import Plan, PlannedPage, StageSpec, Upstream
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.building.plan.engines import RunningStage
-from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.regular_expressions import (
+from mobileprep.building.plan.engines import (
     COMPUTING,
     PYTHON,
+    RunningStage,
     regex_engine,
     step_regex_engine,
 )
+from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.spec import Plan
 from mobileprep.building.stages.freeze.spec import FreezeStage
 from mobileprep.building.stages.transform.spec import TransformStage
@@ -189,7 +189,7 @@ def test_the_transforms_that_compute_nodes_are_listed(monkeypatch: pytest.Monkey
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys; from mobileprep.building.plan.regular_expressions import regex_engine;"
+        "import sys; from mobileprep.building.plan.engines import regex_engine;"
         "regex_engine();"
         "assert not {'numpy', 're2', 'importlib.metadata'} & set(sys.modules)"
     )

@@ -19,7 +19,7 @@ from mobileprep.core.files import map_file
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.formats.tflite.texts import text_bytes
+from mobileprep.formats.tflite.records import text_bytes
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.files import read_graph, read_shipped_graph
 from mobileprep.graph.graph import Graph

@@ -18,7 +18,7 @@ from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines import choose
 from mobileprep.runtime.engines.agreement import TOLERANCE
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.building.stages.jobs import classifier, job, op, placeholder, slots
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

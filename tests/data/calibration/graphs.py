@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.options import Method
 from mobileprep.data.source import Batch, Unread, data_inputs
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant

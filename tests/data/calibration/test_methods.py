@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.data.calibration.methods import Method
+from mobileprep.data.options import Method
 
 
 @pytest.mark.parametrize(

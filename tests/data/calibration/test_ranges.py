@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Observation
 from mobileprep.data.calibration.ranges import ranges_of
+from mobileprep.data.options import Method
 
 TENSOR = ("x", 0)
 

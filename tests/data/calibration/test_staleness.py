@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.ranges import check_fresh
+from mobileprep.data.options import Method
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.range_file import RangeFile, TensorRange
 

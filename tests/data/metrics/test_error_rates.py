@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.data.metrics.base import LabelError, MetricOptions, OutputError
-from mobileprep.data.metrics.texts import ErrorRate, characters, edit_distance, words
+from mobileprep.data.metrics.base import (
+    ErrorRate,
+    LabelError,
+    MetricOptions,
+    OutputError,
+    characters,
+    edit_distance,
+    words,
+)
 from mobileprep.errors import AccuracyError
 from tests.data.metrics.batches import batch, in_batches, measured
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.formats.tflite.texts import fault_of_texts, text_bytes
+from mobileprep.formats.tflite.records import fault_of_texts, text_bytes
 
 
 def test_texts_are_written_as_the_runtime_reads_them() -> None:

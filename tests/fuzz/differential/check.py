@@ -19,7 +19,7 @@ from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput, prepared
 from mobileprep.litert.quantizing.kernels import Integers
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.fuzz.differential.engines import ENGINES, Answer, Worker
 from tests.fuzz.differential.generate import Case
 from tests.fuzz.differential.tolerance import (

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.refs import Ref
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.fuzz.differential.check import Finding
 from tests.fuzz.differential.generate import Case
 from tests.fuzz.differential.items import Item, graph_of

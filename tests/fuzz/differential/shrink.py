@@ -15,7 +15,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Ref, parse_ref
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.fuzz.differential.generate import Case
 from tests.litert.graphs import const, feed
 

@@ -22,7 +22,7 @@ from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.prepare import Prepared
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.litert.graphs import feed, op
 
 RUNS, MANY_RUNS = 16, 200

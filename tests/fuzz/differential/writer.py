@@ -16,7 +16,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.fuzz.differential.items import Item, dtype_of, graph_of, typed
 from tests.litert.graphs import const, feed, op
 

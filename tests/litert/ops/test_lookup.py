@@ -11,15 +11,14 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.formats.tflite.texts import text_bytes
+from mobileprep.formats.tflite.records import ModelRecord, text_bytes
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.litert.graphs import answered, codes, expected, model, op
 from tests.litert.one_op import compare, numbers
 from tests.ops.lookup.test_tables import INT64, STRING, filled, from_file, table, text_const

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mobileprep.ops.numerics.backtracking import doublings
+from mobileprep.ops.numerics.regular_expressions import doublings
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mobileprep.ops.numerics import pooling
+from mobileprep.ops.nn import pooling
 from mobileprep.ops.numerics.parallel import all_processors
 from mobileprep.ops.numerics.windows import Window
 from tests.ops import naive

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mobileprep.ops.numerics.segments import summed
+from mobileprep.ops.sparse.math import summed
 
 
 def test_rows_of_a_segment_are_added() -> None:

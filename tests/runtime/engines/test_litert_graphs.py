@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mobileprep.core.parallel import cores
-from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject, Watcher
 from mobileprep.data.opening import DataFiles, open_dataset
+from mobileprep.data.options import Method
 from mobileprep.data.source import SampleChoice, data_inputs
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType

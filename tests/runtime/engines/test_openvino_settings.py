@@ -9,8 +9,8 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.graph.graph import Graph
-from mobileprep.runtime.engines import openvino_engine
-from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
+from mobileprep.runtime.engines import graph_engines as openvino_engine
+from mobileprep.runtime.engines.graph_engines import OpenVinoEngine
 from tests.transforms.graphs import node, normal, placeholder
 
 GRAPH = Graph([placeholder(), node("out", "Relu", "x")])

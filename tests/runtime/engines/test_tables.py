@@ -8,7 +8,7 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.choose import open_engine
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.subgraph import TableFiller
 from tests.ops.lookup.test_tables import filled, table, text_const
 from tests.ops.strings.test_joining import texts

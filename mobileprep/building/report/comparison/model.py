@@ -8,8 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from mobileprep.building.report.layout import wrapped
-from mobileprep.building.report.markup import plain, table
+from mobileprep.building.report.layout import plain, table, wrapped
 
 What: TypeAlias = Literal["setting", "source", "tool"]
 Kind: TypeAlias = Literal["changed", "added", "removed"]

@@ -19,7 +19,7 @@ from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, Usa
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import slip_in
 from mobileprep.runtime.accounting.costs import GraphCosts, sample_costs
-from mobileprep.targets.kernel_code import KERNEL_CODE_BASIS
+from mobileprep.targets.selective_registration import KERNEL_CODE_BASIS
 from mobileprep.targets.targets import DeviceCost
 
 

@@ -21,11 +21,11 @@ from mobileprep.building.stages.running import (
     with_assets,
 )
 from mobileprep.core.files import sha256_bytes, sha256_file, write_text
-from mobileprep.data.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.data.calibration.observation import Subject
 from mobileprep.data.calibration.ranges import check_fresh, ranges_of
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
+from mobileprep.data.options import MOVING_AVERAGE, Method
 from mobileprep.data.source import Dataset, SampleChoice
 from mobileprep.data.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from mobileprep.building.plan.engines import EngineChoice, engine_choice
-from mobileprep.building.plan.regular_expressions import regex_engine
+from mobileprep.building.plan.engines import EngineChoice, engine_choice, regex_engine
 from mobileprep.building.plan.sources import data_files, labels_of, single_file
 from mobileprep.building.plan.spec import Files, Stage, StageFile, StageSpec, Upstream, places
 from mobileprep.building.stages.freeze.spec import Frozen

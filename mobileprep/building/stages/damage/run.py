@@ -15,7 +15,7 @@ from mobileprep.data.source import Dataset, SampleChoice
 from mobileprep.data.survey import runs
 from mobileprep.errors import MobileprepError
 from mobileprep.graph.tensor import Array
-from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.engines.subgraph import with_found_assets
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 # All tensors of both graphs are kept for one run, see ``tensor_damage``.

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from mobileprep.building.plan.regular_expressions import regex_engine
+from mobileprep.building.plan.engines import regex_engine
 from mobileprep.building.plan.sources import data_files, labels_of
 from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.freeze.spec import GRAPH, Frozen

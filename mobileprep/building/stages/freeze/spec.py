@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from mobileprep.building.plan.regular_expressions import regex_engine
+from mobileprep.building.plan.engines import regex_engine
 from mobileprep.building.plan.sources import (
     file_or_folder,
     graph_files,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mobileprep.building.report.markup import plain, table
+from mobileprep.building.report.layout import plain, table
 from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.targets.migration.records import Advice, Lack, Migration, Route
 

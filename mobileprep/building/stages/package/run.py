@@ -40,13 +40,16 @@ from mobileprep.graph.opdefs.definitions import TF115
 from mobileprep.graph.opdefs.source_files import is_kernel_file
 from mobileprep.graph.serde import graph_to_bytes, graph_to_pieces, raw_chunks
 from mobileprep.graph.statistics import graph_statistics, without_statistics
-from mobileprep.ops.modules import family_of
+from mobileprep.ops.kernel import family_of
 from mobileprep.targets.app_files import app_files
 from mobileprep.targets.build_files import KERNELS, build_fragments
-from mobileprep.targets.kernel_code import kernel_bytes
 from mobileprep.targets.memmapped import encrypt
 from mobileprep.targets.op_lists import DEFAULT_OPS, OpKernel
-from mobileprep.targets.selective_registration import ops_and_kernels, registration_header
+from mobileprep.targets.selective_registration import (
+    kernel_bytes,
+    ops_and_kernels,
+    registration_header,
+)
 from mobileprep.targets.target_check import AppBuild, check_loads, ops_of
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import norms_left

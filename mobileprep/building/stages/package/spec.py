@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct, field
 
+from mobileprep.building.plan.engines import regex_engine
 from mobileprep.building.plan.fingerprints import compressor
-from mobileprep.building.plan.regular_expressions import regex_engine
 from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import PUBLISHED, Files, Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.freeze.spec import Frozen

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mobileprep.building.plan.regular_expressions import regex_engine
+from mobileprep.building.plan.engines import regex_engine
 from mobileprep.building.plan.sources import data_files
 from mobileprep.building.plan.spec import PAGE, Files, Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec

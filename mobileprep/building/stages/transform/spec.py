@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from mobileprep.building.plan.regular_expressions import step_regex_engine
+from mobileprep.building.plan.engines import step_regex_engine
 from mobileprep.building.plan.sources import checkpoint_files, single_file
 from mobileprep.building.plan.spec import PAGE, Files, Stage, StageSpec, Upstream, file_slot, places
 from mobileprep.building.stages.freeze.spec import GRAPH

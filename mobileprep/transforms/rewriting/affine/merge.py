@@ -13,9 +13,14 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
-from mobileprep.transforms.rewriting.affine.chain import AffineChains, AffineStep, Whole, awaited
+from mobileprep.transforms.rewriting.affine.chain import (
+    PADS,
+    AffineChains,
+    AffineStep,
+    Whole,
+    awaited,
+)
 from mobileprep.transforms.rewriting.affine.channels import Channels
-from mobileprep.transforms.rewriting.affine.moves import PADS
 from mobileprep.transforms.rewriting.clipping import ConstantExpressions
 from mobileprep.transforms.rewriting.layers import (
     LAYERS,

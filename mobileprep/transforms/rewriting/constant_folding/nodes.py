@@ -17,7 +17,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref, control
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import SHAPE_OPS, shape_values
-from mobileprep.transforms.rewriting.constant_folding.execution import Execution
+from mobileprep.transforms.rewriting.constant_folding.rules import Execution
 
 _NO_CONTROLS: frozenset[Ref] = frozenset()
 

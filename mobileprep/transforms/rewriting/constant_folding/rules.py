@@ -5,17 +5,23 @@ Source: ``IsConstantFoldable`` of TensorFlow 1.15's constant folding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from mobileprep.graph.graph import Library
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_def
 from mobileprep.graph.opdefs.kernel_classes import kernel_class
+from mobileprep.graph.reachability import reachable
+from mobileprep.graph.refs import Ref, control, parse_ref
 from mobileprep.ops.kernel import Kernel, find_kernel
 
 _CONTROL_FLOW = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
+
+
 _LEFT_ALONE = frozenset(
     {
         *_CONTROL_FLOW,
@@ -27,6 +33,7 @@ _LEFT_ALONE = frozenset(
         "GetSessionTensor",
     }
 )
+
 
 Kernels = Callable[[str], Kernel | None]
 """``op -> a kernel, or None for the usual one``."""
@@ -78,3 +85,32 @@ class FoldingRules:
         if definition.outputs and find_kernel(node.op) is None:
             return f"no kernel for {node.op}"
         return self._left.get(node.name, "")
+
+
+class Execution(Struct, frozen=True):
+    """The nodes that a run needs, and the feeds that cut the graph.
+
+    Args:
+        nodes: the needed nodes by name, in stored order.
+        fed: the inputs of nodes that come from a feed: the tensors fed, and control
+            dependencies on the placeholders among them.
+        inputs: the nodes whose tensors are fed, in the order that the user gave.
+        fetched: the tensors that are fetched.
+    """
+
+    nodes: Mapping[str, Node]
+    fed: frozenset[Ref]
+    inputs: tuple[str, ...]
+    fetched: tuple[Ref, ...]
+
+
+def execution(nodes: Iterable[Node], inputs: Iterable[str], outputs: Iterable[str]) -> Execution:
+    """The part of a graph between tensors fed and tensors fetched."""
+    by_name = {node.name: node for node in nodes}
+    tensors = [parse_ref(name) for name in inputs]
+    placeholders = (r.node for r in tensors if by_name[r.node].op in PLACEHOLDERS)
+    fed = frozenset(tensors).union(control(name) for name in placeholders)
+    fetched = tuple(parse_ref(name) for name in outputs)
+    needed = reachable(by_name, (r.node for r in fetched), fed)
+    names = tuple(dict.fromkeys(r.node for r in tensors))
+    return Execution({n: by_name[n] for n in by_name if n in needed}, fed, names, fetched)

@@ -24,9 +24,8 @@ from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.numerics.allocation import at_most, memory_left
-from mobileprep.transforms.rewriting.constant_folding.execution import Execution
 from mobileprep.transforms.rewriting.constant_folding.nodes import ConstantNodes, constant_nodes
-from mobileprep.transforms.rewriting.constant_folding.rules import FoldingRules, Kernels
+from mobileprep.transforms.rewriting.constant_folding.rules import Execution, FoldingRules, Kernels
 
 _DECODED = "it decodes weights that are stored in fewer bits"
 
