@@ -14,7 +14,7 @@ import mobileprep
 from mobileprep import errors
 from mobileprep.cli._shared.failures import error_kind
 from mobileprep.cli._shared.originals import ORIGINALS
-from mobileprep.cli.main import _parser, find_verb, verb_names
+from mobileprep.cli.main import find_verb, parser_of, verb_names
 from mobileprep.errors import MobileprepError
 
 ROOT = Path(mobileprep.__file__).parent
@@ -42,10 +42,10 @@ def _verb(name: str) -> Iterator[str]:
     yield ""
     replaced = [original for original, ours in ORIGINALS.items() if ours == name]
     also = f" Also called `{'`, `'.join(replaced)}`." if replaced else ""
-    yield f"{verb.help[0].upper()}{verb.help[1:]}.{also}"
+    yield f"{verb.summary}.{also}"
     rows = [
         action
-        for action in _parser(verb)._actions
+        for action in parser_of(verb)._actions
         if action.dest not in _SHARED and action.help is not argparse.SUPPRESS
     ]
     if rows:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
+from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_number
 
 if TYPE_CHECKING:
     from mobileprep.inspection.benchmarking.runs import TimedGraph, Timings
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from mobileprep.targets.targets import Device
 
 _SHOWN = (
-    ("show_run_order", True, "list the nodes as they run"),
-    ("show_time", True, "list the nodes that take longest"),
-    ("show_memory", True, "list the nodes that make the largest tensors"),
-    ("show_type", True, "list the types of nodes"),
-    ("show_summary", True, "print times and memory of the runs"),
-    ("show_sizes", False, "list the shapes of all tensors"),
-    ("show_flops", False, "count operations, parameters, memory and bytes moved"),
+    ("show_run_order", True, "List the nodes in run order"),
+    ("show_time", True, "List the slowest nodes"),
+    ("show_memory", True, "List the nodes with the largest outputs"),
+    ("show_type", True, "List times by op type"),
+    ("show_summary", True, "Print times and memory of the runs"),
+    ("show_sizes", False, "List the shapes of all tensors"),
+    ("show_flops", False, "Count operations, parameters, memory, and bytes moved"),
 )
 _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 
@@ -35,53 +35,114 @@ _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     add_limit_flags(parser)
-    told = "what is fed; without it the placeholders that something reads"
+    told = "Input tensors [default: placeholders with consumers]"
     flag(parser, "input_layer", default="", metavar="A,B", help=told)
-    flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="their shapes")
-    flag(parser, "input_layer_type", default="", metavar="T,U", help="their types")
-    flag(parser, "input_layer_values", default="", metavar="1,2:3", help="their first elements")
-    flag(parser, "output_layer", default="", metavar="A,B", help="what is fetched; all ends")
-    flag(parser, "target_layer", default="", metavar="A,B", help="what is run besides")
+    flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="Shapes of the inputs")
+    flag(parser, "input_layer_type", default="", metavar="T,U", help="Dtypes of the inputs")
     flag(
-        parser, "init_ops", default="", metavar="A,B", help="not needed: tables are filled without"
+        parser,
+        "input_layer_values",
+        default="",
+        metavar="1,2:3",
+        help="First elements of the inputs",
     )
-    _both(parser, "max_num_runs", "num_runs", int, 1000, "how many runs at most")
-    flag(parser, "max_time", type=float, default=10.0, help="seconds of running at most")
-    flag(parser, "warmup_runs", type=int, default=1, help="runs that do not count")
-    _both(parser, "inference_delay", "run_delay", float, -1.0, "seconds of sleep after each run")
-    flag(parser, "inter_benchmark_delay", type=float, default=-1.0, help="and after all")
-    flag(parser, "num_threads", type=int, default=-1, help="threads, -1 for all processors")
-    unwritten = "accepted; no trace is written, --json tells the times of nodes"
+    flag(
+        parser,
+        "output_layer",
+        default="",
+        metavar="A,B",
+        help="Output tensors [default: all without consumers]",
+    )
+    flag(parser, "target_layer", default="", metavar="A,B", help="Additional nodes to run")
+    flag(
+        parser,
+        "init_ops",
+        default="",
+        metavar="A,B",
+        help="Accepted and ignored: tables are initialized automatically",
+    )
+    _both(parser, "max_num_runs", "num_runs", int, 1000, "Largest number of runs")
+    flag(
+        parser,
+        "max_time",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="Longest total time of the runs in seconds",
+    )
+    flag(parser, "warmup_runs", type=int, default=1, metavar="N", help="Number of warmup runs")
+    _both(
+        parser,
+        "inference_delay",
+        "run_delay",
+        float,
+        -1.0,
+        "Seconds to sleep after each run [default: none]",
+    )
+    flag(
+        parser,
+        "inter_benchmark_delay",
+        type=float,
+        metavar="SECONDS",
+        default=-1.0,
+        help="Seconds to sleep after all runs [default: none]",
+    )
+    flag(
+        parser,
+        "num_threads",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="Number of threads [default: CPU count]",
+    )
+    unwritten = "Accepted and ignored: --json prints the times of nodes"
     flag(parser, "step_stats_name", default="", metavar="FILE", help=unwritten)
-    flag(parser, "benchmark_name", default="", help="for files under --output_prefix")
-    flag(parser, "output_prefix", default="", metavar="PATH", help="what their names begin with")
+    flag(parser, "benchmark_name", default="", help="Name in the files under --output_prefix")
+    flag(parser, "output_prefix", default="", metavar="PATH", help="Path prefix of result files")
     for name, default, help_line in _SHOWN:
         bool_flag(parser, name, default=default, help_line=help_line)
     for name, limit in _LIMITS:
-        flag(parser, name, type=int, default=limit, help="lines of that table, 0 for all")
-    flag(parser, "engine", default="numpy", help="numpy, openvino, litert, tensorflow, or auto")
-    seed = "of random numbers that the graph draws"
+        flag(
+            parser, name, type=int, default=limit, metavar="N", help="Rows of that table, 0 for all"
+        )
+    flag(
+        parser,
+        "engine",
+        default="numpy",
+        help="Engine: numpy, openvino, litert, tensorflow, or auto",
+    )
+    seed = "Seed for random ops of the graph"
     flag(parser, "seed", type=whole_number, default=None, metavar="N", help=seed)
-    bool_flag(parser, "combine", default=True, help_line="constant nodes once, before the runs")
+    bool_flag(
+        parser, "combine", default=True, help_line="Evaluate constant nodes once, before the runs"
+    )
     flag(
         parser,
         "device",
         default="",
         metavar="NAME",
-        help="a device, or a profile: what it could reach",
+        help="Device or profile to estimate the latency for",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 def _both(
     parser: argparse.ArgumentParser, name: str, older: str, kind: type, default: float, line: str
 ) -> None:
-    """A flag that older releases had under another name."""
+    """Add a flag that older releases had under another name."""
     names = [f"--{n}" for n in (name, name.replace("_", "-"), older, older.replace("_", "-"))]
-    parser.add_argument(*names, dest=name, type=kind, default=default, help=line)
+    metavar = "N" if kind is int else "SECONDS"
+    parser.add_argument(*names, dest=name, type=kind, default=default, metavar=metavar, help=line)
 
 
-@verb("benchmark", "time a graph and count what it costs, as benchmark_model does", _arguments)
+@verb(
+    "benchmark",
+    Group.TENSORFLOW,
+    "Time a graph and estimate its costs (benchmark_model)",
+    _arguments,
+    "mobileprep benchmark --graph=model.pb --max_num_runs=20",
+    "mobileprep benchmark --graph=model.pb --engine=auto --device=pixel-3 --show_flops",
+)
 def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
     from mobileprep.cli._shared.benchmark_inputs import InputFlags, make_feeds
@@ -127,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
         table = _lines(args, timings, costs, device)
         show((line for part in table for line in part.split("\n")), keep="\t")
     if args.step_stats_name:
-        _tell("no trace is written for --step_stats_name; --json tells the times of nodes")
+        _tell("--step_stats_name is ignored: use --json for the times of nodes")
     if args.benchmark_name and args.output_prefix:
         _report(args, subject, timings, loading)
     return 0

@@ -30,7 +30,7 @@ from mobileprep.cli._shared.arguments import (
 )
 from mobileprep.cli._shared.folders import no_wait_argument
 from mobileprep.cli._shared.telling import slowest
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.core.files import inside, write_bytes
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.core.printable import plain
@@ -50,39 +50,53 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_flags(parser)
     jobs_argument(parser)
     parser.add_argument(
-        "--keep-going", action="store_true", help="after a failure build the other targets"
+        "--keep-going", action="store_true", help="Build the other targets after a failure"
     )
     parser.add_argument(
-        "--checksum", action="store_true", help="hash every file, whatever its times say"
+        "--checksum",
+        action="store_true",
+        help="Hash every input, even if its size and time are unchanged",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would run, run nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="Show what would run without running it"
+    )
     exit_code_argument(parser)
-    parser.add_argument("--explain", action="store_true", help="say why each stage runs")
-    parser.add_argument("--force", action="store_true", help="run every stage again")
+    parser.add_argument("--explain", action="store_true", help="Show why each stage runs")
+    parser.add_argument("--force", action="store_true", help="Run every stage, cached or not")
     no_wait_argument(parser)
     parser.add_argument(
         "--provenance",
         action="store_true",
-        help="write an in-toto statement with SLSA provenance beside each target's folder",
+        help="Write an in-toto statement with SLSA provenance next to each target directory",
     )
     parser.add_argument(
         "--builder-id",
         default=argparse.SUPPRESS,
         metavar="URI",
-        help="what runs the build, as the provenance names it; MOBILEPREP_BUILDER_ID says it too",
+        help="Builder named in the provenance [env: MOBILEPREP_BUILDER_ID]",
     )
     parser.add_argument(
-        "--locked", action="store_true", help="fail where mobileprep.lock pins anything else"
+        "--locked", action="store_true", help="Fail if an input differs from mobileprep.lock"
     )
     parser.add_argument(
-        "--depfile", metavar="FILE", help="write what the manifests depend on, for Make and Ninja"
+        "--depfile", metavar="FILE", help="Write a dependency file for Make and Ninja"
     )
     parser.add_argument(
-        "--json", action="store_true", help="print the reports as JSON; of a dry run, the stages"
+        "--json",
+        action="store_true",
+        help="Print reports as JSON, or the planned stages with --dry-run",
     )
 
 
-@verb("build", "build recipes: one folder for each target device", build_arguments)
+@verb(
+    "build",
+    Group.BUILD,
+    "Build recipes: one directory for each target device",
+    build_arguments,
+    "mobileprep build recipe.yaml",
+    "mobileprep build --recursive models --out out -j 4",
+    "mobileprep build recipe.yaml --target phone --dry-run --explain",
+)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
     _check(args)

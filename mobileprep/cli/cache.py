@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import size_text
 from mobileprep.cli._shared.folders import tell
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,23 +26,30 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=sorted(_ACTIONS),
-        help="info: what is there; gc: remove what is old or too much; "
-        "verify: hash all, remove what is damaged; clear: remove all",
+        help="info: show sizes; gc: remove old entries; "
+        "verify: hash all entries and remove damaged ones; clear: remove all entries",
     )
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
-        help="how much gc leaves, such as 5GB; by default MOBILEPREP_CACHE_MAX, or 20GB",
+        help="Size to keep with gc, such as 5GB [env: MOBILEPREP_CACHE_MAX] [default: 20GB]",
     )
     parser.add_argument(
         "--no-wait",
         action="store_true",
-        help="fail where a build uses the store, instead of waiting for it",
+        help="Fail instead of waiting if a build is using the cache",
     )
-    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
-@verb("cache", "show, shrink, check or empty the store of what builds have left", _arguments)
+@verb(
+    "cache",
+    Group.MAINTENANCE,
+    "Show, shrink, verify, or empty the build cache",
+    _arguments,
+    "mobileprep cache info",
+    "mobileprep cache gc --max-size 5GB",
+)
 def run(args: argparse.Namespace) -> int:
     """Look at the store, or clear it."""
     if args.max_size is not None and args.action != "gc":

@@ -15,7 +15,7 @@ from mobileprep.cli._shared.arguments import (
     targets_of,
 )
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import AccuracyError
 
 if TYPE_CHECKING:
@@ -29,12 +29,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="write nothing, and fail where a range file is not what would be written",
+        help="Write nothing, and fail if a range file is out of date",
     )
-    parser.add_argument("--json", action="store_true", help="print what has moved as JSON")
+    parser.add_argument("--json", action="store_true", help="Print changed ranges as JSON")
 
 
-@verb("calibrate", "measure the ranges of tensors, and keep them in range files", _arguments)
+@verb(
+    "calibrate",
+    Group.BUILD,
+    "Measure tensor ranges and write range files",
+    _arguments,
+    "mobileprep calibrate recipe.yaml",
+    "mobileprep calibrate recipe.yaml --check",
+)
 def run(args: argparse.Namespace) -> int:
     """Measure, write, and tell which ranges moved and by how much.
 

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag, file_name, flag, verb
+from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb
 
 if TYPE_CHECKING:
     from mobileprep.building.fit import TargetCheck
@@ -26,28 +26,35 @@ _EXAMPLES: Final = 3
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "graph", type=file_name, metavar="GRAPH", help="a graph as it ships, or another model"
+        "graph", type=file_name, metavar="GRAPH", help="Frozen graph or other model"
     )
-    tensorflow_argument(parser, "that of the ops_to_register.h next to the model, or else ")
+    tensorflow_argument(parser, "release of the ops_to_register.h next to the model, or ")
     flag(
         parser,
         "platform",
         default=None,
         metavar="NAME",
         help="android, ios, raspberry-pi, linux, or generic "
-        "[default: that of the manifest next to the model, or else android]",
+        "[default: platform of the manifest next to the model, or android]",
     )
     bool_flag(
         parser,
         "selective",
         default=None,
-        help_line="whether the app builds with ops_to_register.h and its build files "
+        help_line="Whether the app is built with ops_to_register.h and its build files "
         "[default: true if there is an ops_to_register.h next to the model]",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
-@verb("check-target", "check whether a build of TensorFlow loads and runs a model", _arguments)
+@verb(
+    "check-target",
+    Group.INSPECT,
+    "Check whether a TensorFlow build can load and run a model",
+    _arguments,
+    "mobileprep check-target out/digits/phone/model.pb",
+    "mobileprep check-target model.pb --tensorflow 1.15 --platform ios",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the findings by cause; exit code 0 for none, 1 for some."""
     from mobileprep.building.fit import check_target

@@ -9,17 +9,23 @@ from pathlib import Path
 
 from mobileprep.cli._shared.arguments import out_argument, recipe_arguments
 from mobileprep.cli._shared.folders import holding, no_wait_argument, tell
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     out_argument(parser)
     no_wait_argument(parser)
-    parser.add_argument("--cache", action="store_true", help="empty the store as well")
+    parser.add_argument("--cache", action="store_true", help="Empty the cache, too")
 
 
-@verb("clean", "remove the outputs of recipes", _arguments)
+@verb(
+    "clean",
+    Group.MAINTENANCE,
+    "Remove the outputs of recipes",
+    _arguments,
+    "mobileprep clean recipe.yaml",
+)
 def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
     from mobileprep.building.pages import remove_page

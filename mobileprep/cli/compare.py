@@ -11,26 +11,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import file_name, tolerance, verb
+from mobileprep.cli.verb import Group, file_name, tolerance, verb
 
 if TYPE_CHECKING:
     from mobileprep.graph.compare import GraphDifference
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", type=file_name, metavar="A", help="a graph, binary or text")
-    parser.add_argument("b", type=file_name, metavar="B", help="the graph to compare it with")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "a", type=file_name, metavar="A", help="Graph, binary or text, or .tflite file"
+    )
+    parser.add_argument("b", type=file_name, metavar="B", help="Graph to compare it with")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
     parser.add_argument(
         "--tolerance",
         type=tolerance,
         default=0.0,
         metavar="X",
-        help="largest absolute difference of a float constant that does not count",
+        help="Largest absolute difference of a float constant to ignore",
     )
 
 
-@verb("compare", "list what two graphs differ in", _arguments)
+@verb(
+    "compare",
+    Group.INSPECT,
+    "List the differences of two graphs, node by node",
+    _arguments,
+    "mobileprep compare before.pb after.pb --tolerance 1e-6",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 for none, 1 for some."""
     from mobileprep.graph.compare import compare_graphs

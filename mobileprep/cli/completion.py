@@ -7,7 +7,7 @@ from typing import Final
 
 from mobileprep.cli._shared.originals import DROP_INS
 from mobileprep.cli._shared.telling import telling_arguments
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UnsupportedError
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -16,10 +16,16 @@ _CHAIN: Final = "transforms"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="the shell that is to complete commands")
+    parser.add_argument("shell", choices=SHELLS, help="Shell that reads the script")
 
 
-@verb("completion", "print a script that completes commands in bash, zsh or fish", _arguments)
+@verb(
+    "completion",
+    Group.MAINTENANCE,
+    "Print a shell completion script for bash, zsh, or fish",
+    _arguments,
+    "mobileprep completion bash > ~/.local/share/bash-completion/completions/mobileprep",
+)
 def run(args: argparse.Namespace) -> int:
     """Print what the shell reads when it starts."""
     try:
@@ -49,16 +55,16 @@ def _every_verb() -> argparse.ArgumentParser:
     from mobileprep.cli.schema import schema_names
 
     parser = argparse.ArgumentParser(prog="mobileprep")
-    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--version", action="store_true", help="Print the version")
     below = parser.add_subparsers()
     for found in map(find_verb, verb_names()):
-        one = below.add_parser(found.name, help=found.help)
+        one = below.add_parser(found.name, help=found.summary)
         found.arguments(one)
         telling_arguments(one, letters=found.name not in DROP_INS)
         if found.name == "schema":
             one._get_positional_actions()[0].choices = schema_names()
-    below.add_parser("help", help="tell the arguments of a verb").add_argument(
-        "verb", nargs="?", choices=verb_names(), help="the verb"
+    below.add_parser("help", help="Print the help of a verb").add_argument(
+        "verb", nargs="?", choices=verb_names(), help="Verb"
     )
     return parser
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import add_limit_flags, recipe_arguments
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,19 +22,24 @@ _SHOWN = 10
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     add_limit_flags(parser)
-    parser.add_argument("--target", default="", help="the target, where several are quantized")
+    parser.add_argument("--target", default="", help="Target, if the recipe quantizes several")
     parser.add_argument(
         "--samples",
         type=int,
-        help="how many samples to run, of the validation or else the calibration; without it 16, "
-        "or all where there are fewer",
+        help="Number of validation or calibration samples to run [default: 16, or all if fewer]",
     )
-    parser.add_argument("--seed", type=int, default=0, help="which samples, where there are more")
-    parser.add_argument("--tensors", type=int, default=_SHOWN, help="how many tensors to show")
-    parser.add_argument("--json", action="store_true", help="print all layers and tensors as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="Seed for choosing the samples")
+    parser.add_argument("--tensors", type=int, default=_SHOWN, help="Number of tensors to show")
+    parser.add_argument("--json", action="store_true", help="Print all layers and tensors as JSON")
 
 
-@verb("debug-quantization", "rank layers and tensors by what eight bits do to them", _arguments)
+@verb(
+    "debug-quantization",
+    Group.INSPECT,
+    "Rank layers and tensors by quantization error",
+    _arguments,
+    "mobileprep debug-quantization recipe.yaml --target phone",
+)
 def run(args: argparse.Namespace) -> int:
     """Quantize one layer at a time, and all but one; print what that does, the worst first.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import comma_list, file_name, flag, tolerance, verb, whole_number
+from mobileprep.cli.verb import Group, comma_list, file_name, flag, tolerance, verb, whole_number
 from mobileprep.core.paths import is_stdout
 
 if TYPE_CHECKING:
@@ -22,22 +22,29 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "a", type=file_name, metavar="A", help="a graph, a MetaGraph, or the folder of a SavedModel"
+        "a", type=file_name, metavar="A", help="Graph, MetaGraph, or SavedModel directory"
     )
-    parser.add_argument("b", type=file_name, metavar="B", help="the model to compare it with")
-    apart = "largest absolute difference of a constant or an output that does not count"
+    parser.add_argument("b", type=file_name, metavar="B", help="Model to compare it with")
+    apart = "Largest absolute difference of a constant or an output to ignore"
     parser.add_argument("--tolerance", type=tolerance, default=0.0, metavar="X", help=apart)
-    samples = "run both on so many drawn samples, too"
+    samples = "Number of random samples to run both models on"
     flag(parser, "samples", type=whole_number, default=0, metavar="N", help=samples)
-    outputs = "tensors of A to compare on samples; all that nothing takes"
+    outputs = "Tensors of A to compare on samples [default: all without consumers]"
     flag(parser, "outputs", default="", metavar="A,B", help=outputs)
-    parser.add_argument("--names", action="store_true", help="list the nodes of other names, too")
+    parser.add_argument("--names", action="store_true", help="List renamed nodes, too")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--html", metavar="FILE", help="write a page there, with both graphs")
+    form.add_argument("--json", action="store_true", help="Print JSON")
+    form.add_argument("--html", metavar="FILE", help="Write an HTML page with both graphs")
 
 
-@verb("diff", "tell what two models differ in, whatever their nodes are called", _arguments)
+@verb(
+    "diff",
+    Group.INSPECT,
+    "Compare two models by structure, ignoring node names",
+    _arguments,
+    "mobileprep diff old.pb new.pb --samples 4",
+    "mobileprep diff old.pb new.pb --html diff.html",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 for none, 1 for some. Names alone are none."""
     found = _page(args) if args.html is not None else _found(args)

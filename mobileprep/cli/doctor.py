@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,14 +20,21 @@ _PROBLEMS = 9
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--library", metavar="FILE", help="look at an app's .so file instead")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+    parser.add_argument("--library", metavar="FILE", help="Check the .so file of an app instead")
     parser.add_argument(
-        "--graph", metavar="FILE", help="with --library: the model whose ops it has to have"
+        "--graph", metavar="FILE", help="With --library: model whose ops the library must contain"
     )
 
 
-@verb("doctor", "tell what this installation has and what it lacks", _arguments)
+@verb(
+    "doctor",
+    Group.MAINTENANCE,
+    "Report installed packages, cache settings, and problems",
+    _arguments,
+    "mobileprep doctor",
+    "mobileprep doctor --library libtensorflow_inference.so --graph model.pb",
+)
 def run(args: argparse.Namespace) -> int:
     """Print one line a fact, then the problems; exit code 0 when builds can run, else 9."""
     if args.library is not None:

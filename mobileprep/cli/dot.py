@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli.verb import bool_flag, file_name, flag, verb, whole_number
+from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb, whole_number
 from mobileprep.core.files import write_text
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
@@ -20,26 +20,44 @@ _FORMATS = ("dot", "svg", "png", "model-explorer")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    model = "a GraphDef, a MetaGraph (.meta), or the folder of a SavedModel"
+    model = "GraphDef, MetaGraph (.meta), or SavedModel directory"
     flag(parser, "graph", required=True, type=file_name, metavar="FILE", help=model)
     flag(
-        parser, "dot_output", required=True, metavar="FILE", help="the file to write, - for stdout"
+        parser,
+        "dot_output",
+        required=True,
+        metavar="FILE",
+        help="File to write, or - for standard output",
     )
-    told = "accepted; the file itself says whether it is binary"
+    told = "Accepted and ignored: the format is detected"
     bool_flag(parser, "input_binary", default=True, help_line=told)
-    flag(parser, "format", default="", choices=("", *_FORMATS), help="by default as the name ends")
-    collapse = "show so many parts of names, and what lies deeper as one box for each scope"
+    flag(
+        parser,
+        "format",
+        default="",
+        choices=("", *_FORMATS),
+        help="Output format [default: from the file name]",
+    )
+    collapse = "Name scope depth to show; each deeper scope becomes one box"
     flag(parser, "collapse", type=whole_number, default=0, metavar="DEPTH", help=collapse)
-    flag(parser, "around", default="", metavar="NODE", help="draw the surroundings of this node")
-    radius = "how many arrows away from it"
+    flag(
+        parser, "around", default="", metavar="NODE", help="Draw only the neighborhood of this node"
+    )
+    radius = "Number of edges from the --around node"
     flag(parser, "radius", type=whole_number, default=2, metavar="N", help=radius)
-    bool_flag(parser, "colors", default=False, help_line="color boxes by the family of their op")
-    bool_flag(parser, "shapes", default=False, help_line="write shapes of tensors on the arrows")
-    damage = "what debug-quantization --json printed, as an overlay for model-explorer"
+    bool_flag(parser, "colors", default=False, help_line="Color nodes by op family")
+    bool_flag(parser, "shapes", default=False, help_line="Label edges with tensor shapes")
+    damage = "Output of debug-quantization --json, to overlay in model-explorer"
     flag(parser, "damage", default="", metavar="FILE", help=damage)
 
 
-@verb("dot", "draw a graph, as graph_to_dot does: DOT, SVG, PNG, or for a viewer", _arguments)
+@verb(
+    "dot",
+    Group.TENSORFLOW,
+    "Draw a graph as DOT, SVG, PNG, or for Model Explorer (graph_to_dot)",
+    _arguments,
+    "mobileprep dot --graph=model.pb --dot_output=model.svg --collapse=1",
+)
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; tells what was written, on stdout unless that is the drawing's."""
     from mobileprep.inspection.drawing_files import (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from mobileprep.cli._shared.arguments import add_limit_flags
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import (
+    Group,
     bool_flag,
     comma_list,
     flag,
@@ -36,39 +37,52 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _model_flags(parser: argparse.ArgumentParser) -> None:
     """What is read and what is written."""
-    flag(parser, "input_graph", default="", metavar="FILE", help="a GraphDef, binary or text")
-    flag(parser, "input_meta_graph", default="", metavar="FILE", help="a MetaGraphDef (.meta)")
-    flag(parser, "input_saved_model_dir", default="", metavar="DIR", help="a SavedModel")
-    flag(parser, "saved_model_tags", default="", metavar="TAGS", help="its tags, a,b")
-    checkpoint = "the values of the variables: a prefix, a file of the set, or a folder"
+    flag(parser, "input_graph", default="", metavar="FILE", help="GraphDef, binary or text")
+    flag(parser, "input_meta_graph", default="", metavar="FILE", help="MetaGraphDef (.meta)")
+    flag(parser, "input_saved_model_dir", default="", metavar="DIR", help="SavedModel directory")
+    flag(
+        parser,
+        "saved_model_tags",
+        default="",
+        metavar="TAGS",
+        help="Tags of the SavedModel's MetaGraph, a,b",
+    )
+    checkpoint = "Checkpoint with the variables: prefix, one of its files, or directory"
     flag(parser, "input_checkpoint", default="", metavar="PREFIX", help=checkpoint)
-    flag(parser, "input_saver", default="", metavar="FILE", help="a SaverDef, binary or text")
+    flag(parser, "input_saver", default="", metavar="FILE", help="SaverDef, binary or text")
     flag(
         parser,
         "output_graph",
         required=True,
         metavar="FILE",
-        help="the graph to write, - for stdout",
+        help="Graph to write, or - for standard output",
     )
-    bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
-    outputs = "the nodes to keep, or outputs of the signature, a,b"
+    bool_flag(parser, "output_as_text", default=False, help_line="Write protobuf text")
+    outputs = "Output nodes, or outputs of the signature, a,b"
     flag(parser, "output_node_names", default="", metavar="NAMES", help=outputs)
-    flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
+    flag(parser, "signature", default="", metavar="NAME", help="Signature that names the outputs")
 
 
 def _unused_flags(parser: argparse.ArgumentParser) -> None:
     """What scripts for the original give, and nothing needs."""
-    unused = "accepted, and not needed, as in the original"
+    unused = "Accepted and ignored, as in the original"
     flag(parser, "filename_tensor_name", default="", metavar="NAME", help=unused)
-    version = "accepted; the checkpoint itself says of which version it is"
+    version = "Accepted and ignored: the version is detected"
     flag(parser, "checkpoint_version", type=int, default=2, metavar="1|2", help=version)
-    inputs = "accepted, and not needed: a book prints it, the original never had it"
+    inputs = "Accepted and ignored: the inputs follow from the outputs"
     flag(parser, "input_node_names", default="", metavar="NAMES", help=inputs)
-    told = "accepted; the files themselves say whether they are binary"
+    told = "Accepted and ignored: the format is detected"
     bool_flag(parser, "input_binary", default=False, help_line=told)
 
 
-@verb("freeze", "turn a model's variables into constants, as freeze_graph does", _arguments)
+@verb(
+    "freeze",
+    Group.TENSORFLOW,
+    "Replace the variables of a model with constants (freeze_graph)",
+    _arguments,
+    "mobileprep freeze --input_graph=graph.pb --input_checkpoint=model.ckpt-1000 "
+    "--output_node_names=probabilities --output_graph=frozen.pb",
+)
 def run(args: argparse.Namespace) -> int:
     """Load, freeze, write; tells how many ops are left, on stdout unless the graph goes there."""
     from mobileprep.freezing.freeze import freeze
@@ -81,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(message, "leave --checkpoint_version out")
     target = output_path(args.output_graph)
     if args.input_node_names:
-        told = "--input_node_names chooses nothing: the inputs are what the outputs need"
+        told = "--input_node_names has no effect: the inputs follow from the outputs"
         print(f"mobileprep: note: {told}", file=sys.stderr)
     source = load_source(
         graph=_path(args.input_graph),

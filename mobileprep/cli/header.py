@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.cli.verb import Group, comma_list, flag, verb
 from mobileprep.core.paths import STDOUT
 from mobileprep.errors import UsageError
 
@@ -19,26 +19,32 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=comma_list,
         metavar="FILE,FILE",
-        help="the graphs that the app loads, frozen",
+        help="Frozen graphs that the app loads",
     )
     flag(
         parser,
         "proto_fileformat",
         choices=("rawproto", "textproto", "ops_list"),
         default="rawproto",
-        help="graphs, binary or text (told apart by content), or JSON lists of [op, kernel class]",
+        help="Format of the files: graphs, binary or text, or JSON lists of [op, kernel class]",
     )
     flag(
         parser,
         "default_ops",
         default="NoOp:NoOp,_Recv:RecvOp,_Send:SendOp",
         metavar="OP:KERNEL,...",
-        help="what to register in any case; 'all' registers everything",
+        help="Ops and kernels to register in any case; 'all' registers everything",
     )
     tensorflow_argument(parser)
 
 
-@verb("header", "print ops_to_register.h, as print_selective_registration_header does", _arguments)
+@verb(
+    "header",
+    Group.TENSORFLOW,
+    "Print ops_to_register.h (print_selective_registration_header)",
+    _arguments,
+    "mobileprep header --graphs=model.pb > ops_to_register.h",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the header of what the graphs need; warnings go to the standard error."""
     from mobileprep.core.files import write_text

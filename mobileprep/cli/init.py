@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
-from mobileprep.cli.verb import comma_list, file_name, verb
+from mobileprep.cli.verb import Group, comma_list, file_name, verb
 from mobileprep.core.files import write_text
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import (
@@ -29,26 +29,37 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=file_name,
-        help="a graph, a .meta file, a checkpoint, a SavedModel, or a folder with one of them",
+        help="Graph, .meta file, checkpoint, SavedModel, or a directory with one of them",
     )
-    parser.add_argument("--checkpoint", help="the checkpoint of a graph that is not frozen")
-    parser.add_argument("--tags", help="the tags of a SavedModel's MetaGraph, a,b")
-    parser.add_argument("--signature", default="", help="the signature of a SavedModel")
-    parser.add_argument("--inputs", help="names of the inputs, a,b, by default the likely ones")
-    parser.add_argument("--outputs", help="names of the outputs, a,b, by default the likely ones")
-    parser.add_argument("--data", help="an .npz file of samples to validate with")
-    parser.add_argument("--labels", default="", help="the name of its labels, by default label")
-    tensorflow_argument(parser, "the oldest that loads the model, from ")
-    parser.add_argument("--name", help="the recipe's name, by default from the model")
+    parser.add_argument("--checkpoint", help="Checkpoint of a graph that is not frozen")
+    parser.add_argument("--tags", help="Tags of the SavedModel's MetaGraph, a,b")
+    parser.add_argument("--signature", default="", help="Signature of the SavedModel")
+    parser.add_argument("--inputs", help="Names of the inputs, a,b [default: detected]")
+    parser.add_argument("--outputs", help="Names of the outputs, a,b [default: detected]")
+    parser.add_argument("--data", help=".npz file of samples for validation")
     parser.add_argument(
-        "--recipe", default="recipe.yaml", help="the file to write, or - for standard output"
+        "--labels", default="", help="Array of labels in the .npz file [default: label]"
+    )
+    tensorflow_argument(parser, "oldest that loads the model, from ")
+    parser.add_argument("--name", help="Name of the recipe [default: from the model]")
+    parser.add_argument(
+        "--recipe", default="recipe.yaml", help="File to write, or - for standard output"
     )
     parser.add_argument(
-        "--no-try", action="store_true", help="do not build first, and so leave out check"
+        "--no-try",
+        action="store_true",
+        help="Do not try a build first; the recipe then has no check section",
     )
 
 
-@verb("init", "write a first recipe for a model", _arguments)
+@verb(
+    "init",
+    Group.BUILD,
+    "Write a first recipe for a model",
+    _arguments,
+    "mobileprep init model/frozen.pb",
+    "mobileprep init saved_model --data test.npz",
+)
 def run(args: argparse.Namespace) -> int:
     """Write the recipe; an existing file is never overwritten.
 

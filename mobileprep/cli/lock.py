@@ -6,10 +6,16 @@ import argparse
 import sys
 
 from mobileprep.cli._shared.arguments import recipe_arguments
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 
 
-@verb("lock", "pin what recipes are built with, in mobileprep.lock beside them", recipe_arguments)
+@verb(
+    "lock",
+    Group.MAINTENANCE,
+    "Pin the inputs of recipes in mobileprep.lock",
+    recipe_arguments,
+    "mobileprep lock recipe.yaml",
+)
 def run(args: argparse.Namespace) -> int:
     """Write every lock that is not up to date."""
     from mobileprep.building.lock import write_locks

@@ -28,7 +28,7 @@ from mobileprep.cli._shared.failures import (
 )
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
-from mobileprep.cli.verb import Parser, Verb, verbs
+from mobileprep.cli.verb import Group, Parser, Verb, print_help, verbs
 from mobileprep.core.loading import module_names
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 
@@ -43,10 +43,9 @@ _OUR_BUG = 70
 # New objects between two searches for garbage in cycles; Python's own number is 700.
 _SELDOM = 1_000_000
 
-_DESCRIPTION = (
-    "From a trained TensorFlow 1-style model to what a mobile or embedded app ships: "
-    "frozen, transformed, quantized, checked and packaged, in one command."
-)
+_DESCRIPTION = """\
+Prepare trained TensorFlow 1-style models for mobile and embedded apps: freeze, transform,
+quantize, check, and package them in one command."""
 
 
 def entry() -> None:
@@ -119,12 +118,25 @@ def main(arguments: Sequence[str]) -> int:
         return tell_error(unwritable_output(error), as_json=False)
 
 
-class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Adds the default to the help of each flag that does not state it itself."""
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Adds defaults that inform: no empty values, and none that the help states itself."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        states_default = "[default: " in (action.help or "")
-        return action.help if states_default else super()._get_help_string(action)
+        text, default = action.help, action.default
+        if text is None or "[default: " in text or default is argparse.SUPPRESS:
+            return text
+        if default is True:
+            return f"{text} [default: true]"
+        is_number = isinstance(default, int | float) and not isinstance(default, bool)
+        return f"{text} [default: %(default)s]" if is_number or default else text
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        # One spelling of a name that may have dashes or underscores, and the value once.
+        names = {name.replace("_", "-"): name for name in reversed(action.option_strings)}
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(reversed(names.values()))} {value}"
 
 
 def _drop_output() -> None:
@@ -208,7 +220,7 @@ def verb_names() -> list[str]:
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_overview())
+        print_help(_overview())
         return 0
     if arguments[0] == "help":
         return _help(arguments[1:])
@@ -216,7 +228,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"mobileprep {__version__}")
         return 0
     verb = find_verb(arguments[0])
-    parser = _parser(verb)
+    parser = parser_of(verb)
     given = arguments[1:]
     if verb.name in DROP_INS:
         given = parser.plain([*default_flags(arguments[0]), *given])
@@ -253,12 +265,12 @@ def _run(verb: Verb, args: argparse.Namespace) -> int:
 def _help(names: list[str]) -> int:
     """``mobileprep help`` and ``mobileprep help VERB``."""
     if not names or names[0] in ("-h", "--help", "help"):
-        print(_overview())
+        print_help(_overview())
         return 0
     if len(names) > 1:
-        message = f"help tells of one verb, and got {len(names)}"
+        message = f"help takes one verb: {len(names)} given"
         raise UsageError(message, f"see 'mobileprep help {names[0]}'")
-    print(_parser(find_verb(names[0])).format_help(), end="")
+    parser_of(find_verb(names[0])).print_help()
     return 0
 
 
@@ -278,10 +290,11 @@ def find_verb(name: str) -> Verb:
     return verb
 
 
-def _parser(verb: Verb) -> Parser:
+def parser_of(verb: Verb) -> Parser:
     parser = Parser(
         prog=f"mobileprep {verb.name}",
-        description=verb.help[0].upper() + verb.help[1:] + ".",
+        description=f"{verb.summary}.",
+        epilog="\n".join(["examples:", *(f"  {line}" for line in verb.examples)]),
         allow_abbrev=False,
         formatter_class=_HelpFormatter,
     )
@@ -291,17 +304,13 @@ def _parser(verb: Verb) -> Parser:
 
 
 def _overview() -> str:
-    lines = [
-        "usage: mobileprep VERB [arguments]",
-        "",
-        _DESCRIPTION,
-        "",
-        "verbs:",
-        *(f"  {name:<12} {find_verb(name).help}" for name in verb_names()),
-        "",
-        "'mobileprep help VERB' tells the arguments of a verb.",
-    ]
-    return "\n".join(lines)
+    found = [find_verb(name) for name in verb_names()]
+    width = max(len(verb.name) for verb in found)
+    lines = ["usage: mobileprep VERB [arguments]", "", _DESCRIPTION]
+    for group in Group:
+        lines += ["", f"{group.value}:"]
+        lines += [f"  {v.name:{width}}  {v.summary}" for v in found if v.group is group]
+    return "\n".join([*lines, "", "Run 'mobileprep help VERB' for the arguments of a verb.", ""])
 
 
 # Flags and arguments that name what is read, those first that the others only belong to.

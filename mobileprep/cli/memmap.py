@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli.verb import bool_flag, file_name, flag, verb
+from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb
 from mobileprep.core.paths import output_path
 
 if TYPE_CHECKING:
@@ -26,10 +26,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=file_name,
         metavar="FILE",
-        help="the frozen graph to read",
+        help="Frozen graph to read",
     )
     flag(
-        parser, "out_graph", required=True, metavar="FILE", help="the model to write, - for stdout"
+        parser,
+        "out_graph",
+        required=True,
+        metavar="FILE",
+        help="Model to write, or - for standard output",
     )
     flag(
         parser,
@@ -38,31 +42,35 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=_MINIMUM_SIZE,
         metavar="BYTES",
-        help="constants of fewer bytes stay in the graph",
+        help="Smallest constant to map",
     )
     bool_flag(
         parser,
         "quantized",
         default=False,
-        help_line="map constants of quantized types too, which the original tool leaves",
+        help_line="Map constants of quantized dtypes, too, unlike the original tool",
     )
     bool_flag(
         parser,
         "safe",
         default=False,
-        help_line="leave in the graph what an op may overwrite, which the original tool maps",
+        help_line="Keep constants that an op may overwrite in the graph, unlike the original tool",
     )
 
 
 def _positive(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
-        message = f"{text!r} is no number of bytes above 0"
+        message = f"invalid size {text!r}: expected a positive number of bytes"
         raise argparse.ArgumentTypeError(message)
     return int(text)
 
 
 @verb(
-    "memmap", "write a memory-mapped model, as convert_graphdef_memmapped_format does", _arguments
+    "memmap",
+    Group.TENSORFLOW,
+    "Write a memory-mapped model (convert_graphdef_memmapped_format)",
+    _arguments,
+    "mobileprep memmap --in_graph=frozen.pb --out_graph=mapped.pb",
 )
 def run(args: argparse.Namespace) -> int:
     """Read, move constants to regions, write."""

@@ -11,12 +11,12 @@ from msgspec import to_builtins
 from mobileprep.cli._shared.arguments import add_ends, tensorflow_argument
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import comma_list, file_name, flag, verb
+from mobileprep.cli.verb import Group, comma_list, file_name, flag, verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "graph", type=file_name, metavar="GRAPH", help="a graph as it ships, or another model"
+        "graph", type=file_name, metavar="GRAPH", help="Frozen graph or other model"
     )
     add_ends(parser)
     flag(
@@ -24,13 +24,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "platform",
         default="android",
         metavar="NAME",
-        help="what TensorFlow Mobile runs on: android, ios, raspberry-pi, linux or generic",
+        help="Platform of TensorFlow Mobile: android, ios, raspberry-pi, linux, or generic",
     )
     tensorflow_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
-@verb("migrate", "tell whether a graph runs on TensorFlow Mobile and on LiteRT", _arguments)
+@verb(
+    "migrate",
+    Group.LITERT,
+    "Report whether a graph runs on TensorFlow Mobile and on LiteRT",
+    _arguments,
+    "mobileprep migrate frozen.pb",
+)
 def run(args: argparse.Namespace) -> int:
     """Print each route; exit code 0 where LiteRT runs the model, 1 where it does not."""
     from mobileprep.building.stages.migration.report import ends_text, way_lines

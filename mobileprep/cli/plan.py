@@ -14,7 +14,7 @@ from mobileprep.cli._shared.arguments import (
     targets_of,
 )
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +22,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     target_argument(parser)
     out_argument(parser)
     exit_code_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the stages as JSON")
+    parser.add_argument("--json", action="store_true", help="Print the stages as JSON")
 
 
-@verb("plan", "print the stages of recipes, and why each would run", _arguments)
+@verb(
+    "plan",
+    Group.BUILD,
+    "Print the stages of recipes and why each would run",
+    _arguments,
+    "mobileprep plan recipe.yaml",
+    "mobileprep plan recipe.yaml --exit-code --json",
+)
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
     from mobileprep.building.targets import plan_state, shared_store

@@ -16,7 +16,7 @@ from mobileprep.cli._shared.arguments import (
     targets_of,
 )
 from mobileprep.cli._shared.folders import RECIPE
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.core.paths import is_stdout
 from mobileprep.errors import CorruptFileError, UsageError
 
@@ -31,32 +31,37 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(
         parser,
-        "a recipe file, a folder with recipe.yaml, or a report.json, report.html or folder of "
-        "outputs",
+        "Recipe file, directory with recipe.yaml, report.json, report.html, or output directory",
     )
     target_argument(parser)
     parser.add_argument(
         "--compare",
         metavar="OLD",
-        help="tell what differs from this report.json, output of build --json, or output folder; "
-        "for a page this report.html, or a folder that has it",
+        help="Compare with this report.json, output of build --json, or output directory; "
+        "with --html, with this report.html or a directory that contains it",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--json", action="store_true", help="Print JSON")
     form.add_argument(
         "--format",
         choices=("text", "markdown"),
         default="text",
-        help="for a terminal, or for a comment on a pull request",
+        help="Text for a terminal, or Markdown for a pull request comment",
     )
-    form.add_argument("--html", metavar="FILE", help="write the page there, beside OLD's if named")
-    parser.add_argument(
-        "--open", action="store_true", help="open the page in the browser: --html's, or the build's"
-    )
+    form.add_argument("--html", metavar="FILE", help="Write the report page to this file")
+    parser.add_argument("--open", action="store_true", help="Open the report page in the browser")
     out_argument(parser)
 
 
-@verb("report", "print the reports of recipes that are built", _arguments)
+@verb(
+    "report",
+    Group.BUILD,
+    "Print or compare the reports of built recipes",
+    _arguments,
+    "mobileprep report recipe.yaml",
+    "mobileprep report recipe.yaml --compare old/report.json --format markdown",
+    "mobileprep report recipe.yaml --open",
+)
 def run(args: argparse.Namespace) -> int:
     """Print reports, or what they differ in from earlier ones.
 

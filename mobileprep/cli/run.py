@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
 from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
+from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 
@@ -37,67 +37,96 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=WHAT",
-        help="a tensor and its value: a number, a list such as [[1,2],[3,4]], text:..., @FILE that "
-        "it is written in, random[:1,224,224,3], or a .npy, .npz[:ARRAY], .wav or picture file; "
-        "several files (a.png,b.png, a pattern, a folder) are a batch",
+        help="Input tensor and value: number, list such as [[1,2],[3,4]], text:STRING, @FILE with "
+        "the value, random[:1,224,224,3], or .npy, .npz[:ARRAY], .wav, or image file; several "
+        "files (a.png,b.png, glob pattern, or directory) form a batch",
     )
     bool_flag(
-        parser, "each", default=False, help_line="run once for each of several files, no batch"
+        parser,
+        "each",
+        default=False,
+        help_line="Run each of several files separately instead of as a batch",
     )
-    flag(parser, "fetch", default="", metavar="A,B", help="the tensors to compute")
+    flag(parser, "fetch", default="", metavar="A,B", help="Output tensors")
     flag(
         parser,
         "out",
         default="",
         metavar="FILE",
-        help="an .npz file for what was computed, - for stdout",
+        help=".npz file for the outputs, or - for standard output",
     )
     flag(
         parser,
         "engine",
         default="numpy",
-        help="numpy, openvino, litert, tensorflow, or auto; .tflite files run with litert",
+        help="Engine: numpy, openvino, litert, tensorflow, or auto; .tflite files need litert",
     )
     flag(
         parser,
         "seed",
         type=whole_number,
         default=None,
-        help="of random feeds, 0 if unset, and of what the graph itself draws",
+        help="Seed for random feeds and random ops of the graph",
     )
     _label_flags(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 def _label_flags(parser: argparse.ArgumentParser) -> None:
     """Those of the original label_image."""
-    pictures = "the picture to label; or several, a pattern or a folder, one run for each"
+    pictures = "Image to label; of several, a glob pattern, or a directory, each gets a run"
     flag(parser, "image", default="", metavar="FILE", help=pictures)
-    flag(parser, "labels", default="", metavar="FILE", help="names of the classes, a line each")
+    flag(parser, "labels", default="", metavar="FILE", help="File with class names, one per line")
     flag(
         parser,
         "top",
         type=whole_number,
         default=0,
-        help=f"how many classes to print; {_TOP} with labels",
+        help=f"Number of classes to print [default: {_TOP} with --labels or --image]",
     )
     flag(
         parser,
         "input_width",
         type=whole_number,
         default=None,
-        help="the picture's width; 299 if unknown",
+        help="Image width [default: from the graph, or 299]",
     )
-    flag(parser, "input_height", type=whole_number, default=None, help="its height; 299 if unknown")
-    flag(parser, "input_mean", type=float, default=0.0, help="what is taken from its values")
-    flag(parser, "input_std", type=float, default=255.0, help="what they are divided by then")
-    flag(parser, "input_layer", default="", help=f"what the picture is fed to; {_INPUT} if unset")
-    flag(parser, "output_layer", default="", help=f"the scores; {_OUTPUT} if unset")
-    flag(parser, "root_dir", default="", metavar="DIR", help="the folder of graph and picture")
-    bool_flag(parser, "self_test", default=False, help_line="fail unless class 653 comes first")
+    flag(
+        parser,
+        "input_height",
+        type=whole_number,
+        default=None,
+        help="Image height [default: from the graph, or 299]",
+    )
+    flag(parser, "input_mean", type=float, default=0.0, help="Mean to subtract from pixel values")
+    flag(
+        parser,
+        "input_std",
+        type=float,
+        default=255.0,
+        help="Standard deviation to divide pixel values by",
+    )
+    flag(parser, "input_layer", default="", help=f"Input tensor for the image [default: {_INPUT}]")
+    flag(
+        parser,
+        "output_layer",
+        default="",
+        help=f"Output tensor with the scores [default: {_OUTPUT}]",
+    )
+    flag(parser, "root_dir", default="", metavar="DIR", help="Directory of the graph and the image")
+    bool_flag(
+        parser, "self_test", default=False, help_line="Fail unless class 653 has the highest score"
+    )
 
 
-@verb("run", "run a graph, or label pictures as label_image does", _arguments)
+@verb(
+    "run",
+    Group.TENSORFLOW,
+    "Run a graph, or label images (label_image)",
+    _arguments,
+    "mobileprep run --graph=model.pb --feed=image=random --fetch=probabilities",
+    "mobileprep run --graph=model.pb --image=photo.jpg --labels=labels.txt",
+)
 def run(args: argparse.Namespace) -> int:
     """Load; then for each run feed, compute, print."""
     from mobileprep.cli._shared.results import RunOutputs, read_labels

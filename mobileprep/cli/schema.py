@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError, nearest_hint
 
 RECIPE = "recipe"
@@ -16,23 +16,28 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         default=RECIPE,
-        help="recipe, or an output of --json: benchmark, cache-clear, cache-gc, cache-info, "
+        help="recipe, or a --json output: benchmark, cache-clear, cache-gc, cache-info, "
         "cache-verify, calibrate, check-target, compare, debug-quantization, diff, doctor, "
-        "doctor-library, error, migrate, plan, report, report-compare, run, summarize, validate or "
-        "verify; build prints a report, and its dry run a plan",
+        "doctor-library, error, migrate, plan (also build --dry-run), report (also build), "
+        "report-compare, run, summarize, validate, or verify",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--path", action="store_true", help="print where the installed schema lies instead"
-    )
+    which.add_argument("--path", action="store_true", help="Print the path of the installed schema")
     which.add_argument(
         "--modeline",
         metavar="RECIPE",
-        help="print the first line by which editors find the schema of that recipe instead",
+        help="Print the modeline with which editors find the schema of this recipe",
     )
 
 
-@verb("schema", "print the JSON Schema of recipes, or of what --json prints", _arguments)
+@verb(
+    "schema",
+    Group.MAINTENANCE,
+    "Print the JSON Schema of recipes or of --json output",
+    _arguments,
+    "mobileprep schema > recipe.schema.json",
+    "mobileprep schema report",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the schema, with the transforms of installed packages; or where it lies."""
     from mobileprep.recipe.documents.editor_schema import editor_schema, rendered

@@ -14,7 +14,7 @@ from mobileprep.building.report.layout import number_text
 from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of, tensorflow_argument
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb, whole_number
+from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb, whole_number
 from mobileprep.core.printable import plain, shortened
 from mobileprep.errors import InvalidGraphError, UsageError
 
@@ -28,34 +28,53 @@ _WIDTH: Final = 40
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    model = "a GraphDef, a MetaGraph (.meta), a SavedModel's folder, a .tflite file, a checkpoint"
+    model = "GraphDef, MetaGraph (.meta), SavedModel directory, .tflite file, or checkpoint"
     parser.add_argument("model", nargs="?", type=file_name, metavar="MODEL", help=model)
-    flag(parser, "in_graph", type=file_name, metavar="FILE", help="the model, as a flag")
-    structure = "print each node with its inputs, too"
+    flag(parser, "in_graph", type=file_name, metavar="FILE", help="Model, as a flag")
+    structure = "Print each node with its inputs, too"
     bool_flag(parser, "print_structure", default=False, help_line=structure)
-    text = "Print the graph as text, a line for each node, and nothing else"
+    text = "Print only the graph as text, one line per node"
     bool_flag(parser, "text", default=False, help_line=text)
-    checkpoint = "the values of the variables, where they are not beside the model"
+    checkpoint = "Checkpoint with the variables, if it is not next to the model"
     flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
-    flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
-    flag(parser, "saved_model_tags", default="", metavar="TAGS", help="a SavedModel's tags, a,b")
-    details = "print what the original does not tell: interface, costs, what a mobile build lacks"
+    flag(
+        parser,
+        "signature",
+        default="",
+        metavar="NAME",
+        help="Signature that names inputs and outputs",
+    )
+    flag(
+        parser,
+        "saved_model_tags",
+        default="",
+        metavar="TAGS",
+        help="Tags of the SavedModel's MetaGraph, a,b",
+    )
+    details = "Print more than the original: interface, costs, unsupported ops"
     bool_flag(parser, "details", default=True, help_line=details)
     add_ends(parser)
     add_shapes(parser)
-    device = "a device, or a profile: report the least time of one run there"
+    device = "Device or profile to estimate the shortest latency for"
     flag(parser, "device", default="", metavar="NAME", help=device)
-    depth = "how many parts of a name are its scope"
+    depth = "Number of name parts in a scope"
     flag(parser, "scope_depth", type=whole_number, default=1, metavar="N", help=depth)
-    batch = "what unknown sizes of inputs are taken for"
+    batch = "Size assumed for unknown dimensions of inputs"
     flag(parser, "batch", type=whole_number, default=1, metavar="N", help=batch)
-    rows = "rows of each table, 0 for all"
+    rows = "Rows of each table, 0 for all"
     flag(parser, "rows", type=whole_number, default=_ROWS, metavar="N", help=rows)
     tensorflow_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
-@verb("summarize", "tell what is in a model, as summarize_graph does, and more", _arguments)
+@verb(
+    "summarize",
+    Group.TENSORFLOW,
+    "Print the inputs, outputs, ops, and costs of a model (summarize_graph)",
+    _arguments,
+    "mobileprep summarize model.pb",
+    "mobileprep summarize model.pb --text > model.txt",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the original's lines, then the rest.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
 from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of
-from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
+from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import DetectionPostprocess
@@ -22,9 +22,15 @@ _TYPES: Final = ("float", "int8", "uint8", "int16")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    source = "a frozen graph, the folder of a SavedModel, or a MetaGraph (.meta)"
+    source = "Frozen graph, SavedModel directory, or MetaGraph (.meta)"
     flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help=source)
-    flag(parser, "out_file", required=True, metavar="FILE", help="the .tflite file, - for stdout")
+    flag(
+        parser,
+        "out_file",
+        required=True,
+        metavar="FILE",
+        help=".tflite file to write, or - for standard output",
+    )
     add_ends(parser)
     add_shapes(parser)
     flag(
@@ -32,35 +38,35 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "mode",
         default="float",
         choices=_MODES,
-        help="weights as they are, in float16, or in int8 or int4 with a scale for each channel; "
-        "or all in integers: activations of 8 or 16 bits, weights of 8",
+        help="float; weights only: float16, or int8 or int4 per channel; "
+        "or integer only, with 8-bit weights and 8-bit or 16-bit activations",
     )
-    ranges = "with int8 and int16x8: a range file of 'calibrate', or samples, such as an .npz file"
+    ranges = "With int8 and int16x8: range file of 'calibrate', or samples (.npz)"
     flag(parser, "calibration", metavar="FILE", help=ranges)
     for end in ("input", "output"):
-        told = f"with int8 and int16x8: what {end}s in float become"
+        told = f"With int8 and int16x8: dtype of the float {end}s"
         flag(parser, f"inference_{end}_type", default="float", choices=_TYPES, help=told)
     bool_flag(
         parser,
         "hints",
         default=False,
-        help_line="tell which operators XNNPACK leaves; needs ai-edge-litert",
+        help_line="Print the operators that XNNPACK does not run; needs ai-edge-litert",
     )
     bool_flag(
         parser,
         "flex",
         default=False,
-        help_line="leave ops that LiteRT cannot express to the Flex delegate, which the app links",
+        help_line="Keep ops without a LiteRT operator for the Flex delegate",
     )
     flag(
         parser,
         "detection_postprocess",
         default="keep",
         choices=get_args(DetectionPostprocess),
-        help="auto replaces the post-processor of an SSD model, as TensorFlow's object detection "
-        "API exports it, by TFLite_Detection_PostProcess",
+        help="auto replaces the post-processing of an SSD model from TensorFlow's object detection "
+        "API with TFLite_Detection_PostProcess",
     )
-    runtime = "oldest TensorFlow Lite release that has to run the file, such as 2.14"
+    runtime = "Oldest TensorFlow Lite release that must run the file, such as 2.14"
     flag(parser, "min_runtime", type=_release, metavar="VERSION", help=runtime)
 
 
@@ -73,7 +79,15 @@ def _release(text: str) -> str:
     return text
 
 
-@verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
+@verb(
+    "tflite",
+    Group.LITERT,
+    "Convert a model to a .tflite file for LiteRT",
+    _arguments,
+    "mobileprep tflite --in_graph=frozen.pb --out_file=model.tflite",
+    "mobileprep tflite --in_graph=frozen.pb --out_file=model.tflite --mode=int8 "
+    "--calibration=samples.npz",
+)
 def run(args: argparse.Namespace) -> int:
     """Convert, write, tell what was written."""
     from mobileprep.building.litert_files import convert_to_tflite

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli._shared.arguments import add_limit_flags
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
-from mobileprep.cli.verb import bool_flag, comma_list, file_name, flag, verb
+from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 
@@ -21,25 +21,39 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_flags(parser)
+    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help="Graph to read")
     flag(
-        parser, "in_graph", required=True, type=file_name, metavar="FILE", help="the graph to read"
+        parser,
+        "out_graph",
+        required=True,
+        metavar="FILE",
+        help="Graph to write, or - for standard output",
     )
+    flag(parser, "inputs", default="", help="Names of the input tensors, a,b")
+    flag(parser, "outputs", default="", help="Names of the output tensors, a,b")
     flag(
-        parser, "out_graph", required=True, metavar="FILE", help="the graph to write, - for stdout"
+        parser,
+        "transforms",
+        default="",
+        help="Chain of transforms: 'name(key=value, ...) name ...'",
     )
-    flag(parser, "inputs", default="", help="names of the tensors that are fed, a,b")
-    flag(parser, "outputs", default="", help="names of the tensors that are fetched, a,b")
-    flag(parser, "transforms", default="", help="the chain: 'name(key=value, ...) name ...'")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="run the graph on sample inputs after each step, and tell the largest difference",
+        help="Run the graph on sample inputs after each step and print the largest difference",
     )
-    flag(parser, "plugins", default="", help="Python files with transforms of your own, a,b")
-    bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
+    flag(parser, "plugins", default="", help="Python files with custom transforms, a,b")
+    bool_flag(parser, "output_as_text", default=False, help_line="Write protobuf text")
 
 
-@verb("transform", "run a chain of graph transforms, as transform_graph does", _arguments)
+@verb(
+    "transform",
+    Group.TENSORFLOW,
+    "Run a chain of graph transforms (transform_graph)",
+    _arguments,
+    "mobileprep transform --in_graph=frozen.pb --out_graph=small.pb --inputs=image "
+    "--outputs=probabilities --transforms='strip_unused_nodes fold_constants quantize_weights'",
+)
 def run(args: argparse.Namespace) -> int:
     """Read, transform, write."""
     from mobileprep.building.transforming import (
@@ -58,8 +72,10 @@ def run(args: argparse.Namespace) -> int:
     for warning in warnings:
         warn(warning)
     if not parsed:
-        msg = "no transforms are named"
-        raise UsageError(msg, "give --transforms='strip_unused_nodes ...'")
+        msg = "--transforms is empty"
+        raise UsageError(
+            msg, "name at least one transform, such as --transforms='strip_unused_nodes'"
+        )
 
     source, target = Path(args.in_graph), output_path(args.out_graph)
     # The one file may be the other, so this is measured first.

@@ -6,18 +6,25 @@ import argparse
 import json
 
 from mobileprep.cli._shared.arguments import recipe_arguments
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     parser.add_argument(
-        "--no-files", action="store_true", help="do not look at the files that recipes name"
+        "--no-files", action="store_true", help="Do not check the files that recipes name"
     )
-    parser.add_argument("--json", action="store_true", help="print recipes and targets as JSON")
+    parser.add_argument("--json", action="store_true", help="Print recipes and targets as JSON")
 
 
-@verb("validate", "check recipes without building anything", _arguments)
+@verb(
+    "validate",
+    Group.BUILD,
+    "Check recipes and the files they name",
+    _arguments,
+    "mobileprep validate recipe.yaml",
+    "mobileprep validate --recursive models --no-files",
+)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
     from mobileprep.cli._shared.folders import load_recipes, warn_of_chains

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from itertools import takewhile
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from msgspec import Struct
 
 from mobileprep.core.declare import Declared, declared
 from mobileprep.core.loading import Registry
 from mobileprep.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 # As gflags, absl and TensorFlow's own parser read them.
 _TRUE = frozenset({"true", "t", "1", "yes", "y"})
@@ -23,43 +29,59 @@ _FALSE = frozenset({"false", "f", "0", "no", "n"})
 
 
 Arguments = Callable[[argparse.ArgumentParser], None]
-
-
 Run = Callable[[argparse.Namespace], int]
 
 
+class Group(Enum):
+    """The groups of verbs, in the order of the help."""
+
+    BUILD = "Build"
+    INSPECT = "Inspect"
+    TENSORFLOW = "TensorFlow tools"
+    LITERT = "LiteRT"
+    MAINTENANCE = "Maintenance"
+
+
 class Verb(Struct, frozen=True):
-    """One verb of the command line: a line of help, its arguments, and what it does.
+    """One verb of the command line.
 
     ``run`` returns the exit code; errors are raised and become messages in ``main``.
     """
 
     name: str
-    help: str
+    group: Group
+    summary: str
     arguments: Arguments
+    examples: tuple[str, ...]
     run: Run
 
 
 verbs: Registry[Verb] = Registry("verb")
 
 
-def verb(name: str, help_line: str, arguments: Arguments) -> Callable[[Run], Run]:
-    """A decorator that makes a function the body of a verb.
+def verb(
+    name: str, group: Group, summary: str, arguments: Arguments, *examples: str
+) -> Callable[[Run], Run]:
+    """A decorator that registers a function as the body of a verb.
 
-    The module that holds it must start fast: what imports numpy is imported in the function.
+    Start-up must stay fast: modules of verbs import numpy inside functions only.
     """
 
-    def file_under(run: Run) -> Run:
-        verbs.register(name)(Verb(name, help_line, arguments, run))
+    def register(run: Run) -> Run:
+        verbs.register(name)(Verb(name, group, summary, arguments, examples, run))
         return run
 
-    return file_under
+    return register
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: one message, a hint, exit code 2."""
+    """An argument parser that raises ``UsageError`` and prints headings in bold on terminals."""
 
     _given: Sequence[str] = ()
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Print the help of the verb."""
+        print_help(self.format_help(), file)
 
     def plain(self, arguments: Sequence[str]) -> list[str]:
         """Arguments that may have been written for an original tool, as this parser takes them."""
@@ -95,6 +117,15 @@ class Parser(argparse.ArgumentParser):
             if near:
                 return f"{name!r} is no flag; did you mean {near[0]}? "
         return ""
+
+
+def print_help(text: str, file: SupportsWrite[str] | None = None) -> None:
+    """Print a help text, with bold headings if the stream is a terminal with colors."""
+    stream = sys.stdout if file is None else file
+    is_terminal = getattr(stream, "isatty", bool)()
+    if is_terminal and not os.environ.get("NO_COLOR"):
+        text = re.sub(r"^(\w[\w ]*:)", "\x1b[1m\\1\x1b[0m", text, flags=re.MULTILINE)
+    stream.write(text)
 
 
 def flag(parser: argparse.ArgumentParser, name: str, *aliases: str, **options: Any) -> None:  # noqa: ANN401
@@ -178,9 +209,8 @@ def _flag_arguments(option: Declared) -> dict[str, Any]:
 
 
 def _help(option: Declared) -> str:
-    """The sentence as argparse's help has it: begun small, without its stop."""
     text = option.option.sentence.removesuffix(".").replace("`", "").replace("%", "%%")
-    return f"{text[0].lower()}{text[1:]}{' (a,b)' if option.repeated else ''}"
+    return f"{text}{' (a,b)' if option.repeated else ''}"
 
 
 def _spellings(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli.verb import file_name, verb
+from mobileprep.cli.verb import Group, file_name, verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "out",
         type=file_name,
         metavar="OUT",
-        help="the folder of a target, or one that holds such folders",
+        help="Target directory, or a directory that contains target directories",
     )
     parser.add_argument(
         "--recipe",
@@ -33,17 +33,24 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="RECIPE",
         dest="recipes",
-        help="a recipe file or folder; by default every recipe.yaml below the current folder",
+        help="Recipe file or directory [default: every recipe.yaml below the current directory]",
     )
     settings_argument(parser)
     jobs_argument(parser)
     parser.add_argument(
-        "--quick", action="store_true", help="compare with the manifests, build nothing"
+        "--quick", action="store_true", help="Compare with the manifests without building"
     )
-    parser.add_argument("--json", action="store_true", help="print the folders as JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
-@verb("verify", "build again what output folders hold, and compare every byte", _arguments)
+@verb(
+    "verify",
+    Group.MAINTENANCE,
+    "Rebuild published outputs and compare every byte",
+    _arguments,
+    "mobileprep verify out",
+    "mobileprep verify out/digits/phone --quick",
+)
 def run(args: argparse.Namespace) -> int:
     """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
     from mobileprep.building.verify import manifests, verify_folders

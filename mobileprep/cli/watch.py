@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli import build
 from mobileprep.cli._shared.arguments import settings_of, targets_of
 from mobileprep.cli._shared.failures import tell_error
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 _NOT_HERE = ("dry_run", "exit_code", "json")
 
 
-@verb("watch", "build recipes again whenever what they read changes", build.build_arguments)
+@verb(
+    "watch",
+    Group.BUILD,
+    "Rebuild recipes when their inputs change",
+    build.build_arguments,
+    "mobileprep watch recipe.yaml",
+)
 def run(args: argparse.Namespace) -> int:
     """Build and wait in turn until Ctrl-C, which ends with 130 as it does any verb."""
     from mobileprep.building.watching import SameReads, wait_for_change, watcher

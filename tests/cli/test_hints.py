@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import mobileprep
-from mobileprep.cli.main import _parser as parser_of
-from mobileprep.cli.main import find_verb, verb_names
+from mobileprep.cli.main import find_verb, parser_of, verb_names
 
 ROOT = Path(mobileprep.__file__).parent
 _FLAG: Final = re.compile(r"(?<![\w,-])--[a-zA-Z][\w-]*")

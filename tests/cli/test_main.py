@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -12,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep import __version__
-from mobileprep.cli.main import let_blas_sleep, main, verb_names
+from mobileprep.cli.main import find_verb, let_blas_sleep, main, parser_of, verb_names
+from mobileprep.cli.verb import print_help
 from mobileprep.errors import CorruptFileError
 from tests.cli.conftest import Run
 
@@ -30,6 +34,45 @@ def test_every_verb_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> N
         main([name, "--help"])
     assert ended.value.code == 0
     assert f"mobileprep {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", verb_names())
+def test_examples_in_the_help_are_valid(name: str) -> None:
+    verb = find_verb(name)
+    assert verb.examples
+    for example in verb.examples:
+        program, own_name, *arguments = shlex.split(example.partition(" > ")[0])
+        assert (program, own_name) == ("mobileprep", name)
+        assert parser_of(verb).known(arguments)[1] == []
+
+
+@pytest.mark.parametrize("columns", ["80", "140"])
+@pytest.mark.parametrize("name", verb_names())
+def test_help_fits_its_width_and_shows_no_empty_defaults(
+    name: str, columns: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    text = run("help", name).out
+    options = text[: text.index("examples:")].splitlines()
+    assert max(map(len, options)) <= int(columns)
+    assert "(default" not in text
+    assert not re.search(r"\[default: (None|False|\[\]|)\]", text)
+
+
+def test_headings_are_bold_only_on_terminals_with_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def printed(stream: io.StringIO) -> str:
+        print_help("usage: x\n\noptions:\n  -h\n", stream)
+        return stream.getvalue()
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1moptions:\x1b[0m" in printed(Terminal())
+    assert "\x1b" not in printed(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in printed(Terminal())
 
 
 def test_the_version_is_told(run: Run) -> None:
@@ -63,7 +106,7 @@ def test_help_of_no_verb_gets_the_nearest(run: Run) -> None:
     assert (told.code, "did you mean 'build'?" in told.err) == (2, True)
     assert run("hlep").err.endswith("did you mean 'help'?\n")
     told = run("help", "plan", "build")
-    assert (told.code, "help tells of one verb, and got 2" in told.err) == (2, True)
+    assert (told.code, "help takes one verb: 2 given" in told.err) == (2, True)
 
 
 def test_python_runs_the_package(tmp_path: Path) -> None:

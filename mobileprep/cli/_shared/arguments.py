@@ -29,7 +29,7 @@ OUT: Final = "out"
 
 def recipe_arguments(
     parser: argparse.ArgumentParser,
-    help_line: str = "a recipe file, or a folder that holds recipe.yaml",
+    help_line: str = "Recipe file, or directory with recipe.yaml",
 ) -> None:
     """The arguments of every verb that takes recipes."""
     parser.add_argument(
@@ -39,7 +39,10 @@ def recipe_arguments(
         help=help_line,
     )
     parser.add_argument(
-        "-r", "--recursive", action="store_true", help="every recipe.yaml below the folders"
+        "-r",
+        "--recursive",
+        action="store_true",
+        help="Include every recipe.yaml below the directories",
     )
     settings_argument(parser)
 
@@ -52,7 +55,7 @@ def settings_argument(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         dest="settings",
-        help="what ${NAME} means in the recipes, before the environment",
+        help="Value of ${NAME} in the recipes; overrides the environment",
     )
 
 
@@ -70,7 +73,7 @@ def tensorflow_argument(parser: argparse.ArgumentParser, first: str = "") -> Non
         "tensorflow",
         default=None if first else DEFAULT_RELEASE,
         metavar="RELEASE",
-        help=f"the TensorFlow release of the app, {' or '.join(RELEASES)} "
+        help=f"TensorFlow release of the app, {' or '.join(RELEASES)} "
         f"[default: {first}{DEFAULT_RELEASE}]",
     )
 
@@ -78,7 +81,7 @@ def tensorflow_argument(parser: argparse.ArgumentParser, first: str = "") -> Non
 def target_argument(parser: argparse.ArgumentParser) -> None:
     """The flag that picks targets."""
     parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help="only these targets, a,b"
+        "--target", action="append", default=[], metavar="T", help="Limit to these targets, a,b"
     )
 
 
@@ -90,21 +93,21 @@ def targets_of(args: argparse.Namespace) -> list[str]:
 def jobs_argument(parser: argparse.ArgumentParser) -> None:
     """The flag that says how many stages run at once."""
     parser.add_argument(
-        "-j", dest="jobs", type=int, metavar="N", help="stages at once, by default the processors"
+        "-j", "--jobs", type=int, metavar="N", help="Number of parallel jobs [default: CPU count]"
     )
 
 
 def jobs_of(args: argparse.Namespace) -> int:
     """How many stages run at once."""
     if args.jobs is not None and args.jobs < 1:
-        message = f"-j takes a number from 1 on, and got {args.jobs}"
+        message = f"invalid number of jobs {args.jobs}: expected at least 1"
         raise UsageError(message)
     return args.jobs or cores()
 
 
 def out_argument(parser: argparse.ArgumentParser) -> None:
     """The flag that names the output folder."""
-    parser.add_argument("--out", default=OUT, metavar="DIR", help="the folder for outputs")
+    parser.add_argument("--out", default=OUT, metavar="DIR", help="Output directory")
 
 
 def exit_code_argument(parser: argparse.ArgumentParser) -> None:
@@ -112,34 +115,34 @@ def exit_code_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exit-code",
         action="store_true",
-        help="exit with 1 where a stage would run or a file be published, else with 0",
+        help="Exit with code 1 if a stage would run or a file would be published",
     )
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        message = f"--set takes NAME=VALUE, and got {text!r}"
+        message = f"invalid --set {text!r}: expected NAME=VALUE"
         raise UsageError(message)
     return name, value
 
 
 def add_ends(parser: argparse.ArgumentParser) -> None:
     """Add ``--inputs`` and ``--outputs``."""
-    told = "what is fed; the placeholders that something reads, if unset"
+    told = "Input tensors [default: placeholders with consumers]"
     flag(parser, "inputs", default="", metavar="A,B", help=told)
     flag(
         parser,
         "outputs",
         default="",
         metavar="A,B",
-        help="what is fetched; the signature's outputs, or the graph's ends, if unset",
+        help="Output tensors [default: outputs of the signature, or tensors without consumers]",
     )
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
     """Add ``--input_shapes``."""
-    told = "shapes of the inputs, a colon between two, -1 for a size that stays open"
+    told = "Shapes of the inputs, separated by colons; -1 keeps a dimension open"
     flag(parser, "input_shapes", default="", metavar="1,2:3", help=told)
 
 
@@ -166,16 +169,13 @@ _DIGITS = 16
 
 def add_limit_flags(parser: argparse.ArgumentParser) -> None:
     """``--memory``, ``--max_iterations`` and ``--max_flops``."""
-    line = f"what a run's tensors may take, by default half of the memory; {MEMORY_VARIABLE}"
+    line = f"Memory limit for tensors [env: {MEMORY_VARIABLE}] [default: half of the memory]"
     flag(parser, "memory", default=None, metavar="SIZE", help=line)
     line = (
-        "how many iterations the loops of a run may make together, by default "
-        f"{DEFAULT_ITERATIONS:,}; {ITERATIONS_VARIABLE}"
+        f"Limit of loop iterations [env: {ITERATIONS_VARIABLE}] [default: {DEFAULT_ITERATIONS:,}]"
     )
     flag(parser, "max_iterations", default=None, metavar="N", help=line)
-    line = (
-        f"how much a run may compute, by default {DEFAULT_FLOPS // 10**12} TFLOP; {FLOPS_VARIABLE}"
-    )
+    line = f"FLOP limit [env: {FLOPS_VARIABLE}] [default: {DEFAULT_FLOPS // 10**12} TFLOP]"
     flag(parser, "max_flops", default=None, metavar="N", help=line)
 
 
@@ -220,7 +220,7 @@ def _said(
     text = given or os.environ.get(variable, "").strip()
     found = parse(text) if text else None
     if text and not found:
-        message = f"{text!r} is no size"
+        message = f"invalid limit {text!r}"
         raise UsageError(message, f"write a number {units}", f"--{name}" if given else variable)
     return found
 
@@ -231,12 +231,24 @@ def _number(text: str) -> int | None:
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """``--graph``, and how a model that is no frozen graph is frozen."""
-    graph = "a frozen graph, the folder of a SavedModel, or a MetaGraph (.meta)"
+    graph = "Frozen graph, SavedModel directory, or MetaGraph (.meta)"
     flag(parser, "graph", required=True, type=file_name, metavar="FILE", help=graph)
-    checkpoint = "the values of the variables, where they are not beside the model"
+    checkpoint = "Checkpoint with the variables, if it is not next to the model"
     flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
-    flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
-    flag(parser, "saved_model_tags", default="", metavar="TAGS", help="a SavedModel's tags, a,b")
+    flag(
+        parser,
+        "signature",
+        default="",
+        metavar="NAME",
+        help="Signature that names inputs and outputs",
+    )
+    flag(
+        parser,
+        "saved_model_tags",
+        default="",
+        metavar="TAGS",
+        help="Tags of the SavedModel's MetaGraph, a,b",
+    )
 
 
 def model_flags(args: argparse.Namespace, fetches: tuple[str, ...]) -> ModelOptions:

@@ -134,7 +134,7 @@ def no_wait_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-wait",
         action="store_true",
-        help="fail where another build works on an output folder, instead of waiting for it",
+        help="Fail instead of waiting if another build uses an output directory",
     )
 
 

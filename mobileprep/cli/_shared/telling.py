@@ -33,19 +33,17 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
         letters: whether ``-q`` and ``-v`` mean them; flags of one dash are other ones to scripts
             that were written for an original tool.
     """
-    group = parser.add_argument_group("what is told")
+    group = parser.add_argument_group("verbosity")
     quiet, verbose = (["-q"], ["-v"]) if letters else ([], [])
-    group.add_argument(
-        *quiet, "--quiet", action="store_true", help="tell of warnings and errors alone"
-    )
+    group.add_argument(*quiet, "--quiet", action="store_true", help="Show only warnings and errors")
     group.add_argument(
         *verbose,
         "--verbose",
         action="store_true",
-        help="list all findings, every trial, and the slowest stages",
+        help="List all findings, every trial, and the slowest stages",
     )
     group.add_argument(
-        "--log-file", metavar="FILE", help="write all that is told to a file too, with the time"
+        "--log-file", metavar="FILE", help="Write all messages to a file, too, with timestamps"
     )
 
 
