@@ -93,11 +93,11 @@ def _check_tasks(plan: Plan) -> None:
 
 def _warn(task: str, text: str) -> None:
     # doit runs stages as actions: there is no caller that could be told instead.
-    sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
+    sys.stderr.write(f"warning: {task}: {text}\n")
 
 
 def _tell(sentence: str) -> None:
-    sys.stderr.write(f"mobileprep: {sentence}\n")
+    sys.stderr.write(f"note: {sentence}\n")
 
 
 class _Session:

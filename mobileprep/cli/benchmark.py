@@ -285,4 +285,4 @@ def _report(
 
 
 def _tell(sentence: str) -> None:
-    print(f"mobileprep: {sentence}", file=sys.stderr)
+    print(f"note: {sentence}", file=sys.stderr)

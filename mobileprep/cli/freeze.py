@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     target = output_path(args.output_graph)
     if args.input_node_names:
         told = "--input_node_names has no effect: the inputs follow from the outputs"
-        print(f"mobileprep: note: {told}", file=sys.stderr)
+        print(f"note: {told}", file=sys.stderr)
     source = load_source(
         graph=_path(args.input_graph),
         meta_graph=_path(args.input_meta_graph),
@@ -122,10 +122,10 @@ def _tell(result: FreezeResult, results: TextIO) -> None:
     for warning in result.warnings:
         warn(warning)
     for name in result.init_ops:
-        print(f"mobileprep: run {name!r} once after loading: it fills a table", file=sys.stderr)
+        print(f"note: run {name!r} once after loading to initialize a table", file=sys.stderr)
     for asset in result.assets:
-        told = f"{asset.tensor!r} names the file {asset.name!r}, which lies at {asset.path}"
-        print(f"mobileprep: {told}", file=sys.stderr)
+        note = f"{asset.tensor!r} names the file {asset.name!r}, found at {asset.path}"
+        print(f"note: {note}", file=sys.stderr)
     print(f"Converted {len(result.variables)} variables to const ops.", file=results)
     print(f"{len(result.graph)} ops in the final graph.", file=results)
 

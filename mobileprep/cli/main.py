@@ -187,7 +187,7 @@ def _own_up(error: Exception, *, as_json: bool) -> int:
     import traceback  # costs start-up time, and only bugs need it
 
     traceback.print_exc()
-    print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)
+    print("error: this is a bug in mobileprep; please report it", file=sys.stderr)
     if as_json:
         print_failure("bug", f"{type(error).__name__}: {error}", _OUR_BUG)
     return _OUR_BUG
@@ -197,7 +197,7 @@ def _interrupted(*, as_json: bool) -> int:
     limit = limit_behind_interrupt()
     if limit is not None:
         return tell_error(limit, as_json=as_json)
-    print("mobileprep: interrupted", file=sys.stderr)
+    print("error: interrupted", file=sys.stderr)
     if as_json:
         print_failure("interrupted", "interrupted", _INTERRUPTED)
     return _INTERRUPTED

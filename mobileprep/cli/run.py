@@ -289,4 +289,4 @@ def _check_self(results: list[RunOutputs]) -> None:
 
 
 def _tell(sentence: str) -> None:
-    print(f"mobileprep: {sentence}", file=sys.stderr)
+    print(f"note: {sentence}", file=sys.stderr)

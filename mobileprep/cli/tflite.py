@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
 from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of
+from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         flex=args.flex,
         detection_postprocess=args.detection_postprocess,
         min_runtime=args.min_runtime or "",
-        warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
+        warn=warn,
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
     told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"

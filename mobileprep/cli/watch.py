@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
                 raise
             tell_error(error, as_json=False)
         count = len(watched.stamps)
-        print(f"mobileprep: watching {count} files; Ctrl-C ends", file=sys.stderr, flush=True)
+        print(f"note: watching {count} files; press Ctrl-C to stop", file=sys.stderr, flush=True)
         sys.stdout.flush()
         same_reads = SameReads(watched, partial(_inputs, args))
         wait_for_change(watched, partial(_is_same, args, files, same_reads))

@@ -225,7 +225,7 @@ def test_bad_input_is_told_in_one_message(
     damage(built)
     answer = run("build", built, *OUT)
     assert answer.code == code, answer.err
-    assert answer.err.count("mobileprep: error:") == 1
+    assert answer.err.count("error:") == 1
     assert told in answer.err
     assert tree(Path("out")) == before
 
@@ -309,7 +309,7 @@ def test_a_bug_in_a_stage_surfaces_with_its_traceback(
     told = capsys.readouterr().err
     assert told.count("ZeroDivisionError: oops") == 1
     assert "stage_with_a_bug" in told
-    assert "bug of mobileprep" in told
+    assert "bug in mobileprep" in told
     assert not Path("out").exists()
 
 

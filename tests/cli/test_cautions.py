@@ -70,7 +70,7 @@ def test_transform_tells_before_the_first_step(
         "--outputs=out",
         f"--transforms=remove_device {chain}",
     ).err
-    assert err.index(f"mobileprep: warning: {told}") < err.index("remove_device: ")
+    assert err.index(f"warning: {told}") < err.index("remove_device: ")
 
 
 @for_each
@@ -81,7 +81,7 @@ def test_a_build_tells_before_the_step_is_done(
     assert found.code == 0, found.err
     name = told.partition("(")[0].partition(" ")[0]
     lines = found.err.splitlines()
-    (warning,) = [i for i, line in enumerate(lines) if line.startswith("mobileprep: warning: r/0")]
+    (warning,) = [i for i, line in enumerate(lines) if line.startswith("warning: r/0")]
     done = max(i for i, line in enumerate(lines) if f"-{name}  " in line)
     assert told in lines[warning]
     assert warning < done
@@ -98,7 +98,7 @@ def test_what_the_chain_alone_shows_is_told_without_a_build(
 ) -> None:
     found = run(verb, recipe(model.parent, chain))
     assert found.code == 0
-    assert found.err.startswith("mobileprep: warning: ")
+    assert found.err.startswith("warning: ")
     assert "recipe.yaml:6:" in found.err
     assert told in found.err
 

@@ -116,7 +116,7 @@ def test_what_is_no_model_leaves_no_recipe(model: Path, run: Run) -> None:
         model.write_bytes(content)
         told = run("init", model, "--recipe", "new/recipe.yaml")
         assert (told.code, str(model) in told.err) == (code, True)
-        assert "hint" in told.err
+        assert "help: " in told.err
         assert not Path("new").exists()
 
 

@@ -60,7 +60,7 @@ def test_the_environment_may_say_how_much(
     assert run("run", f"--graph={path}", "--fetch=x20").code == 5
     monkeypatch.setenv("MOBILEPREP_MEMORY", "much")
     told = run("run", f"--graph={path}", "--fetch=x20")
-    assert (told.code, "MOBILEPREP_MEMORY: 'much' is no size" in told.err) == (2, True)
+    assert (told.code, "MOBILEPREP_MEMORY: invalid limit 'much'" in told.err) == (2, True)
 
 
 def test_texts_count_too(tmp_path: Path, run: Run) -> None:

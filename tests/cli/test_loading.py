@@ -276,7 +276,7 @@ def test_what_is_built_loads(name: str, run: Run) -> None:
         assert case.problem in validated.err
         assert "recipe.yaml:10:" in built.err
         assert "recipe.yaml:10:" in validated.err
-        hint = built.err.partition("hint: ")[2]
+        hint = built.err.partition("help: ")[2]
         assert case.fix in hint
         assert "to ship it anyway, write `registration: {tensorflow: [" in hint
         Path("recipe.yaml").write_text(fixed(text, hint, case.fix))
@@ -294,7 +294,7 @@ def test_what_is_built_loads(name: str, run: Run) -> None:
 def test_a_hint_says_what_downgrade_leaves(run: Run) -> None:
     pool = node("p", "MaxPool", "x", explicit_paddings=(), **POOL)
     write(Case((pool, node("y", "Xlog1py", "p p"))))
-    hint = run("build", "recipe.yaml").err.partition("hint: ")[2]
+    hint = run("build", "recipe.yaml").err.partition("help: ")[2]
     assert hint.startswith(
         "add `- downgrade` to the end of `transforms:`, which fixes all but 1 of them; "
         'build the app with TensorFlow 2.21: `registration: {tensorflow: "2.21"}`; '

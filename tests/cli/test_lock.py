@@ -59,10 +59,10 @@ def test_a_source_that_changed_is_refused_or_without_the_flag_told(locked: Path,
     assert f"mobileprep.lock:{line}:" in told.err
     assert f"'model/graph.pbtxt' has the sha256 {sha256_file(graph)}" in told.err
     assert f"and {pinned} is pinned" in told.err
-    assert f"hint: restore what is pinned, or run 'mobileprep lock {locked}'" in told.err
+    assert f"help: restore what is pinned, or run 'mobileprep lock {locked}'" in told.err
     told = run("build", locked, "--dry-run")
     assert told.code == 0
-    assert "mobileprep: warning: mobileprep.lock does not fit: " in told.err
+    assert "warning: mobileprep.lock does not fit: " in told.err
     assert run("lock", locked).err.endswith("written\n")
     told = run("build", locked, "--locked", "--dry-run")
     assert told.code == 0
@@ -188,7 +188,7 @@ def test_a_lock_that_is_none_is_told_at_its_place(locked: Path, run: Run) -> Non
         told = run(*command)
         assert told.code == 3
         assert "mobileprep.lock:2:8: not YAML" in told.err
-    assert "hint: remove it to have a new one written" in told.err
+    assert "help: remove it to have a new one written" in told.err
 
 
 def test_from_python_too(locked: Path) -> None:

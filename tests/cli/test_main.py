@@ -182,7 +182,7 @@ def test_an_interrupt_while_a_class_is_made_is_one_too(
     monkeypatch.setattr("mobileprep.cli.main._dispatch", interrupt)
     told = run()
     assert told.code == 130
-    assert told.err == "mobileprep: interrupted\n"
+    assert told.err == "error: interrupted\n"
 
 
 def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
@@ -237,7 +237,7 @@ def test_a_bug_is_owned_up_to(
     assert main([]) == 70
     told = capsys.readouterr().err
     assert "ZeroDivisionError: oops" in told
-    assert "bug of mobileprep" in told
+    assert "bug in mobileprep" in told
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
     told = run("x")
     assert told.code == 4
-    assert told.err == "mobileprep: error: a.pb: is empty\n  hint: export it again\n"
+    assert told.err == "error: a.pb: is empty\nhelp: export it again\n"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_other_targets_are_built_after_one_has_failed(digits: Path, run: Run, jo
     with_targets(digits, TOO_LARGE)
     told = run("build", digits, *OUT, "-j", jobs, "--keep-going")
     assert told.code == 8
-    assert "mobileprep: error: " in told.err
+    assert "error: " in told.err
     assert told.err.count("over the budget of 1,000") == 2
     assert {p.name for p in Path("out/digits").iterdir() if p.is_dir()} == {"b"}
     assert "digits/a/budget  failed" in told.err
@@ -110,7 +110,7 @@ def test_the_exit_code_is_that_of_the_first_failure(
     }
     with_targets(digits, "".join(f"\n  {name}: {targets[name]}" for name in order) + "\n")
     told = run("build", digits, *OUT, "--keep-going")
-    assert (told.code, told.err.count("mobileprep: error: ")) == (code, 2), told.err
+    assert (told.code, told.err.count("error: ")) == (code, 2), told.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--locked"], ["--checksum"], ["--force"]])
@@ -129,10 +129,10 @@ def test_what_can_be_planned_is_built_where_a_file_of_another_is_missing(
     assert run(*command).code == 4
     assert not Path("out").exists()
     said = run(*command, "--keep-going", "--dry-run")
-    assert (said.code, said.err.count("mobileprep: error: ")) == (4, 2), said.err
+    assert (said.code, said.err.count("error: ")) == (4, 2), said.err
     assert "digits/a/publish" in said.err
     told = run(*command, "--keep-going")
-    assert (told.code, told.err.count("mobileprep: error: ")) == (4, 2), told.err
+    assert (told.code, told.err.count("error: ")) == (4, 2), told.err
     assert "data/gone.npz" in told.err
     assert "model/graph.pbtxt" in told.err
     assert [str(p) for p in Path("out").rglob("manifest.json")] == ["out/digits/a/manifest.json"]
@@ -156,7 +156,7 @@ def test_the_page_stays_where_a_target_cannot_be_planned(digits: Path, run: Run)
 def test_where_nothing_can_be_planned_the_first_reason_is_told(digits: Path, run: Run) -> None:
     (digits.parent / "model/graph.pbtxt").unlink()
     told = run("build", digits, *OUT, "--keep-going")
-    assert (told.code, told.err.count("mobileprep: error: ")) == (4, 1), told.err
+    assert (told.code, told.err.count("error: ")) == (4, 1), told.err
 
 
 def test_what_reads_a_failed_stage_does_not_run(digits: Path, run: Run) -> None:
@@ -164,7 +164,7 @@ def test_what_reads_a_failed_stage_does_not_run(digits: Path, run: Run) -> None:
     told = run("build", digits, *OUT, "--keep-going")
     assert told.code == 4
     assert "digits/evaluate-source  failed" in told.err
-    assert "/validate" not in told.err.partition("mobileprep: error")[0]
+    assert "/validate" not in told.err.partition("error")[0]
     assert "digits/download/compress  " in told.err
     assert not Path("out/digits/phone").exists()
 

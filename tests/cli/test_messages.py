@@ -32,7 +32,7 @@ def test_every_class_has_a_mend_and_the_file_of_the_command(
     error.subject = "model.pb"
     assert tell_error(error, as_json=True) == kind.exit_code
     told = capsys.readouterr()
-    assert told.err.splitlines()[1] == f"  hint: {mend_of(error)}"
+    assert told.err.splitlines()[1] == f"help: {mend_of(error)}"
     answer = json.loads(told.out)["error"]
     assert answer["hint"] == mend_of(error)
     assert kind.exit_code in (2, 9) or answer["where"] == "model.pb"
@@ -51,7 +51,7 @@ def test_the_file_of_the_command_is_not_told_beside_another(
         error = errors.CorruptFileError("is bad", "mend", where)
         error.subject = "model.pb"
         tell_error(error, as_json=False)
-        assert capsys.readouterr().err == f"mobileprep: error: {told}: is bad\n  hint: mend\n"
+        assert capsys.readouterr().err == f"error: {told}: is bad\nhelp: mend\n"
 
 
 def test_names_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_long_names_and_many_lines_are_cut(capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr().err
     assert len(told) < 1100
     assert "...xxx" in told
-    assert told.endswith("end\n  hint: mend\n")
+    assert told.endswith("end\nhelp: mend\n")
     tell_error(RecipeError("\n".join(f"r.yaml:{i}:1: bad" for i in range(500))), as_json=False)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 61
@@ -90,7 +90,7 @@ def test_a_graph_that_is_not_whole_is_named_by_every_verb(tmp_path: Path, run: R
         told = run(*arguments)
         assert told.code in (5, 6), arguments
         assert str(path) in told.err
-        assert "\n  hint: " in told.err
+        assert "\nhelp: " in told.err
 
 
 def test_names_in_answers_do_nothing_to_a_terminal(tmp_path: Path, run: Run) -> None:

@@ -40,7 +40,7 @@ def text_graph(text: str) -> str:
 def refused(run: Run, *arguments: object) -> str:
     told = run(*arguments)
     assert told.code in REFUSED, (told.code, told.err)
-    assert "hint: " in told.err or told.code == 3, told.err
+    assert "help: " in told.err or told.code == 3, told.err
     return told.err
 
 

@@ -86,7 +86,7 @@ def test_what_cannot_be_written_is_told(run: Run, verb: str, out: str) -> None:
     Path("dangling").symlink_to("none")
     told = run(*arguments(verb, out))
     assert told.code in (2, 9), told.err
-    assert "hint:" in told.err
+    assert "help:" in told.err
     assert run(*arguments(verb, "x" * 300)).code in (2, 9)
     assert sorted(p.name for p in Path().iterdir()) == ["dangling", "folder", "in.pb"]
 
@@ -110,7 +110,7 @@ def test_a_standard_output_that_takes_nothing_is_told(command: str, redirect: st
     line = f"'{sys.executable}' -c '{code}' {command.format(flags)} {redirect}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 9, done.stderr
-    assert "mobileprep: error: " in done.stderr
+    assert "error: " in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -120,5 +120,5 @@ def test_results_that_nothing_takes_are_told(command: str) -> None:
     line = f"'{sys.executable}' -m mobileprep {command} > /dev/full"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 9, done.stderr
-    assert done.stderr.startswith("mobileprep: error: the standard output: cannot be written: No ")
+    assert done.stderr.startswith("error: the standard output: cannot be written: No ")
     assert "Traceback" not in done.stderr

@@ -50,7 +50,7 @@ def refused(run: Run, *arguments: str) -> str:
     before = entries()
     told = run("build", *arguments)
     assert told.code == 9, told.err
-    assert "hint:" in told.err
+    assert "help:" in told.err
     assert entries() == before, "nothing was written"
     return told.err
 

@@ -177,7 +177,7 @@ def test_a_failure_leaves_no_bar_before_its_message(digits: Path) -> None:
     (digits.parent / "data" / "test.npz").write_bytes(b"PK")
     shown = on_terminal("build", digits, *OUT)
     assert shown.code == 4
-    assert [line for line in shown.screen if line.startswith("mobileprep: error: ")]
+    assert [line for line in shown.screen if line.startswith("error: ")]
 
 
 def test_the_display_needs_no_library(digits: Path) -> None:
@@ -208,7 +208,7 @@ def test_warnings_stand_in_lines_of_their_own(terminal: Terminal) -> None:
         progress.warn("r/a", "short")
         progress.listen("r/a-stage-with-a-long-name", 0.1)
     screen = [written_over(line) for line in terminal.getvalue().split("\n")]
-    assert screen == ["mobileprep: warning: r/a: short", ""]
+    assert screen == ["warning: r/a: short", ""]
 
 
 def test_lines_of_many_threads_are_neither_mixed_nor_lost(terminal: Terminal) -> None:

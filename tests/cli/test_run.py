@@ -92,7 +92,7 @@ def test_layers_and_size_follow_from_a_graph_that_leaves_no_choice(
 def test_a_layer_that_is_not_there_is_refused(run: Run, graph: Path, photo: Path) -> None:
     told = run("run", "--graph", graph, "--image", photo, "--input_layer=inputt")
     assert told.code == 2
-    assert "hint: did you mean 'input'?" in told.err
+    assert "help: did you mean 'input'?" in told.err
 
 
 def test_the_self_test_looks_for_the_originals_class(run: Run, graph: Path, photo: Path) -> None:
@@ -228,7 +228,7 @@ def test_infinities_of_both_signs_have_no_mean(run: Run, plain: Path, tmp_path: 
 @pytest.mark.slow
 def test_the_engine_is_told_where_it_was_chosen(run: Run, graph: Path, photo: Path) -> None:
     told = run("run", "--graph", graph, "--image", photo, "--engine=auto")
-    assert "mobileprep: the engine is " in told.err
+    assert "note: the engine is " in told.err
 
 
 def text_input(name: str) -> Node:
@@ -298,7 +298,7 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
         (["--feed=x=random:1,3", "--feed=y=random"], "'x' takes the shape [?, 2]"),
         (
             [],
-            "the placeholders 'x' (float32[?, 2]), 'y' (float32[2])\n  hint: feed it; --feed",
+            "the placeholders 'x' (float32[?, 2]), 'y' (float32[2])\nhelp: feed it; --feed",
         ),
         (["--feed=x=random"], "nothing is fed to the placeholder 'y' (float32[2])"),
         (["--feed=x=random", "--feed=y=random", "--fetch=none"], "'none' is not in the graph"),
@@ -402,4 +402,4 @@ def test_an_engine_that_prints_nothing_is_refused_where_the_graph_prints(
     assert told.code == 6
     assert f"{title} prints nothing, which the graph does at 'show'" in told.err
     told = run("run", "--graph", graph, "--fetch=y", "--engine=auto")
-    assert told.err == "hello\nmobileprep: the engine is numpy\n"
+    assert told.err == "hello\nnote: the engine is numpy\n"

@@ -38,11 +38,11 @@ def test_a_quiet_command_still_tells_warnings_and_errors(built: Path, run: Run) 
     built.write_text(built.read_text() + "\ncheck: {samples: 0}\n")
     told = run("build", built, "-q")
     assert told.code == 3
-    assert "mobileprep: error: " in told.err
+    assert "error: " in told.err
     command = ("transform", f"--in_graph={MODEL}", "--out_graph=x.pb", "--outputs=nothing")
     loud = run(*command, "--transforms=fold_constants")
     quiet = run(*command, "--transforms=fold_constants", "--quiet")
-    assert "mobileprep: warning: the output 'nothing' is not in the graph" in quiet.err
+    assert "warning: the output 'nothing' is not in the graph" in quiet.err
     assert quiet.err == loud.err
 
 
@@ -163,9 +163,9 @@ def test_what_is_written_over_is_no_line_of_a_log() -> None:
 def test_a_quiet_stream_passes_messages_with_their_further_lines() -> None:
     shown = io.StringIO()
     stream = KeptStream(shown, None, is_quiet=True)
-    stream.write("digits/freeze 1 s\n  aside\nmobileprep: warning: beware\n  hint: of it\nmore\n")
-    stream.write("mobileprep: note: nothing\n")
-    assert shown.getvalue() == "mobileprep: warning: beware\n  hint: of it\n"
+    stream.write("digits/freeze 1 s\n  aside\nwarning: beware\nhelp: of it\nmore\n")
+    stream.write("note: nothing\n")
+    assert shown.getvalue() == "warning: beware\nhelp: of it\n"
     assert stream.isatty() is False
 
 

@@ -91,7 +91,7 @@ def test_parameters_that_a_transform_does_not_have_are_left_out_with_a_warning(r
     ("changes", "code", "told"),
     [
         ({"in_graph": "none.pb"}, 4, "none.pb: cannot be read: No such file"),
-        ({"transforms": ""}, 2, "no transforms are named"),
+        ({"transforms": ""}, 2, "--transforms is empty"),
         ({"transforms": "strip_unused_node"}, 2, "strip_unused_nodes"),
         ({"transforms": "remove_device("}, 2, "transforms"),
         ({"transforms": "round_weights(num_steps=many)"}, 2, "num_steps"),
@@ -106,7 +106,7 @@ def test_failures_have_their_exit_codes_and_leave_the_output_alone(
     Path("out.pb").write_bytes(b"earlier")
     answer = run("transform", *flags(**{"transforms": "remove_device", **changes}))
     assert (answer.code, told in answer.err) == (code, True), answer.err
-    assert answer.err.count("mobileprep: error:") == 1
+    assert answer.err.count("error:") == 1
     assert Path("out.pb").read_bytes() == b"earlier"
 
 
@@ -146,13 +146,13 @@ def test_no_transform_fails_on_a_hostile_graph_but_with_a_message(run: Run, grap
     for name in transform_names():
         told = run("transform", *flags(transforms=call(name)))
         assert told.code in (0, 2, 4, 5, 6, 7), told.err
-        assert (told.code == 0) == ("mobileprep: error:" not in told.err)
+        assert (told.code == 0) == ("error:" not in told.err)
 
 
 def test_inputs_and_outputs_that_are_not_there_are_warned_of(run: Run) -> None:
     told = run("transform", *flags(outputs="why", transforms="remove_device"))
     assert told.code == 0
-    assert "mobileprep: warning: the output 'why' is not in the graph" in told.err
+    assert "warning: the output 'why' is not in the graph" in told.err
 
 
 @pytest.mark.parametrize("transforms", ["remove_device", "strip_unused_nodes"])
@@ -172,7 +172,7 @@ def test_a_wrong_name_is_told_with_the_likely_ones(
     assert "is not in the graph" in told.err
     assert f"; {hint}\n" in told.err
     if told.code:
-        assert (told.code, f"hint: {hint}" in told.err) == (7, True)
+        assert (told.code, f"help: {hint}" in told.err) == (7, True)
 
 
 def test_what_is_left_as_it_was_does_nothing_to_a_terminal(run: Run) -> None:
@@ -217,7 +217,7 @@ def test_constants_that_a_step_copied_are_told_with_the_mend(run: Run) -> None:
     _read_as_tensorflow_2_does()
     told = run("transform", *flags(transforms="fold_constants"))
     warned = (
-        "mobileprep: warning: fold_constants: 1 constants are there twice now, 10,000 bytes more, "
+        "warning: fold_constants: 1 constants are there twice now, 10,000 bytes more, "
         "for it makes a copy of each that is read through an Identity; put "
         "remove_nodes(op=Identity) before fold_constants, or merge_duplicate_nodes behind it\n"
     )

@@ -170,7 +170,7 @@ def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
     write_graph(Path("model.pb"), _with_norm(op))
     code, told = validate(run, change=("[remove_device]", chain))
     warning = (
-        f"mobileprep: warning: recipe.yaml:7:1: no step of the chain folds 1 {op} of the model: "
+        f"warning: recipe.yaml:7:1: no step of the chain folds 1 {op} of the model: "
         "put fuse_batch_norms, or optimize, which contains it, into it\n"
     )
     assert code == 0

@@ -22,7 +22,7 @@ from mobileprep.building.watching import wait_for_change, watch_folders, watch_i
 from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
 
-WAITING = "Ctrl-C ends"
+WAITING = "press Ctrl-C to stop"
 MOST_SECONDS = 30
 
 
@@ -98,7 +98,7 @@ def test_edits_are_built_errors_told_and_ctrl_c_ends(built: Path, watching: Watc
 
     save(built, text.replace("outputs: [", "outptus: ["))
     told = watching.told()
-    assert "mobileprep: error: " in told
+    assert "error: " in told
     assert "did you mean 'outputs'?" in told
 
     shutil.copy(folder / "data" / "test.npz", folder / "data" / "other.npz")

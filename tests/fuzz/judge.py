@@ -9,8 +9,8 @@ from pathlib import PurePath
 from tests.fuzz.case import Case
 from tests.fuzz.limits import MEMORY, Outcome
 
-_TOLD = re.compile(r"^mobileprep: error: (.*?)(?:^  hint: (.*))?\Z", re.DOTALL | re.MULTILINE)
-_PLACE = re.compile(r"mobileprep: error: ([^:\n]*\.[^:\n]*): ")
+_TOLD = re.compile(r"^error: (.*?)(?:^help: (.*))?\Z", re.DOTALL | re.MULTILINE)
+_PLACE = re.compile(r"error: ([^:\n]*\.[^:\n]*): ")
 _FRAME = re.compile(r'File "[^"]*/(mobileprep/[^"]+)", line (\d+), in (\S+)')
 _HERE = re.compile(r"/fuzz-[^/\s]+(?:/\d+)?/w\b")
 """The folder that a command runs in."""
@@ -89,7 +89,7 @@ def _cause(error: str) -> str:
     """Where an error came from: the last frames in the package, and its class."""
     frames = _FRAME.findall(error)
     last = [f"{path}:{line}" for path, line, _ in frames[-2:]]
-    return " ".join([*last, _last_line(error.split("mobileprep: this is a bug")[0]).split(":")[0]])
+    return " ".join([*last, _last_line(error.split("error: this is a bug")[0]).split(":")[0]])
 
 
 def _last_line(text: str) -> str:
@@ -103,7 +103,7 @@ def _kind(name: str) -> str:
 
 def _form(case: Case, outcome: Outcome) -> str:
     """A message without what differs from case to case."""
-    told = next((x for x in outcome.error.splitlines() if x.startswith("mobileprep: error")), "")
+    told = next((x for x in outcome.error.splitlines() if x.startswith("error")), "")
     told = re.sub(r"'[^']*'|\"[^\"]*\"", "'_'", told or _last_line(outcome.error))
     return f"{case.arguments[0]} {outcome.code} {_digitless(told)[:160]}"
 

@@ -83,17 +83,17 @@ def test_cases_that_failed_are_kept_and_a_cause_is_told_in_each_run(tmp_path: Pa
         (Outcome(0, "", 0, 20, timed_out=True), "time"),
         (Outcome(0, "", 2 << 30, 0), "memory"),
         (Outcome(5, "", 0, 0), "no message"),
-        (Outcome(5, "mobileprep: error: g.pb: is bad\n", 0, 0), "no mend"),
-        (Outcome(5, "mobileprep: error: is bad\n  hint: mend\n", 0, 0), "no file"),
-        (Outcome(5, "mobileprep: error: g.pb: \x1b[31m\n  hint: mend\n", 0, 0), "unprintable"),
-        (Outcome(5, f"mobileprep: error: g.pb: {'n' * 90_000}\n  hint: x\n", 0, 0), "long message"),
+        (Outcome(5, "error: g.pb: is bad\n", 0, 0), "no mend"),
+        (Outcome(5, "error: is bad\nhelp: mend\n", 0, 0), "no file"),
+        (Outcome(5, "error: g.pb: \x1b[31m\nhelp: mend\n", 0, 0), "unprintable"),
+        (Outcome(5, f"error: g.pb: {'n' * 90_000}\nhelp: x\n", 0, 0), "long message"),
         (Outcome(0, "a.py:3: RuntimeWarning: overflow\n", 0, 0), "warning"),
     ],
 )
 def test_what_counts_as_a_failure(outcome: Outcome, told: str) -> None:
     case = Case(("run", "--graph=g.pb"), {"g.pb": b""})
     assert [f.split(":")[0].startswith(told) for f in faults(case, outcome)] == [True]
-    fine = Outcome(5, "mobileprep: error: g.pb: is bad\n  hint: mend it\n", 0, 0)
+    fine = Outcome(5, "error: g.pb: is bad\nhelp: mend it\n", 0, 0)
     assert faults(case, fine) == []
 
 
@@ -108,7 +108,7 @@ def test_an_answer_is_looked_at_where_there_is_no_message(verb: str) -> None:
 
 def test_a_build_that_has_to_leave_files_may_neither_fail_nor_leave_others() -> None:
     case = Case(("build", "r.yaml"), {"r.yaml": b""}, expected={"out/m.pb": "ab"})
-    failed = Outcome(4, "mobileprep: error: r.yaml: is bad\n  hint: mend it\n", 0, 0)
+    failed = Outcome(4, "error: r.yaml: is bad\nhelp: mend it\n", 0, 0)
     other = Outcome(0, "", 0, 0, falsified=("out/m.pb",))
     for outcome, told in ((failed, "ended: build"), (other, "falsified: build .pb")):
         assert [f[: len(told)] for f in faults(case, outcome)] == [told]
@@ -127,7 +127,7 @@ def test_what_a_command_leaves_is_compared() -> None:
 def test_a_file_may_be_named_within_an_argument() -> None:
     case = Case(("transform", "--in_graph=g.pb", "--transforms=a(log='run.log')"), {"g.pb": b""})
     for name, known in (("run.log", True), ("other.log", False)):
-        told = Outcome(4, f"mobileprep: error: {name}: is bad\n  hint: mend it\n", 0, 0)
+        told = Outcome(4, f"error: {name}: is bad\nhelp: mend it\n", 0, 0)
         assert (faults(case, told) == []) is known
 
 

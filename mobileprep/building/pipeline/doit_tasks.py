@@ -190,7 +190,7 @@ def for_doit(error: MobileprepError) -> InvalidDodoFile:
 
 
 def _told(error: MobileprepError) -> str:
-    return f"{error}\n  hint: {error.hint}" if error.hint else str(error)
+    return f"{error}\nhelp: {error.hint}" if error.hint else str(error)
 
 
 def recipe_files(folder: Path) -> Iterator[Path]:

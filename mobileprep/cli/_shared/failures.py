@@ -133,9 +133,9 @@ def tell_error(error: MobileprepError, *, as_json: bool) -> int:
     """Tell of an error of the user's; its exit code."""
     message, where = _cut(error.message), _cut(_place(error))
     hint = _cut(error.hint or mend_of(error))
-    print(f"mobileprep: error: {f'{where}: ' if where else ''}{message}", file=sys.stderr)
+    print(f"error: {f'{where}: ' if where else ''}{message}", file=sys.stderr)
     if hint:
-        print(f"  hint: {hint}", file=sys.stderr)
+        print(f"help: {hint}", file=sys.stderr)
     if as_json:
         print_failure(error_kind(error), message, error.exit_code, hint=hint, where=where)
     return error.exit_code

@@ -148,7 +148,7 @@ def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContex
 def tell(sentence: str) -> None:
     """Tell of a wait, or of what was left alone."""
     # At once: what is written to a file would else come when the wait is over.
-    print(f"mobileprep: {sentence}", file=sys.stderr, flush=True)
+    print(f"note: {sentence}", file=sys.stderr, flush=True)
 
 
 def print_reports(

@@ -120,7 +120,7 @@ def _check_log(path: Path) -> None:
 
 
 # What a quiet command still says; a hint and more lines of a message are set in.
-_SAID: Final = re.compile(r"mobileprep: (?!note: )")
+_SAID: Final = re.compile(r"(error|warning|help): ")
 _MORE: Final = re.compile(r"\s+\S")
 # What a log begins with, which is dated and names the version, and what it ends with.
 _TIME: Final = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  "
@@ -200,7 +200,7 @@ def warn(sentence: str) -> None:
     """Tell of something that is no error; names of nodes may hold any characters."""
     from mobileprep.core.printable import plain  # few commands warn
 
-    print("mobileprep: warning:", plain(sentence, keep="\n"), file=sys.stderr)
+    print("warning:", plain(sentence, keep="\n"), file=sys.stderr)
 
 
 def warn_all(sentences: Iterable[str]) -> None:
