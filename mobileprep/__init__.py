@@ -1,7 +1,7 @@
 """mobileprep: from a trained TensorFlow 1-style model to what a mobile app ships.
 
 The names in ``__all__`` are the public face, with ``mobileprep.plugin`` for transforms of one's
-own; ``docs/python.md`` shows them. All else may change from release to release. Each is imported
+own; ``docs/reference/python.md`` shows them. All else may change from release to release. Each is imported
 when it is first asked for, so that ``import mobileprep`` costs nothing.
 """
 

@@ -1,4 +1,4 @@
-"""What a transform of one's own needs, and may rely on; ``docs/own-transforms.md`` shows one.
+"""What a transform of one's own needs, and may rely on; ``docs/how-to/custom-transforms.md`` shows one.
 
 A transform is a class ``Mine(Transform, frozen=True)`` under ``@transform("its_name")``; its fields
 are its parameters. ``apply`` gets a ``Graph`` of ``Node``s and a ``Context``, never

@@ -22,11 +22,11 @@ from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
 
-GUIDE = Path(__file__).resolve().parents[1] / "docs" / "own-transforms.md"
+GUIDE = Path(__file__).resolve().parents[1] / "docs" / "how-to/custom-transforms.md"
 
 
 def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    found = re.search(rf"```{language}(?: title=[^\n]*)?\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert found
     return found.group(1)
 

@@ -1,4 +1,4 @@
-"""The pictures of docs/transforms.md: what each transform does to its example."""
+"""The pictures of docs/reference/transforms.md: what each transform does to its example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of the report page for docs/report.md.
+"""Takes the pictures of the report page for docs/how-to/read-the-report.md.
 
 python tools/make_report_pictures.py docs/images
 

@@ -138,8 +138,8 @@ def derived() -> dict[Path, str]:
         SCHEMA_FOLDER / "recipe.schema.json": editor_schema.rendered(
             editor_schema.editor_schema(schemas)
         ),
-        ROOT / "docs" / "recipe.md": reference.render(recipe_schema()),
-        ROOT / "docs" / "transforms.md": transform_reference.render(
+        ROOT / "docs" / "reference/recipe.md": reference.render(recipe_schema()),
+        ROOT / "docs" / "reference/transforms.md": transform_reference.render(
             schemas, {path.stem for path in PICTURES.glob("*.svg")}
         ),
     }

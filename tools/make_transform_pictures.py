@@ -1,4 +1,4 @@
-"""Draws what each transform does to its example, for docs/transforms.md.
+"""Draws what each transform does to its example, for docs/reference/transforms.md.
 
 python tools/make_transform_pictures.py && python tools/make_schemas.py
 

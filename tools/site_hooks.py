@@ -1,4 +1,4 @@
-"""What the site has beside the files of ``docs/``: pages of the repository, and made ones.
+"""Add pages of the repository outside of ``docs/`` to the site.
 
 mkdocs calls the functions; see ``hooks`` in ``mkdocs.yml``.
 """
@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-import sys
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
-sys.path.insert(0, str(Path(__file__).parent))
-from reference_pages import PAGES as MADE
 
 ROOT = Path(__file__).resolve().parents[1]
 # Pages of the repository, by where they are on the site.
@@ -41,8 +37,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(
             File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8"))
         )
-    for page, made in MADE.items():
-        files.append(File.generated(config, page, content=made()))
     return files
 
 

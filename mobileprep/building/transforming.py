@@ -63,7 +63,7 @@ def transform(
     like_tf115: bool = False,
     warn: Warn | None = None,
 ) -> Transformed:
-    """Run a chain of transforms, which ``docs/transforms.md`` lists.
+    """Run a chain of transforms, which ``docs/reference/transforms.md`` lists.
 
     Args:
         graph: what to transform; it is not changed.

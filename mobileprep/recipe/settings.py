@@ -329,7 +329,7 @@ class Budget(Struct, frozen=True):
         int | None,
         Option(
             "The most code that those kernels may come to, by an estimate: see "
-            "[targets.md](targets.md#budgets). Only for TensorFlow 1.15.",
+            "[budgets](../how-to/set-budgets.md). Only for TensorFlow 1.15.",
             definition="size",
         ),
     ] = None

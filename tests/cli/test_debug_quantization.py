@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -133,21 +131,3 @@ def test_several_recipes_are_refused(recipe, run) -> None:
     told = run("debug-quantization", recipe, recipe.parents[1] / "digits")
     assert told.code == 2
     assert "2 recipes are named" in told.err
-
-
-def test_what_the_page_shows_is_what_is_printed(tmp_path, monkeypatch, run) -> None:
-    page = (RECIPES.parent / "docs" / "quantization.md").read_text(encoding="utf-8")
-    section = page.split("\n## Which layers lose most\n", 1)[1].split("\n## ", 1)[0]
-    (shown,) = re.findall(r"```text\n\$ mobileprep ([^\n]*)\n(.*?)```", section, re.DOTALL)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(RECIPES / "mnist", tmp_path / "recipes" / "mnist")
-    told = run(*shlex.split(shown[0]))
-    assert told.code == 0
-    expected, found = shown[1].splitlines(), told.out.splitlines()
-    assert len(found) == len(expected)
-    # Digits depend on the processor, and with them the order of what is nearly the same.
-    assert found[0] == expected[0]
-    layers = {line.split()[0] for line in expected if "/Conv2D  " in line}
-    assert len(layers) == 7
-    assert layers == {line.split()[0] for line in found if "/Conv2D  " in line}

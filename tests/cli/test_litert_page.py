@@ -26,7 +26,7 @@ from tests.transforms.graphs import node, placeholder
 from tests.transforms.test_raise_control_flow import doubling
 from tests.transforms.test_replace_detection_postprocess import EXAMPLE_NODES
 
-PAGE = DOCS / "litert.md"
+PAGE = DOCS / "how-to/convert-to-litert.md"
 FILE_IDENTIFIER = slice(4, 8)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from tests.building.stages.jobs import classifier, op
 from tests.cli.conftest import Run
-from tests.cli.pages import DOCS, examples
 from tests.ops.lookup.test_tables import from_file
 from tests.targets.migration.graphs import speech
 
@@ -24,18 +21,6 @@ from tests.targets.migration.graphs import speech
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def test_the_page_shows_what_is_told(run: Run) -> None:
-    write_graph(Path("speech.pb"), speech())
-    ((command, shown),) = [
-        (c, out) for c, out in examples(DOCS / "litert.md") if c.startswith("mobileprep migrate")
-    ]
-    told = run(*shlex.split(command)[1:])
-    assert told.code == 0, told.err
-    # The bytes of a file so small are those of what every file has.
-    without_figures = (re.sub(r"\d[\d,]*%?", "N", text.strip()) for text in (told.out, shown))
-    assert len(set(without_figures)) == 1
 
 
 def test_a_file_without_nodes_is_no_model_that_runs(run: Run) -> None:

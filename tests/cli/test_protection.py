@@ -12,7 +12,7 @@ from mobileprep.formats.memmapped import HEADER_BYTES, MAGIC
 from mobileprep.graph.files import read_graph
 from mobileprep.targets.memmapped import decrypt
 from tests.cli.conftest import Run
-from tests.cli.pages import DOCS
+from tests.docs.pages import DOCS
 
 pytest.importorskip("cryptography")
 
@@ -106,7 +106,7 @@ def test_a_verb_that_reads_graphs_says_that_one_is_encrypted(
 
 
 def test_the_page_describes_the_format_and_its_recipe_holds(run: Run, digits: Path) -> None:
-    page = (DOCS / "protection.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to/protect-a-model.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| (\d+) \| (\d+|as at 16) \|", page, re.MULTILINE)
     assert int(table[-1][0]) == HEADER_BYTES
     assert [int(at) + int(size) for at, size in table[:-1]] == [int(at) for at, _ in table[1:]]
@@ -124,7 +124,7 @@ def test_the_tflite_target_of_the_page_builds(
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
-    page = (DOCS / "protection.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to/protect-a-model.md").read_text(encoding="utf-8")
     _, section = re.findall(r"```yaml\ntargets:\n(.*?)```", page, re.DOTALL)
     text = digits.read_text()
     plain = "  plain: {platform: android, artifact: tflite}\n"

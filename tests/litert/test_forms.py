@@ -1,4 +1,4 @@
-"""The table of operators in ``docs/litert.md`` against LiteRT's newest release and TensorFlow's."""
+"""The operators of ``docs/reference/litert.md`` in the newest LiteRT and TensorFlow releases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobileprep.litert.versions import _RELEASES, first_release
 from tests.litert import forms
 from tests.litert.test_builtins import CASES
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "litert.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference/litert.md"
 SHORT: Final = {
     "float32": "f32",
     "int32": "i32",

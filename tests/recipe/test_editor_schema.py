@@ -59,8 +59,8 @@ def test_it_has_every_key_and_every_transform_described():
 
 def recipes():
     found = [p.read_text(encoding="utf-8") for p in sorted(ROOT.glob("recipes/*/recipe.yaml"))]
-    for page in sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md"]):
-        blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
+    for page in sorted([*ROOT.rglob("docs/**/*.md"), ROOT / "README.md"]):
+        blocks = re.split(r"```yaml.*\n", page.read_text(encoding="utf-8"))[1:]
         found += [
             b.partition("```")[0] for b in blocks if b.partition("```")[0].startswith("version")
         ]

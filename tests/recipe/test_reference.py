@@ -7,7 +7,7 @@ import pytest
 from mobileprep.recipe.documents.reference import render
 from mobileprep.recipe.schemas import recipe_schema
 
-PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference/recipe.md"
 
 
 def test_every_key_of_the_schema_is_on_the_page():

@@ -29,7 +29,7 @@ from tests.reference.remote_servers import free_port, nginx, s3
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "remote-cache.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to/remote-cache.md"
 PLAIN_DAV = """server {{
     listen 127.0.0.1:{port}; root {root}; client_max_body_size 2m;
     location / {{ dav_methods PUT MKCOL; }}

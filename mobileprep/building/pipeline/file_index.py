@@ -1,6 +1,6 @@
 """Digests of files that were hashed before, valid while ``stat`` tells that nothing changed.
 
-The rules are those of git's index ("racy git"); ``docs/incremental.md`` has them in words.
+The rules are those of git's index ("racy git"); ``docs/explanation/cache.md`` has them in words.
 """
 
 from __future__ import annotations

@@ -1,0 +1,118 @@
+"""Models that the pages of the documentation name, written before their commands run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph, Versions
+from mobileprep.graph.node import Node
+from tests.cli.inception import inception
+from tests.freezing.graphs import placeholder as shaped_placeholder
+from tests.freezing.saved import write_saved_model
+from tests.ops.lookup.test_tables import from_file
+from tests.ops.pictures import encoded
+from tests.targets.migration.graphs import speech
+from tests.transforms.graphs import const, node, placeholder
+from tests.transforms.test_raise_control_flow import doubling
+from tests.transforms.test_replace_detection_postprocess import EXAMPLE_NODES
+
+DETECTION_NAMES = {
+    "ssd/image": "image_tensor",
+    "ssd/boxes": "detection_boxes",
+    "ssd/scores": "detection_scores",
+    "ssd/classes": "detection_classes",
+    "ssd/count": "num_detections",
+}
+
+
+def detector() -> Graph:
+    """A small SSD model with the names that the object detection API uses."""
+
+    def renamed(original: Node) -> Node:
+        inputs = (r.renamed(DETECTION_NAMES.get(r.node, r.node)) for r in original.inputs)
+        name = DETECTION_NAMES.get(original.name, original.name)
+        return replace(original, name=name, inputs=tuple(inputs))
+
+    return Graph(map(renamed, EXAMPLE_NODES))
+
+
+def _litert() -> None:
+    Path("assets").mkdir()
+    Path("assets/words.txt").write_text("yes\nno\n")
+    words = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
+    write_graph(Path("words.pb"), words)
+    write_graph(Path("ssd.pb"), detector())
+    loop = [placeholder(), *doubling(3), node("y", "Identity", "v/out")]
+    write_graph(Path("loop.pb"), Graph(loop))
+    write_graph(Path("speech.pb"), speech())
+
+
+def _run_graphs() -> None:
+    write_graph(Path("inception.pb"), inception())
+    image = shaped_placeholder("image", -1, 4)
+    keep = shaped_placeholder("keep_prob", 1)
+    layers = [node("logits", "Mul", "image keep_prob"), node("probabilities", "Softmax", "logits")]
+    write_graph(Path("model.pb"), Graph([image, keep, *layers]))
+    Path("exported").mkdir()
+    write_saved_model(Path("exported"))
+    Path("labels.txt").write_text("".join(f"label {i}\n" for i in range(7)))
+    Path("photos").mkdir()
+    Path("samples").mkdir()
+    generator = np.random.default_rng(0)
+    for number in range(3):
+        pixels = generator.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        Path(f"photos/{number}.jpg").write_bytes(encoded(pixels, "JPEG"))
+        np.save(f"samples/{number}.npy", generator.random((1, 4), dtype=np.float32))
+    Path("photos/0.jpg").rename("photo.jpg")
+    Path("samples/0.npy").rename("sample.npy")
+
+
+def newer_graph() -> Graph:
+    """A graph with one example of each cause that keeps an older build from loading it."""
+    return Graph(
+        [
+            placeholder(), placeholder("jpeg", DType.STRING), placeholder("a", DType.INT32),
+            const("k", 0, np.int32), const("size", -1, np.int32), const("padding", 0.0),
+            node("pixels", "DecodeJpeg", "jpeg", T=None),
+            node("pool", "MaxPool", "x", explicit_paddings=(), ksize=(1, 2, 2, 1),
+                 strides=(1, 2, 2, 1), padding="SAME"),
+            node("row", "Identity", "x"),
+            node("matrix", "MatrixDiagV3", "row k size size padding", align="RIGHT_LEFT"),
+            node("same", "Equal", "a a", T=DType.INT32),
+        ],
+        versions=Versions(1200, 12),
+    )  # fmt: skip
+
+
+def _targets() -> None:
+    write_graph(Path("newer.pb"), newer_graph())
+    pool = newer_graph().by_name["pool"]
+    write_graph(Path("pool.pb"), Graph([placeholder(), pool], versions=Versions(1200, 12)))
+    write_graph(Path("log.pb"), Graph([placeholder(), node("out", "Xlog1py", "x x")]))
+    weights = const("weights", np.ones((100, 100)))
+    dense = [placeholder(), weights, node("out", "MatMul", "x weights")]
+    write_graph(Path("dense.pb"), Graph(dense))
+    scaled = [placeholder(), weights, node("scaled", "Mul", "weights weights")]
+    write_graph(Path("scaled.pb"), Graph([*scaled, node("out", "MatMul", "x scaled")]))
+
+
+def _custom_ops() -> None:
+    custom = node("y", "FancyNewOp", "x", T=None)
+    write_graph(Path("custom.pb"), Graph([placeholder(), custom]))
+    Path("ops").mkdir()
+    Path("ops/fancy_new_op.cc").write_text("// REGISTER_OP and REGISTER_KERNEL_BUILDER\n")
+
+
+SETUPS: dict[str, Callable[[], None]] = {
+    "how-to/check-targets": _targets,
+    "how-to/convert-to-litert": _litert,
+    "how-to/custom-ops": _custom_ops,
+    "how-to/memory-map": _targets,
+    "how-to/run-graphs": _run_graphs,
+}

@@ -1,0 +1,44 @@
+"""Recipes and fragments of recipes on the pages are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mobileprep.recipe.load import load_recipe
+from tests.docs.pages import PAGES, ROOT, Block, blocks, page_id
+
+DIGITS = yaml.safe_load((ROOT / "recipes" / "digits" / "recipe.yaml").read_text("utf-8"))
+
+
+def fragments() -> Iterator[Any]:
+    for page in PAGES:
+        for index, block in enumerate(blocks(page)):
+            if is_recipe(block):
+                yield pytest.param(page, block.body, id=f"{page_id(page)}-{index}")
+
+
+def is_recipe(block: Block) -> bool:
+    # The others are a device profile and the configuration of pre-commit.
+    return block.language == "yaml" and not block.body.startswith(("title:", "repos:"))
+
+
+@pytest.mark.parametrize(("page", "text"), list(fragments()))
+def test_a_fragment_is_a_valid_recipe(page: Path, text: str, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.file and not is_recipe(block):
+            (tmp_path / block.file).parent.mkdir(exist_ok=True)
+            (tmp_path / block.file).write_text(block.body)
+    fragment = yaml.safe_load(text)
+    recipe = {**DIGITS, "calibration": {"data": "data/calibration.npz"}, **fragment}
+    if "extends" in fragment:
+        (tmp_path / fragment["extends"]).parent.mkdir(exist_ok=True)
+        (tmp_path / fragment["extends"]).write_text(yaml.safe_dump(DIGITS))
+        recipe = fragment
+    if "outputs" in str(fragment.get("validation")):
+        recipe["outputs"] = None
+    load_recipe(tmp_path / "recipe.yaml", text=yaml.safe_dump(recipe, sort_keys=False))
