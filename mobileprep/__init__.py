@@ -1,8 +1,8 @@
-"""mobileprep: from a trained TensorFlow 1-style model to what a mobile app ships.
+"""Prepare trained TensorFlow 1-style models for mobile and embedded apps.
 
-The names in ``__all__`` are the public face, with ``mobileprep.plugin`` for transforms of one's
-own; ``docs/reference/python.md`` shows them. All else may change from release to release. Each is imported
-when it is first asked for, so that ``import mobileprep`` costs nothing.
+The names in ``__all__`` and ``mobileprep.plugin`` are the public API; ``docs/reference/python.md``
+describes it. Other modules can change with each release. Names are imported when they are first
+used, so ``import mobileprep`` is fast.
 """
 
 from __future__ import annotations

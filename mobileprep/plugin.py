@@ -1,17 +1,17 @@
-"""What a transform of one's own needs, and may rely on; ``docs/how-to/custom-transforms.md`` shows one.
+"""The API for custom transforms; ``docs/how-to/custom-transforms.md`` has an example.
 
-A transform is a class ``Mine(Transform, frozen=True)`` under ``@transform("its_name")``; its fields
-are its parameters. ``apply`` gets a ``Graph`` of ``Node``s and a ``Context``, never
-changes them, and returns a ``Result``:
+A transform is a class ``Mine(Transform, frozen=True)`` with ``@transform("its_name")``. Its fields
+are its parameters. ``apply`` gets a ``Graph`` of ``Node``s and a ``Context``, which it does not
+modify, and returns a ``Result``:
 
-- ``op`` writes a pattern, ``Rule`` says what replaces it, ``rewrite`` does so wherever it fits and
-  answers with a ``Rewritten``. ``Leave`` leaves a place with a reason. ``Match`` has the nodes of a
-  place by the labels of the pattern, and ``GraphMatcher`` finds the places alone.
-- ``constant`` makes a Const node of a ``Tensor``, which ``Tensor.of(array)`` makes of an array;
-  ``attrs`` makes attributes, ``Ref`` names a tensor as an input, ``DType`` lists the types, and
-  ``unique_name`` finds a name that no node has.
-- Raise ``TransformError`` where the transform cannot do its work on the graph; a chain then ends,
-  or goes on where its step has ``ignore_errors``.
+- ``op`` writes a pattern, ``Rule`` describes its replacement, and ``rewrite`` applies it to all
+  matches and returns a ``Rewritten``. ``Leave`` skips a match with a reason. ``Match`` has the nodes
+  of a match by the labels of the pattern. ``GraphMatcher`` only finds matches.
+- ``constant`` creates a Const node of a ``Tensor``, and ``Tensor.of(array)`` converts an array.
+  ``attrs`` creates attributes, ``Ref`` names a tensor as an input, ``DType`` lists the dtypes, and
+  ``unique_name`` finds an unused name.
+- Raise ``TransformError`` if the transform cannot do its work on the graph. The chain then ends, or
+  continues if the step has ``ignore_errors``.
 """
 
 from __future__ import annotations

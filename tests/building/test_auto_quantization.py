@@ -125,7 +125,7 @@ def test_a_limit_that_no_try_keeps_is_an_error_that_tells_the_nearest(recipe: Pa
         built(recipe, 2)
     assert caught.value.exit_code == 8
     assert "none of 3 tries of 'quantize: auto' keeps the limits; nearest is" in str(caught.value)
-    assert "at least 2.0 is asked for" in str(caught.value)
+    assert "at least 2.0 is required" in str(caught.value)
     hint = caught.value.hint
     assert len([name for name in LAYERS if name in hint]) == 3
     assert "trials" not in hint

@@ -30,12 +30,12 @@ targets:
   phone: {platform: android, quantize: weights}
 ```
 
-`mobileprep validate RECIPE` reports all problems at once, each with file, line, and column. It also
-opens the models and the data. With `--no-files` it checks only the recipe.
+`mobileprep validate RECIPE` reports all problems at once, each with file, line, and column. It
+also opens the models and the data. With `--no-files` it checks only the recipe.
 
-The first line names the JSON Schema, so that editors with a YAML language server complete and check
-keys. Keep a copy of the schema next to the recipes or in a parent directory:
-`mobileprep schema > recipe.schema.json`. `mobileprep schema --modeline recipe.yaml` prints the line.
+The first line names the JSON Schema, so that editors with a YAML language server complete and
+check keys. Keep a copy of the schema next to the recipes or in a parent directory: `mobileprep
+schema > recipe.schema.json`. `mobileprep schema --modeline recipe.yaml` prints the line.
 
 ## YAML
 
@@ -48,15 +48,15 @@ keys. Keep a copy of the schema next to the recipes or in a parent directory:
 
 ## Variables
 
-`${NAME}` in a value is replaced with the value of `--set NAME=VALUE`, or of the environment variable.
-`${NAME:-default}` has a default, and `$$` is a dollar sign. A variable without a value is an error. An
-unquoted value is parsed after the replacement, so `num_steps: ${STEPS:-256}` is a number; a quoted
-value is a string. Replacements are never parsed as YAML structures.
+`${NAME}` in a value is replaced with the value of `--set NAME=VALUE`, or of the environment
+variable. `${NAME:-default}` has a default, and `$$` is a dollar sign. A variable without a value
+is an error. An unquoted value is parsed after the replacement, so `num_steps: ${STEPS:-256}` is a
+number; a quoted value is a string. Replacements are never parsed as YAML structures.
 
 ## Extend a recipe
 
-`extends: ../common.yaml` merges a recipe over another one. Targets are merged over the recipe in the
-same way, and so are the entries of `models`:
+`extends: ../common.yaml` merges a recipe over another one. Targets are merged over the recipe in
+the same way, and so are the entries of `models`:
 
 - Mappings are merged key by key.
 - Lists, strings, and numbers replace the lower value.
@@ -103,9 +103,10 @@ transforms: >
   fold_constants(ignore_errors=true)
 ```
 
-The string follows the original's syntax: no white space before `,` and `)`, and double quotes around
-values with other characters than letters, digits, and `-./_`. White space between a name and `(` is
-accepted with a warning. A missing `)` at the end, which the original ignores, is an error.
+The string follows the original's syntax: no white space before `,` and `)`, and double quotes
+around values with other characters than letters, digits, and `-./_`. White space between a name
+and `(` is accepted with a warning. A missing `)` at the end, which the original ignores, is an
+error.
 
 The chain of a target is the shared one or its own `transforms`, then its `then`, then what
 `quantize`, `obfuscate`, and `sort` add, in this order.
@@ -122,34 +123,34 @@ Each build verifies that the app has to feed exactly the declared inputs:
 | the prepared model does not use an input, except numbers and booleans | a warning |
 | the inputs cut off more than half of the parameters behind the outputs | a warning |
 
-The last one is right for a recipe that ships only the end of a network. Otherwise the inputs are too
-far inside the graph. A recipe without `inputs` is not checked.
+The last one is right for a recipe that ships only the end of a network. Otherwise the inputs are
+too far inside the graph. A recipe without `inputs` is not checked.
 
 ## Checks
 
 With `check: true`, the build runs the graph after each transform, and the packaged file, on a few
-samples, and compares the outputs with those of the source. It fails if a graph does not run, if an
-output has another shape, or if it is NaN or infinite where the source is not. With a limit, it also
-fails if an output differs too much:
+samples, and compares the outputs with those of the source. It fails if a graph does not run, if
+an output has another shape, or if it is NaN or infinite where the source is not. With a limit, it
+also fails if an output differs too much:
 
 ```yaml
 check: {data: data/pictures.npz, max_difference: 0.01}
 ```
 
-`data` accepts every format of [sample data](../how-to/prepare-data.md). The default is the data of the
-validation, or random samples. The packaged file is measured as in a
+`data` accepts every format of [sample data](../how-to/prepare-data.md). The default is the data
+of the validation, or random samples. The packaged file is measured as in a
 [validation](../how-to/validate-accuracy.md#what-is-measured).
 
-The report has two numbers. `largest_difference` is the largest absolute difference of any element.
-`share_of_peak` divides it by the largest magnitude of that output in the source: 0.01 is one percent
-of the peak. `max_difference` limits the share. For booleans, strings, and 32-bit and 64-bit integers,
-the share is that of the elements that differ.
+The report has two numbers. `largest_difference` is the largest absolute difference of any
+element. `share_of_peak` divides it by the largest magnitude of that output in the source: 0.01 is
+one percent of the peak. `max_difference` limits the share. For booleans, strings, and 32-bit and
+64-bit integers, the share is that of the elements that differ.
 
-Random samples are the same in each build. They are smooth scenes, tones, or rows of features, as the
-shapes of the inputs suggest, in the range that the graph shows: that of 8-bit dtypes, of the first
-operations, of tables, or of fake quantization. Open dimensions get the first sizes with which the model
-runs. String inputs cannot be drawn, except audio files. If the outputs hardly react to the samples, a
-warning says so; real samples are always better.
+Random samples are the same in each build. They are smooth scenes, tones, or rows of features, as
+the shapes of the inputs suggest, in the range that the graph shows: that of 8-bit dtypes, of the
+first operations, of tables, or of fake quantization. Open dimensions get the first sizes with
+which the model runs. String inputs cannot be drawn, except audio files. If the outputs hardly
+react to the samples, a warning says so; real samples are always better.
 
 # Keys
 """

@@ -52,18 +52,18 @@ transforms:
   command line. An edit of such a file runs the step again.
 - All transforms accept `ignore_errors`: if the transform fails, the graph stays as it was, with a
   warning.
-- `check: true` in a recipe, or `--check`, runs the graph on samples after each step and reports the
-  largest difference.
+- `check: true` in a recipe, or `--check`, runs the graph on samples after each step and reports
+  the largest difference.
 - The report counts the matches that a transform skipped, by reason.
-- `validate` and `plan` warn about chains that are known to go wrong, such as `quantize_nodes` before
-  batch norms are folded, or `quantize_weights` twice.
+- `validate` and `plan` warn about chains that are known to go wrong, such as `quantize_nodes`
+  before batch norms are folded, or `quantize_weights` twice.
 
 `mobileprep transform` does what the original does; a recipe does the right thing where the two
-differ ([faithfulness](../faithfulness.md)). You can also
-[write a custom transform](../how-to/custom-transforms.md).
+differ ([faithfulness](../faithfulness.md)). You can also [write a custom
+transform](../how-to/custom-transforms.md).
 
-The pictures show a part of a graph before and after a transform: red nodes are removed, green nodes
-are new, and yellow nodes changed.
+The pictures show a part of a graph before and after a transform: red nodes are removed, green
+nodes are new, and yellow nodes changed.
 """
 
 

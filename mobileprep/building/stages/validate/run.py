@@ -222,9 +222,9 @@ def complaints(record: MetricRecord, samples: int) -> Iterator[str]:
         yield f"{title} {moved} by {amount} ({of}); at most {record.max_drop} is allowed"
     told = f"{title} is {after:.6g} ({samples} samples), and the source's {record.before:.6g}"
     if record.at_least is not None and after < record.at_least:
-        yield f"{told}; at least {record.at_least} is asked for"
+        yield f"{told}; at least {record.at_least} is required"
     if record.at_most is not None and after > record.at_most:
-        yield f"{told}; at most {record.at_most} is asked for"
+        yield f"{told}; at most {record.at_most} is required"
 
 
 def shortfall(record: MetricRecord) -> float:
