@@ -5,8 +5,8 @@ are its parameters. ``apply`` gets a ``Graph`` of ``Node``s and a ``Context``, w
 modify, and returns a ``Result``:
 
 - ``op`` writes a pattern, ``Rule`` describes its replacement, and ``rewrite`` applies it to all
-  matches and returns a ``Rewritten``. ``Leave`` skips a match with a reason. ``Match`` has the nodes
-  of a match by the labels of the pattern. ``GraphMatcher`` only finds matches.
+  matches and returns a ``Rewritten``. ``Leave`` skips a match with a reason. ``Match`` has the
+  nodes of a match by the labels of the pattern. ``GraphMatcher`` only finds matches.
 - ``constant`` creates a Const node of a ``Tensor``, and ``Tensor.of(array)`` converts an array.
   ``attrs`` creates attributes, ``Ref`` names a tensor as an input, ``DType`` lists the dtypes, and
   ``unique_name`` finds an unused name.

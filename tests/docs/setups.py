@@ -109,10 +109,19 @@ def _custom_ops() -> None:
     Path("ops/fancy_new_op.cc").write_text("// REGISTER_OP and REGISTER_KERNEL_BUILDER\n")
 
 
+def _custom_transforms() -> None:
+    slopes = [
+        node("mild", "LeakyRelu", "x", alpha=0.25),
+        node("out", "LeakyRelu", "mild", alpha=0.75),
+    ]
+    write_graph(Path("model.pb"), Graph([shaped_placeholder("x", 2, 3), *slopes]))
+
+
 SETUPS: dict[str, Callable[[], None]] = {
     "how-to/check-targets": _targets,
     "how-to/convert-to-litert": _litert,
     "how-to/custom-ops": _custom_ops,
+    "how-to/custom-transforms": _custom_transforms,
     "how-to/memory-map": _targets,
     "how-to/run-graphs": _run_graphs,
 }
