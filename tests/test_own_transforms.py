@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from mobileprep.graph.refs import Ref
 from mobileprep.recipe.plugins import installed_plugins
 from mobileprep.runtime.interpreter import Interpreter
 from tests.cli.conftest import Run, run
+from tests.docs.pages import console_examples
 
 __all__ = ["run"]
 
@@ -71,8 +73,8 @@ def test_the_recipe_of_the_guide_builds(app: Path, run: Run) -> None:
 
 
 def test_the_command_of_the_guide_runs(app: Path, run: Run) -> None:
-    command = block("console").replace("\\\n", " ").removeprefix("$ mobileprep ").strip()
-    told = run(*re.sub(r"'", "", command).split())
+    ((command, _),) = console_examples(GUIDE)
+    told = run(*shlex.split(command)[1:])
     assert told.code == 0, told.err
     assert "largest difference 0" in told.err
     assert "Maximum" in {n.op for n in read_graph(app / "lowered.pb")}
