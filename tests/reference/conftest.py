@@ -1,15 +1,20 @@
-"""What the reference tests share: where the original tools, TensorFlow and real models are."""
+"""Fixtures for the original tools, TensorFlow, and real models."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from mobileprep.graph.graph import Graph
+from tests.reference.original import run_original
+
+Original = Callable[..., Graph]
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 HOME = Path(os.environ.get("MOBILEPREP_REFERENCE", Path.home() / ".cache/mobileprep-reference"))
@@ -17,8 +22,8 @@ HOME = Path(os.environ.get("MOBILEPREP_REFERENCE", Path.home() / ".cache/mobilep
 
 @contextmanager
 def making() -> Iterator[None]:
-    """A time when no other process makes anything in the folder that all runs share."""
-    import fcntl  # Windows has none, and collects these tests too
+    """Lock the directory that all test runs share."""
+    import fcntl  # not on Windows, which collects these tests too
 
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / "lock").open("w") as lock:
@@ -28,23 +33,35 @@ def making() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def original() -> Path:
-    """The folder of the original TensorFlow 1.15 tools, built on first use."""
+    """The directory of the original TensorFlow 1.15 tools, built on first use."""
     setup = SHARED / "reference" / "setup.sh"
     last = HOME / "run_memmapped"
     if not last.exists() and not setup.exists():
-        pytest.skip("the original tools are not here, nor the script that builds them")
+        pytest.skip("neither the original tools nor the script that builds them exist")
     with making():
         if not last.exists():
             subprocess.run(["bash", str(setup), str(HOME)], check=True, timeout=900)
     return HOME
 
 
+@pytest.fixture
+def theirs(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Original:
+    """Run the original tool: ``theirs(graph, chain, inputs, outputs)``."""
+
+    def run(graph: Graph, chain: str, inputs: str = "x", outputs: str = "out") -> Graph:
+        # A new directory each time: files that were read stay mapped.
+        folder = tmp_path_factory.mktemp("original")
+        return run_original(original, graph, inputs, outputs, chain, folder)
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def tf() -> ModuleType:
-    """TensorFlow with its own kernels, where it is installed beside the tests.
+    """TensorFlow with its own kernels.
 
-    On processors with instructions for eight-bit products it hands convolutions to oneDNN, which
-    answers an empty batch with the input's channels instead of the filters'.
+    On CPUs with int8 instructions it delegates convolutions to oneDNN, which returns the input's
+    channels instead of the filters' for an empty batch.
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -54,8 +71,8 @@ def tf() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def models() -> Path:
-    """The folder of real models."""
+    """The directory of real models."""
     folder = SHARED / "models"
     if not folder.exists():
-        pytest.skip("the real models are not here")
+        pytest.skip("the real models are not installed")
     return folder

@@ -1,9 +1,10 @@
-"""Programs against the library of TensorFlow 1.15: built once, and run."""
+"""Build and run programs that link the library of TensorFlow 1.15."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.formats.wire import delimited, encode_varint
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from tests.reference.conftest import making
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -19,28 +23,33 @@ Array = np.ndarray
 
 
 class NativeError(Exception):
-    """The original runtime refused; its message."""
+    """The original runtime failed; holds its standard error."""
+
+
+def tool(name: str) -> str:
+    """The path of an installed program; skips the test without it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
 
 
 def program(home: Path, name: str) -> Path:
     """A program of ``programs/``, compiled against the library in ``home``."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not installed")
     source = PROGRAMS / f"{name}.cc"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     built, tf = home / f"{name}-{digest}", home / "tensorflow_core"
     with making():
         if not built.exists():
-            compile_program(compiler, [source], built.with_suffix(".new"), tf)
+            compile_program([source], built.with_suffix(".new"), tf)
             built.with_suffix(".new").rename(built)
     return built
 
 
 def compile_program(
-    compiler: str, sources: Sequence[Path], target: Path, tf: Path, options: Sequence[str] = ()
+    sources: Sequence[Path], target: Path, tf: Path, options: Sequence[str] = ()
 ) -> None:
-    """A program of C++ against the library of TensorFlow 1.15, whose package is in ``tf``."""
+    """Compile C++ against the library of TensorFlow 1.15, whose package is in ``tf``."""
     library, framework = (
         tf / "python/_pywrap_tensorflow_internal.so",
         "libtensorflow_framework.so.1",
@@ -50,7 +59,7 @@ def compile_program(
     libraries = [str(library), str(tf / framework), "-l:libpython3.11.so.1.0"]
     links = ["-Wl,--unresolved-symbols=ignore-all", f"-Wl,-rpath,{tf / 'python'}:{tf}"]
     files = [*map(str, sources), "-o", str(target)]
-    command = [compiler, *common, *includes, *options, *files, *libraries, *links]
+    command = [tool("g++"), *common, *includes, *options, *files, *libraries, *links]
     subprocess.run(command, check=True, timeout=300)
 
 
@@ -66,7 +75,7 @@ def run_in_115(
     """Run a graph file once in TensorFlow 1.15, and return its outputs.
 
     Raises:
-        NativeError: it could not load or run it.
+        NativeError: the runtime cannot load or run the graph.
     """
     lines = _run_graph(home, graph, feeds, [f"fetch {n}" for n in fetches], folder, memmapped)
     outputs = []
@@ -83,7 +92,7 @@ def ops_run_in_115(
     """Run a graph file once in TensorFlow 1.15, and return the ops of the graph that ran.
 
     Raises:
-        NativeError: it could not load or run it.
+        NativeError: the runtime cannot load or run the graph.
     """
     lines = _run_graph(home, graph, feeds, [f"fetch {fetch}", "ops"], folder, memmapped=False)
     return set(lines[-1].split())
@@ -101,11 +110,12 @@ def _run_graph(
     for i, (name, value) in enumerate(feeds.items()):
         kind = dtype_from_numpy(value.dtype)
         assert kind is not None
-        (folder / f"feed_{i}").write_bytes(np.ascontiguousarray(value).tobytes())
+        content = value.item() if value.dtype == object else np.ascontiguousarray(value).tobytes()
+        (folder / f"feed_{i}").write_bytes(content)
         dims = ",".join(map(str, value.shape)) or "-"
         lines.append(f"feed {name} {int(kind)} {dims}")
     options = ["memmapped"] if memmapped else []
-    done = subprocess.run(
+    process = subprocess.run(
         [str(program(home, "run_graph")), str(graph), str(folder), *options],
         input="\n".join([*lines, *requests]) + "\n",
         capture_output=True,
@@ -113,6 +123,38 @@ def _run_graph(
         timeout=600,
         check=False,
     )
-    if done.returncode:
-        raise NativeError(done.stderr)
-    return done.stdout.splitlines()
+    if process.returncode:
+        raise NativeError(process.stderr)
+    return process.stdout.splitlines()
+
+
+def run_memmapped(
+    home: Path, model: Path, feed: str, fetch: str, value: Array
+) -> subprocess.CompletedProcess[str]:
+    """Run the original loader on a memory-mapped model; it writes ``out.f32`` next to it."""
+    (model.parent / "in.f32").write_bytes(np.ascontiguousarray(value).tobytes())
+    shape = ",".join(map(str, value.shape))
+    return subprocess.run(
+        [home / "run_memmapped", model.name, feed, fetch, shape, "in.f32", "out.f32"],
+        cwd=model.parent,
+        env={"TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def fetched_memmapped(home: Path, model: Path, feed: str, fetch: str, value: Array) -> Array:
+    """The flat float32 output that the original loader computes for a memory-mapped model."""
+    process = run_memmapped(home, model, feed, fetch, value)
+    assert process.returncode == 0, process.stderr
+    return np.fromfile(model.parent / "out.f32", np.float32)
+
+
+def write_as_memmapped(path: Path, graph: Graph) -> None:
+    """Write a graph as a memory-mapped model without regions, which the original loader takes."""
+    body = graph_to_bytes(graph)
+    entry = b"\x08\x00" + delimited(2, b"memmapped_package://.") + b"\x18"
+    directory = delimited(1, entry + encode_varint(len(body)))
+    path.write_bytes(body + directory + struct.pack("<Q", len(body)))

@@ -1,17 +1,16 @@
-"""Load and run files as they ship, in the runtimes that they are for."""
+"""Run published files in the runtimes that they are built for."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from tests.reference.native import run_in_115
+from tests.reference.newest import run_newest, session, tensor_name
 
 Array = np.ndarray
 
@@ -21,47 +20,15 @@ def node_name(tensor: str) -> str:
     return tensor.removesuffix(":0")
 
 
-def run_in_221(
-    tf: ModuleType, graph: Path, feeds: Mapping[str, Array], fetches: Sequence[str]
-) -> list[Array]:
-    """Load a GraphDef file in TensorFlow 2.21, and run it once."""
-    with _session(tf, graph) as session:
-        return [np.asarray(a) for a in session.run(_tensors(fetches), _feed_dict(feeds))]
-
-
 def ops_run_in_221(tf: ModuleType, graph: Path, feeds: Mapping[str, Array], fetch: str) -> set[str]:
     """Run a GraphDef file once in TensorFlow 2.21, and return the ops of the graph that ran."""
-    config = tf.compat.v1.ConfigProto()
-    # No app has Grappler.
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
     options = tf.compat.v1.RunOptions(output_partition_graphs=True)
     metadata = tf.compat.v1.RunMetadata()
-    with _session(tf, graph, config) as session:
-        session.run(_tensors([fetch]), _feed_dict(feeds), options, metadata)
+    # Apps do not include Grappler.
+    with session(tf, graph, optimize=False) as opened:
+        named = {tensor_name(name): value for name, value in feeds.items()}
+        opened.run(tensor_name(fetch), named, options, metadata)
     return {node.op for part in metadata.partition_graphs for node in part.node}
-
-
-@contextmanager
-def _session(tf: ModuleType, graph: Path, config: Any = None) -> Iterator[Any]:
-    definition = tf.compat.v1.GraphDef()
-    definition.ParseFromString(graph.read_bytes())
-    with tf.Graph().as_default() as loaded:
-        tf.import_graph_def(definition, name="")
-    with tf.compat.v1.Session(graph=loaded, config=config) as session:
-        yield session
-
-
-def _tensors(names: Iterable[str]) -> list[str]:
-    return [name if ":" in name else f"{name}:0" for name in names]
-
-
-def _feed_dict(feeds: Mapping[str, Array]) -> dict[str, Array | bytes]:
-    return dict(zip(_tensors(feeds), map(_fed, feeds.values()), strict=True))
-
-
-def _fed(array: Array) -> Array | bytes:
-    """Return bytes for a scalar of bytes, whose zeros at the end NumPy would cut off."""
-    return array.tobytes() if array.dtype.kind == "S" else array
 
 
 def run_in_litert(path: Path, feeds: Mapping[str, Array], fetches: Sequence[str]) -> list[Array]:
@@ -69,9 +36,9 @@ def run_in_litert(path: Path, feeds: Mapping[str, Array], fetches: Sequence[str]
     module = importlib.import_module("ai_edge_litert.interpreter")
     runner = module.Interpreter(model_path=str(path), num_threads=1).get_signature_runner()
     keys = {node_name(key): key for key in runner.get_input_details()}
-    # `keys` lacks an input that the file no longer has, which raises KeyError.
-    given = {keys[node_name(name)]: array for name, array in feeds.items()}
-    outputs = {node_name(key): array for key, array in runner(**given).items()}
+    # Raises KeyError for an input that the file no longer has.
+    arrays = {keys[node_name(name)]: array for name, array in feeds.items()}
+    outputs = {node_name(key): array for key, array in runner(**arrays).items()}
     return [outputs[node_name(name)] for name in fetches]
 
 
@@ -108,4 +75,4 @@ def run_shipped(
     if memmapped:
         message = "TensorFlow 2.21 has no loader for memory-mapped files in Python"
         raise ValueError(message)
-    return run_in_221(tf, path, feeds, fetches)
+    return run_newest(tf, path, fetches, feeds)

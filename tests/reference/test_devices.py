@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +12,18 @@ import yaml
 
 from mobileprep.building.builder import build
 from mobileprep.building.report.collect import Report
-from mobileprep.freezing.loading import Model, ModelOptions, load_model
+from mobileprep.freezing.loading import ModelOptions, load_model
 from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.targets.build_files import COMPILER_FLAGS
-from tests.reference.native import NativeError, compile_program, run_in_115
+from tests.reference.golden import read_golden
+from tests.reference.native import (
+    NativeError,
+    compile_program,
+    fetched_memmapped,
+    run_in_115,
+    tool,
+)
 
 pytestmark = pytest.mark.reference
 
@@ -40,23 +46,12 @@ def images() -> Array:
         return np.asarray(data["image"][:32], np.float32)
 
 
-def from_loader(home: Path, model: Path, feed: str, fetch: str, value: Array) -> Array:
-    """What the original's loader gives for a memory-mapped model."""
-    places = [model.parent / "in.f32", model.parent / "out.f32"]
-    places[0].write_bytes(np.ascontiguousarray(value).tobytes())
-    shape = ",".join(map(str, value.shape))
-    command = [home / "run_memmapped", model, feed, fetch, shape, *places]
-    done = subprocess.run([str(word) for word in command], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return np.fromfile(places[1], np.float32)
-
-
 @pytest.mark.parametrize("target", ["tablet", "gate"])
 def test_the_original_loader_runs_the_mapped_models(
     original: Path, devices: Path, images: Array, target: str
 ) -> None:
     model = devices / target / f"{NAME}.pb"
-    found = from_loader(original, model, "image", "probabilities", images)
+    found = fetched_memmapped(original, model, "image", "probabilities", images)
     (expected,) = Interpreter(read_graph(model)).run(["probabilities"], {"image": images})
     # Sums in another order; the outputs are probabilities.
     np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
@@ -82,7 +77,7 @@ def test_in_float_it_gives_what_the_source_gives(
     graph = read_graph(tmp_path / "out/source/source/source.pb")
     (expected,) = Interpreter(graph).run(["probabilities"], {"image": images})
     model = devices / "tablet" / f"{NAME}.pb"
-    found = from_loader(original, model, "image", "probabilities", images)
+    found = fetched_memmapped(original, model, "image", "probabilities", images)
     np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
 
 
@@ -92,8 +87,6 @@ SOURCE = {"graph": "graph.pbtxt", "checkpoint": "model.ckpt-4000"}
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("target", ["phone", "tablet", "gate"])
 def test_the_header_compiles(devices: Path, target: str, compiler: str, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
     program = tmp_path / "header.cc"
     checks = 'static_assert(SHOULD_REGISTER_OP("Softmax") && !SHOULD_REGISTER_OP("Tanh"), "");\n'
     program.write_text(f'#include "ops_to_register.h"\n{checks}')
@@ -101,7 +94,7 @@ def test_the_header_compiles(devices: Path, target: str, compiler: str, tmp_path
     if compiler == "g++":
         # GCC has no such limit, and no such option.
         flags = [flag for flag in flags if not flag.startswith("-fconstexpr-depth")] + flags[-1:]
-    command = [compiler, *flags, f"-I{devices / target}", str(program)]
+    command = [tool(compiler), *flags, f"-I{devices / target}", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -130,16 +123,11 @@ int main(int, char** argv) {
 def test_the_cpp_of_the_gate_runs(
     original: Path, devices: Path, images: Array, tmp_path: Path
 ) -> None:
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not installed")
     folder = devices / "gate"
     code, model = folder / "integration/cpp", folder / f"{NAME}.pb"
     (tmp_path / "main.cc").write_text(PROGRAM)
     sources = [tmp_path / "main.cc", code / "PreparedModel.cc"]
-    compile_program(
-        compiler, sources, tmp_path / "app", original / "tensorflow_core", [f"-I{code}"]
-    )
+    compile_program(sources, tmp_path / "app", original / "tensorflow_core", [f"-I{code}"])
     (tmp_path / "in").write_bytes(images.tobytes())
     command = [tmp_path / "app", model, tmp_path / "in", tmp_path / "out", len(images)]
     done = subprocess.run(
@@ -186,17 +174,6 @@ SHARES = {"basic-pitch": 3e-3, "wakeword": 1e-4}
 SHARE = 2e-5
 
 
-def golden(path: Path, model: Model) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What was fed, and what TensorFlow gave, by the names of tensors."""
-    with np.load(path) as data:
-        held = {name.replace("|", "/"): data[name] for name in data.files}
-    feeds, expected = (
-        {model.tensor(k.removeprefix(kind)): v for k, v in held.items() if k.startswith(kind)}
-        for kind in ("in:", "out:")
-    )
-    return feeds, expected
-
-
 def loads(report: Report) -> bool:
     """Whether nothing in the report forbids 1.15 to load the model."""
     return not any("TensorFlow 1.15 has no" in warning for warning in report.warnings)
@@ -210,7 +187,8 @@ def test_real_models_through_all_targets(
     source, file = REAL[name]
     ((kind, place),) = source.items()
     model = load_model(models / place, ModelOptions(), lambda _: None)
-    feeds, expected = golden(next(models.glob(f"{place.partition('/')[0]}/{file}.npz")), model)
+    path = models / place.partition("/")[0] / f"{file}.npz"
+    feeds, expected = read_golden(path, model.tensor)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
         yaml.safe_dump(
@@ -240,7 +218,7 @@ def check_runs(
         ((feed, value),) = list(feeds.items())[:1]
         if len(feeds) > 1 or value.dtype != np.float32:
             return
-        found = [from_loader(home, model, feed, fetch, value) for fetch in expected]
+        found = [fetched_memmapped(home, model, feed, fetch, value) for fetch in expected]
     else:
         try:
             found = run_in_115(home, model, dict(feeds), list(expected), model.parent)

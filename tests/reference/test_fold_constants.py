@@ -1,10 +1,9 @@
-"""fold_constants against the original tool, on graphs built for it, real models and networks."""
+"""fold_constants gives the same graphs as the original tool."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -13,14 +12,14 @@ from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import without_dangling
 from mobileprep.graph.refs import Ref
-from mobileprep.transforms.base import Context
-from mobileprep.transforms.chains.chain import ChainStep, run_chain
+from tests.reference.golden import read_golden
 from tests.reference.networks import NETWORKS, kept_network
 from tests.reference.original import (
     OriginalError,
     differences,
     known_to_original,
     run_original,
+    run_ours,
 )
 from tests.reference.real_graphs import GRAPHS
 from tests.reference.small_graphs import FOLDED, REFUSED, SHAPES, Case
@@ -29,18 +28,8 @@ pytestmark = pytest.mark.reference
 
 # The original approximates roots, exponentials, and logarithms, and orders inputs by a hash table.
 RELATIVE = 1e-6
-FOLD = [ChainStep("fold_constants")]
-STRIP_AND_FOLD = [ChainStep("strip_unused_nodes"), ChainStep("fold_constants", ignore_errors=True)]
-CHAINS = {
-    "fold_constants": FOLD,
-    "strip_unused_nodes fold_constants(ignore_errors=true)": STRIP_AND_FOLD,
-}
-
-
-def _ours(graph: Graph, inputs: str, outputs: str, steps: list[ChainStep]) -> Graph:
-    given = tuple(n for n in inputs.split(",") if n)
-    fetched = tuple(n for n in outputs.split(",") if n)
-    return run_chain(graph, steps, Context(given, fetched, tf115=True))[0]
+FOLD = "fold_constants"
+CHAINS = [FOLD, "strip_unused_nodes fold_constants(ignore_errors=true)"]
 
 
 def _importable(graph: Graph) -> Graph:
@@ -52,32 +41,33 @@ def _compared(
     original: Path, graph: Graph, inputs: str, outputs: str, chain: str, folder: Path
 ) -> list[str]:
     theirs = _importable(run_original(original, graph, inputs, outputs, chain, folder))
-    ours = _ours(known_to_original(graph), inputs, outputs, CHAINS[chain])
+    ours = run_ours(known_to_original(graph), inputs, outputs, chain)
     return differences(ours, theirs, relative=RELATIVE, ordered=False)
 
 
 @pytest.mark.parametrize("case", [*FOLDED.values(), *SHAPES.values()], ids=[*FOLDED, *SHAPES])
 def test_small_graphs_fold_alike(original: Path, case: Case, tmp_path: Path) -> None:
     theirs = run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
-    ours = _ours(case.graph, case.inputs, case.outputs, [ChainStep("fold_constants", case.options)])
+    ours = run_ours(case.graph, case.inputs, case.outputs, case.chain)
     assert differences(ours, theirs, relative=RELATIVE, ordered=False) == []
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_the_original_refuses_is_an_error(original: Path, case: Case, tmp_path: Path) -> None:
+def test_graphs_that_the_original_rejects_are_errors(
+    original: Path, case: Case, tmp_path: Path
+) -> None:
     with pytest.raises(OriginalError):
         run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
     with pytest.raises(MobileprepError) as caught:
-        _ours(case.graph, case.inputs, case.outputs, FOLD)
+        run_ours(case.graph, case.inputs, case.outputs, FOLD)
     assert caught.value.hint
 
 
-def test_numbers_go_on_in_a_second_step(original: Path, tmp_path: Path) -> None:
+def test_numbering_continues_in_a_second_step(original: Path, tmp_path: Path) -> None:
     case = SHAPES["sizes multiplied"]
     chain = "fold_constants(exclude_op=Mul) fold_constants"
     theirs = run_original(original, case.graph, case.inputs, case.outputs, chain, tmp_path)
-    steps = [ChainStep("fold_constants", {"exclude_op": ("Mul",)}), *FOLD]
-    ours = _ours(case.graph, case.inputs, case.outputs, steps)
+    ours = run_ours(case.graph, case.inputs, case.outputs, chain)
     assert differences(ours, theirs, ordered=False) == []
 
 
@@ -95,72 +85,61 @@ def test_a_network_cut_in_the_middle_folds_alike(original: Path, tmp_path: Path)
     graph = read_graph(network.path)
     convolutions = [n.name for n in graph if n.op == "DepthwiseConv2dNative"]
     outputs = f"{convolutions[3]},{convolutions[1]}"
-    assert _compared(original, graph, network.input, outputs, "fold_constants", tmp_path) == []
-    chain = "strip_unused_nodes fold_constants(ignore_errors=true)"
-    found = _compared(original, graph, convolutions[1], convolutions[5], chain, tmp_path)
+    assert _compared(original, graph, network.input, outputs, FOLD, tmp_path) == []
+    found = _compared(original, graph, convolutions[1], convolutions[5], CHAINS[1], tmp_path)
     assert found == []
 
 
-# Of each frozen model its folder, its file, the tensors fed and those fetched.
-FROZEN = [
-    *GRAPHS,
-    "made-qat-mnist-tf115/frozen_float_fusedbn.pb",
-]
+FROZEN = [*GRAPHS, "made-qat-mnist-tf115/frozen_float_fusedbn.pb"]
 
 
 @pytest.mark.parametrize("path", FROZEN)
 def test_real_models_fold_alike(original: Path, models: Path, path: str, tmp_path: Path) -> None:
     graph = read_graph(models / path)
     inputs, outputs = _ends(models / path, graph)
-    found = _compared(original, graph, inputs, outputs, "fold_constants", tmp_path)
+    found = _compared(original, graph, inputs, outputs, FOLD, tmp_path)
     assert found == []
 
 
 def _ends(path: Path, graph: Graph) -> tuple[str, str]:
-    """What is fed and fetched: as the recorded run has it, or else all ends of the graph."""
+    """The inputs and outputs of the recorded run, or else all ends of the graph."""
     recorded = path.with_name(f"golden_{path.stem}.npz")
     if recorded.exists():
-        names = [n.replace("|", "/") for n in np.load(recorded, allow_pickle=True).files]
-        fed = (n.removeprefix("in:") for n in names if n.startswith("in:"))
-        fetched = (n.removeprefix("out:") for n in names if n.startswith("out:"))
-        return ",".join(fed), ",".join(fetched)
+        golden = read_golden(recorded)
+        return ",".join(golden.feeds), ",".join(golden.outputs)
     inputs = [n.name for n in graph if n.op == "Placeholder"]
     silent = ("NoOp", "Const", "Assert")
     outputs = [n.name for n in graph if n.name not in graph.consumers and n.op not in silent]
     return ",".join(inputs), ",".join(outputs)
 
 
-# Where the original is wrong, and what is done instead.
+# Bugs of the original that are fixed here.
 
 
-def test_the_original_leaves_constraints_on_nodes_that_are_gone(
+def test_the_original_keeps_constraints_on_removed_nodes(
     original: Path, models: Path, tmp_path: Path
 ) -> None:
     graph = read_graph(models / "mtcnn/mtcnn.pb")
     inputs, outputs = _ends(models / "mtcnn/mtcnn.pb", graph)
-    theirs = run_original(original, graph, inputs, outputs, "fold_constants", tmp_path)
-    ours = _ours(known_to_original(graph), inputs, outputs, FOLD)
+    theirs = run_original(original, graph, inputs, outputs, FOLD, tmp_path)
+    ours = run_ours(known_to_original(graph), inputs, outputs, FOLD)
     assert differences(_importable(theirs), theirs) != []
     assert differences(_importable(ours), ours) == []
 
 
-def test_copies_of_constants_double_the_originals_file_and_not_ours(
-    original: Path, tmp_path: Path
-) -> None:
+def test_copies_of_constants_grow_only_the_originals_file(original: Path, tmp_path: Path) -> None:
     graph = FOLDED["a copy of a constant"].graph
     more = replace(graph["out"], name="more", inputs=(Ref("c"), Ref("x")))
     graph = graph.with_nodes([*graph, more])
-    theirs = run_original(original, graph, "x", "out,more", "fold_constants", tmp_path)
-    ours = run_chain(graph, FOLD, Context(("x",), ("out", "more")))[0]
+    theirs = run_original(original, graph, "x", "out,more", FOLD, tmp_path)
+    ours = run_ours(graph, "x", "out,more", FOLD, tf115=False)
     assert [n.op for n in theirs].count("Const") == 2
     assert [n.op for n in ours].count("Const") == 1
 
 
-def test_a_constant_output_is_computed_by_us_and_not_by_the_original(
-    original: Path, tmp_path: Path
-) -> None:
+def test_only_we_fold_a_constant_output(original: Path, tmp_path: Path) -> None:
     graph = FOLDED["a chain"].graph
-    theirs = run_original(original, graph, "x", "f", "fold_constants", tmp_path)
-    ours = run_chain(graph, FOLD, Context(("x",), ("f",)))[0]
+    theirs = run_original(original, graph, "x", "f", FOLD, tmp_path)
+    ours = run_ours(graph, "x", "f", FOLD, tf115=False)
     assert theirs["f"].op == "Add"
     assert ours["f"].op == "Const"

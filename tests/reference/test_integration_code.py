@@ -21,7 +21,7 @@ from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.targets.integration.render import AppModel, Language, integration_code
 from mobileprep.targets.memmapped import encrypt
-from tests.reference.native import PROGRAMS, compile_program
+from tests.reference.native import PROGRAMS, compile_program, tool
 from tests.targets.app_models import HOSTILE, app_model, hostile_model
 
 pytestmark = pytest.mark.reference
@@ -36,13 +36,6 @@ MODELS = {
     "encrypted text": app_model(artifact="text", encrypted=True),
 }
 KEY = Key(bytes(range(32)))
-
-
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 def written(model: AppModel, language: Language, folder: Path) -> Path:
@@ -285,7 +278,7 @@ def test_cpp_decrypts_what_was_encrypted_and_refuses_what_was_changed(
     (tmp_path / "main.cc").write_text(DECRYPT_PROGRAM)
     sources, program = [tmp_path / "main.cc", code / "EncryptedModel.cc"], tmp_path / "decrypt"
     options = [f"-I{code}", "-l:libcrypto.so"]
-    compile_program(tool("g++"), sources, program, original / "tensorflow_core", options)
+    compile_program(sources, program, original / "tensorflow_core", options)
     check_decrypted(files, run(program, *files).splitlines())
 
 
@@ -331,7 +324,7 @@ def test_the_cpp_code_runs_a_real_picture(
     options = [f"-I{code}"]
     if target.startswith("encrypted"):
         options += ["-DENCRYPTED", "-l:libcrypto.so"]
-    compile_program(tool("g++"), sources, tmp_path / "app", original / "tensorflow_core", options)
+    compile_program(sources, tmp_path / "app", original / "tensorflow_core", options)
     shipped = next(folder.glob("photos.pb*"))
     command = [tmp_path / "app", shipped, folder / "photos_labels.txt", "224", "224"]
     told = run(*command, tmp_path / "rgb", tmp_path / "output", tmp_path / "key")

@@ -20,7 +20,7 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.targets.memmapped import convert, write_memmapped
 from mobileprep.targets.target_check import target_gaps
-from tests.reference.native import program
+from tests.reference.native import fetched_memmapped, program
 from tests.reference.original import known_to_original
 from tests.transforms.graphs import const, conv, node
 
@@ -28,12 +28,12 @@ Array = np.ndarray
 
 
 def as_the_original(graph: Graph, minimum: int) -> MemmappedModel:
-    """What we make of a graph where we are asked for what the original makes."""
+    """Convert with the options that match the original's behavior."""
     return convert(graph, minimum, quantized=False, safe=False).model
 
 
 def written_by_original(home: Path, graph: Graph, folder: Path, minimum: int) -> bytes:
-    """The package that the original's writer makes of the regions and the graph that we name."""
+    """Pass our regions and graph to the original writer, and return the package."""
     model = as_the_original(graph, minimum)
     names = [n.name for n in model.graph if n.op == IMMUTABLE]
     lines = [f"{n} {region}" for n, (region, _) in zip(names, model.regions, strict=True)]
@@ -46,7 +46,7 @@ def written_by_original(home: Path, graph: Graph, folder: Path, minimum: int) ->
 
 
 def every_type() -> Graph:
-    """Constants of all types that the original converts, at sizes that need filling up."""
+    """Constants of all types that the original converts, at sizes that need padding."""
     types = [
         *(DType.FLOAT, DType.DOUBLE, DType.HALF, DType.BFLOAT16, DType.INT64, DType.INT32),
         *(DType.INT16, DType.UINT16, DType.INT8, DType.UINT8, DType.COMPLEX64, DType.BOOL),
@@ -78,17 +78,6 @@ def test_packages_are_those_of_the_original(
     assert mine.nodes == original_graph.nodes
 
 
-def loaded_by_original(home: Path, model: Path, feed: str, fetch: str, value: Array) -> Array:
-    """What the original's loader gives for a memory-mapped model."""
-    (model.parent / "in.f32").write_bytes(value.tobytes())
-    shape = ",".join(map(str, value.shape))
-    places = [str(model.parent / "in.f32"), str(model.parent / "out.f32")]
-    command = [str(home / "run_memmapped"), str(model), feed, fetch, shape, *places]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return np.frombuffer((model.parent / "out.f32").read_bytes(), np.float32)
-
-
 @pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
 @pytest.mark.parametrize("chain", ["", "fold_constants", "quantize_weights(minimum_size=100)"])
 def test_the_original_runs_them(
@@ -97,13 +86,13 @@ def test_the_original_runs_them(
     graph = known_to_original(read_graph(models / f"made-qat-mnist-tf115/{name}.pb"))
     if chain:
         graph = transform(graph, chain, inputs=["input"], outputs=["output"]).graph
-    # Small ones too, so that many kinds of ops meet a region.
+    # A low limit, to use regions with many kinds of ops.
     model = convert(graph, 64, quantized=True, safe=True).model
     kinds = {tensor.dtype for _, tensor in model.regions}
     assert (DType.QUINT8 in kinds) == chain.startswith("quantize")
     write_memmapped(tmp_path / "m.pb", model)
     value = np.random.default_rng(3).random((8, 28, 28, 1), np.float32)
-    found = loaded_by_original(original, tmp_path / "m.pb", "input", "output", value)
+    found = fetched_memmapped(original, tmp_path / "m.pb", "input", "output", value)
     (expected,) = Interpreter(graph).run(["output"], {"input": value})
     # The order of sums differs; the outputs are probabilities.
     np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
@@ -111,21 +100,19 @@ def test_the_original_runs_them(
     np.testing.assert_array_equal(again, expected)
 
 
-def test_the_original_dies_of_what_is_left_in_the_graph(
-    original: Path, models: Path, tmp_path: Path
-) -> None:
-    """Weights that an element-wise op takes: the reason for ``safe``."""
+def test_the_original_crashes_without_safe(original: Path, models: Path, tmp_path: Path) -> None:
+    """Because of weights that an element-wise op reads."""
     graph = known_to_original(read_graph(models / "made-qat-mnist-tf115/frozen_eval_graph.pb"))
     done = convert(graph, quantized=True, safe=False)
     assert done.written
     write_memmapped(tmp_path / "m.pb", done.model)
     value = np.zeros((8, 28, 28, 1), np.float32)
     with pytest.raises(AssertionError):
-        loaded_by_original(original, tmp_path / "m.pb", "input", "output", value)
+        fetched_memmapped(original, tmp_path / "m.pb", "input", "output", value)
 
 
 def test_the_original_s_kernel_refuses_groups_of_channels(original: Path, tmp_path: Path) -> None:
-    """What ``check-target`` tells for 1.15, by the shapes alone."""
+    """``check-target`` reports the same for 1.15 from the shapes alone."""
     nodes = [
         node("x", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((1, 4, 4, 4))),
         const("w", np.ones((3, 3, 2, 6))),
@@ -134,5 +121,5 @@ def test_the_original_s_kernel_refuses_groups_of_channels(original: Path, tmp_pa
     (gap,) = target_gaps(Graph(nodes), "1.15", "linux")
     write_memmapped(tmp_path / "m.pb", convert(Graph(nodes), 64, quantized=True, safe=True).model)
     with pytest.raises(AssertionError, match="does not support grouped convolutions on the CPU"):
-        loaded_by_original(original, tmp_path / "m.pb", "x", "y", np.ones((1, 4, 4, 4), np.float32))
+        fetched_memmapped(original, tmp_path / "m.pb", "x", "y", np.ones((1, 4, 4, 4), np.float32))
     assert gap.node == "y"

@@ -1,4 +1,4 @@
-"""Graphs that the original spoils: what the newest TensorFlow says to its result, and to ours."""
+"""Bugs of the original tool that are fixed here, checked by running both results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import parse_ref
-from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Array
-from mobileprep.recipe.steps import parse_transforms_flag
-from mobileprep.transforms.base import Context
-from mobileprep.transforms.chains.chain import ChainStep, run_chain
-from tests.reference.original import OriginalError, run_original
+from tests.reference.conftest import Original
+from tests.reference.golden import read_golden
+from tests.reference.newest import run_newest, session
+from tests.reference.original import OriginalError, run_ours
 from tests.transforms.graphs import const, node, placeholder
 
 pytestmark = pytest.mark.reference
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.reference
 
 @dataclass(frozen=True)
 class Fault:
-    """A chain that the original gets wrong, and what the graph gives when it is right."""
+    """A chain that the original gets wrong, and the correct output."""
 
     chain: str
     nodes: tuple[Node, ...]
@@ -211,47 +210,34 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_original_spoils_it(tf: ModuleType, original: Path, tmp_path: Path, name: str) -> None:
+def test_the_original_is_wrong(tf: ModuleType, theirs: Original, name: str) -> None:
     fault = FAULTS[name]
     try:
-        graph = run_original(
-            original, Graph(fault.nodes), ",".join(fault.feeds), "out", fault.chain, tmp_path
-        )
-        given = value(tf, graph, fault.feeds)
+        graph = theirs(Graph(fault.nodes), fault.chain, ",".join(fault.feeds))
+        output = value(tf, graph, fault.feeds)
     except (OriginalError, ValueError, tf.errors.OpError):
         return
-    assert not np.allclose(given, fault.expected)
+    assert not np.allclose(output, fault.expected)
 
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("name", FAULTS)
-def test_both_modes_get_it_right(tf: ModuleType, name: str, tf115: bool) -> None:
+def test_both_modes_are_right(tf: ModuleType, name: str, tf115: bool) -> None:
     fault = FAULTS[name]
-    graph = ours(Graph(fault.nodes), fault.chain, tuple(fault.feeds), ("out",), tf115=tf115)
+    graph = run_ours(Graph(fault.nodes), ",".join(fault.feeds), "out", fault.chain, tf115=tf115)
     np.testing.assert_allclose(value(tf, graph, fault.feeds), fault.expected, rtol=1e-2, atol=1e-6)
 
 
-def ours(
-    graph: Graph, chain: str, inputs: tuple[str, ...], outputs: tuple[str, ...], *, tf115: bool
-) -> Graph:
-    parsed, _ = parse_transforms_flag(chain)
-    steps = [ChainStep(s.name, s.options, s.ignore_errors) for s in parsed]
-    return run_chain(graph, steps, Context(inputs, outputs, tf115=tf115))[0]
+def value(tf: ModuleType, graph: Graph, feeds: Mapping[str, Array]) -> Any:
+    """Run a graph in TensorFlow, after its hash tables are initialized.
 
-
-def value(tf: ModuleType, graph: Graph, feeds: Mapping[str, Array], fetch: str = "out") -> Any:
-    """A tensor's value in the newest TensorFlow; hash tables are filled before.
-
-    What is fed has become the only output of a placeholder.
+    A tensor that was fed is now the only output of a placeholder.
     """
-    named = {f"{parse_ref(name).node}:0": given for name, given in feeds.items()}
-    proto = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-    with tf.Graph().as_default() as loaded:
-        tf.import_graph_def(proto, name="")
-        with tf.compat.v1.Session(graph=loaded) as session:
-            if "group_deps" in graph:
-                session.run("group_deps")
-            return session.run(f"{fetch}:0", named)
+    placeholders = {f"{parse_ref(name).node}:0": array for name, array in feeds.items()}
+    with session(tf, graph) as opened:
+        if "group_deps" in graph:
+            opened.run("group_deps")
+        return opened.run("out:0", placeholders)
 
 
 LOOPS = {
@@ -262,21 +248,14 @@ LOOPS = {
 
 @pytest.mark.parametrize("chain", ["remove_nodes(op=Identity)", "remove_control_dependencies"])
 @pytest.mark.parametrize("path", LOOPS)
-def test_models_with_branches_and_loops_give_what_they_gave(
+def test_models_with_branches_and_loops_keep_their_outputs(
     tf: ModuleType, models: Path, path: str, chain: str
 ) -> None:
-    golden = np.load(models / LOOPS[path])
-    feeds = {k[3:].replace("|", "/"): fed(golden[k]) for k in golden if k.startswith("in:")}
-    outputs = {k[4:].replace("|", "/"): golden[k] for k in golden if k.startswith("out:")}
+    feeds, outputs = read_golden(models / LOOPS[path])
     graph = read_graph(models / path)
     for tf115 in (True, False):
-        after = ours(graph, chain, tuple(feeds), tuple(outputs), tf115=tf115)
+        after = run_ours(graph, ",".join(feeds), ",".join(outputs), chain, tf115=tf115)
         assert len(after) < len(graph) or "Identity" not in chain
-        for name, expected in outputs.items():
-            given = value(tf, after, feeds, name.removesuffix(":0"))
-            np.testing.assert_allclose(given, expected, rtol=1e-4, atol=1e-5)
-
-
-def fed(given: Array) -> Array:
-    """A recorded input; numpy would take zero bytes off the end of a text."""
-    return np.array(given.tobytes(), dtype=object) if given.dtype.kind == "S" else given
+        found = run_newest(tf, after, outputs, feeds)
+        for array, expected in zip(found, outputs.values(), strict=True):
+            np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The cases of shape functions against TensorFlow's own shape inference, and that of 1.15."""
+"""The cases of shape functions match TensorFlow's shape inference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _cases() -> list[OpCase]:
 
 
 def _is_taken(case: OpCase) -> bool:
-    """Whether the newest TensorFlow imports the op; ops on references need variables."""
+    """Whether TensorFlow imports the op; ops on references need variables."""
     definition = op_def(case.op)
     if definition is None or definition.deprecated_at:
         return False
@@ -33,9 +33,9 @@ def _is_taken(case: OpCase) -> bool:
 
 
 @pytest.mark.parametrize("case", [c for c in _cases() if _is_taken(c)], ids=str)
-def test_tensorflow_infers_the_same(tf: ModuleType, case: OpCase, tmp_path: Path) -> None:
+def test_tensorflow_infers_the_same(tf: ModuleType, case: OpCase) -> None:
     try:
-        theirs: object = tensorflows_shapes(tf, case.graph(), tmp_path)[NODE]
+        theirs: object = tensorflows_shapes(tf, case.graph())[NODE]
     except (ValueError, tf.errors.OpError):
         theirs = REFUSED
     if not case.unlike:

@@ -1,8 +1,7 @@
-"""What graphs print beside TensorFlow 2.21 and 1.15: the same bytes on the standard error."""
+"""Graphs print the same bytes to standard error as in TensorFlow 2.21 and 1.15."""
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,18 +10,17 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.cli.main import main
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.wire import delimited, encode_varint
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import control, parse_ref
-from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.context import Printed
 from mobileprep.ops.numerics.texts import as_texts
@@ -30,6 +28,8 @@ from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.freeze_requantization_ranges.range_log import read_range_log
 from tests.cli.inception import EIGHT_BIT, inception
 from tests.ops.pictures import encoded
+from tests.reference.native import run_memmapped, write_as_memmapped
+from tests.reference.newest import session
 from tests.transforms.graphs import node, placeholder
 
 pytestmark = pytest.mark.reference
@@ -39,7 +39,7 @@ SHAPES = [(), (0,), (1,), (7,), (2, 3), (3, 0), (0, 3), (1, 2, 3), (2, 1, 2, 2)]
 COUNTS = (-1, 0, 1, 2, 3, 4, 5, 100)
 KINDS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
 UNSHOWN = ["complex64", "complex128"]
-# bfloat16, of which 1.15 shows question marks, is in the tests of 2.21 alone.
+# 1.15 prints bfloat16 as question marks, so only the tests of 2.21 include it.
 FLOATS = ["float16", "float32", "float64"]
 QUANTIZED = [DType.QINT8, DType.QUINT8, DType.QINT16, DType.QUINT16, DType.QINT32]
 ODD = [
@@ -100,16 +100,12 @@ def printing_graph(
         nodes.append(typed(f"c{i}", array, dtype))
         for count in counts:
             name = f"{dtype.short}{list(array.shape)}_{count}_{i}".translate(_PLAIN)
-            made = _print(name, i, dtype, count) if op == "Print" else _text(name, i, dtype, count)
-            first = made[0].inputs
-            made[0] = Node(
-                made[0].name,
-                made[0].op,
-                (*first, *([control(last)] if last else [])),
-                attrs=made[0].attrs,
-            )
-            nodes += made
-            last = made[-1].name
+            printers = (_print if op == "Print" else _text)(name, i, dtype, count)
+            if last:
+                inputs = (*printers[0].inputs, control(last))
+                printers[0] = replace(printers[0], inputs=inputs)
+            nodes += printers
+            last = printers[-1].name
     return Graph([*nodes, node("y", "Identity", f"x ^{last}")])
 
 
@@ -140,56 +136,45 @@ def _text(name: str, i: int, dtype: DType, count: int) -> list[Node]:
 
 
 def ours(graph: Graph) -> list[str]:
-    told: list[Printed] = []
-    Interpreter(graph, printer=told.append).run(["y"], {"x": X})
-    assert {t.stream for t in told} == {"stderr"}
-    return "".join(t.text for t in told).splitlines()
+    outputs: list[Printed] = []
+    Interpreter(graph, printer=outputs.append).run(["y"], {"x": X})
+    assert {o.stream for o in outputs} == {"stderr"}
+    return "".join(o.text for o in outputs).splitlines()
 
 
 def newest(tf: ModuleType, graph: Graph, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-    with tf.Graph().as_default() as imported:
-        tf.import_graph_def(definition, name="")
-    with tf.compat.v1.Session(graph=imported) as session:
+    with session(tf, graph) as opened:
         capfd.readouterr()
-        session.run("y:0", {"x:0": X})
+        opened.run("y:0", {"x:0": X})
     return capfd.readouterr().err.splitlines()
 
 
-def oldest(original: Path, graph: Graph, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A run in TensorFlow 1.15, whose loader takes memory-mapped models."""
-    body = graph_to_bytes(graph)
-    entry = b"\x08\x00" + delimited(2, b"memmapped_package://.") + b"\x18"
-    directory = delimited(1, entry + encode_varint(len(body)))
-    (folder / "model").write_bytes(body + directory + struct.pack("<Q", len(body)))
-    (folder / "in").write_bytes(X.tobytes())
-    command = [original / "run_memmapped", "model", "x", "y", "1", "in", "out"]
-    environ = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=60
-    )
+def oldest(original: Path, graph: Graph, folder: Path) -> str:
+    """What TensorFlow 1.15 prints."""
+    write_as_memmapped(folder / "model", graph)
+    return run_memmapped(original, folder / "model", "x", "y", X).stderr
 
 
 @pytest.mark.parametrize("op", ["Print", "PrintV2"])
-def test_tensors_are_printed_as_the_newest_prints_them(
+def test_tensors_print_as_in_the_newest_release(
     tf: ModuleType, capfd: pytest.CaptureFixture[str], op: str
 ) -> None:
     narrow = np.random.default_rng(1).normal(size=(3, 4)).astype(DType.BFLOAT16.numpy)
-    # Of truth values of which none are wanted 2.21 does not tell that it left any out.
+    # 2.21 prints no ellipsis when none of the booleans are requested.
     counts = tuple(c for c in COUNTS if c)
-    # It escapes nothing in texts, so that their lines look like lines of the log.
+    # 2.21 does not escape strings, so their lines look like log lines.
     listed = [(a, t) for a, t in arrays() if t is not DType.STRING or a.ndim == 2]
     graph = printing_graph([*listed, (narrow, DType.BFLOAT16)], op, counts)
     assert ours(graph) == newest(tf, graph, capfd)
 
 
 @pytest.mark.parametrize("op", ["Print", "PrintV2"])
-def test_tensors_are_printed_as_1_15_prints_them(original: Path, tmp_path: Path, op: str) -> None:
+def test_tensors_print_as_in_1_15(original: Path, tmp_path: Path, op: str) -> None:
     graph = printing_graph(list(arrays()), op)
-    assert ours(graph) == oldest(original, graph, tmp_path).stderr.splitlines()
+    assert ours(graph) == oldest(original, graph, tmp_path).splitlines()
 
 
-def test_assertions_are_worded_as_the_original_words_them(original: Path, tmp_path: Path) -> None:
+def test_assertions_have_the_original_message(original: Path, tmp_path: Path) -> None:
     listed = [(a, t) for a, t in arrays() if t is not DType.STRING or a.ndim == 2]
     nodes = [placeholder("x").with_attrs(shape=attr.shape((1,)))]
     nodes += [typed(f"c{i}", a, t) for i, (a, t) in enumerate(listed)]
@@ -199,18 +184,16 @@ def test_assertions_are_worded_as_the_original_words_them(original: Path, tmp_pa
     nodes += [typed("no", np.array(False), DType.BOOL), check, node("y", "Identity", "x ^check")]
     with pytest.raises(InvalidGraphError) as caught:
         Interpreter(Graph(nodes)).run(["y"], {"x": X})
-    told = caught.value.message.removeprefix("node 'check' (Assert): ")
-    said = oldest(original, Graph(nodes), tmp_path).stderr
-    assert said.split("\n")[0] == f"ERROR Invalid argument: {told}"
+    message = caught.value.message.removeprefix("node 'check' (Assert): ")
+    printed = oldest(original, Graph(nodes), tmp_path)
+    assert printed.split("\n")[0] == f"ERROR Invalid argument: {message}"
 
 
 @pytest.mark.usefixtures("tf")
-def test_ranges_observed_here_are_those_that_tensorflow_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logged_ranges_equal_tensorflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # its own lines stand in the log too
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # to have TensorFlow's own lines in the log
     write_graph(Path("g.pb"), inception())
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     Path("photo.png").write_bytes(encoded(pixels, "PNG"))
@@ -229,6 +212,6 @@ def test_ranges_observed_here_are_those_that_tensorflow_logs(
     assert ranges["numpy"].keys() == ranges["tensorflow"].keys()
     for name, (found,) in ranges["numpy"].items():
         (theirs,) = ranges["tensorflow"][name]
-        # A mean that differs in its last digit is quantized to a level beside the other's.
+        # A mean that differs in its last digit can be quantized to the next level.
         close = 3 / 255 * (theirs.high - theirs.low) if name.startswith("biased") else 0
         np.testing.assert_allclose(found, theirs, rtol=1e-6, atol=close)

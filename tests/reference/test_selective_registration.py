@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,8 +37,8 @@ from tests.reference.header_tools import (
     header_of_2,
     without_comment,
 )
-from tests.reference.native import ops_run_in_115
-from tests.reference.networks import network
+from tests.reference.native import ops_run_in_115, tool
+from tests.reference.networks import kept_network
 from tests.reference.real_graphs import GRAPHS
 from tests.reference.saved_models import v1_control_flow
 from tests.reference.shipped import ops_run_in_221
@@ -125,15 +124,9 @@ def test_the_header_of_the_digits_training_graph_is_equal(
 
 @pytest.mark.parametrize("name", ["mobilenet", "resnet50", "inceptionv3"])
 def test_headers_of_keras_networks_are_equal(
-    tf: ModuleType,
-    theirs: Header,
-    release: str,
-    name: str,
-    pytestconfig: pytest.Config,
-    capsys: pytest.CaptureFixture[str],
+    theirs: Header, release: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = pytestconfig.cache.mkdir("networks")  # type: ignore[union-attr]
-    path = network(tf, folder, name).path
+    path = kept_network(name).path
     expected = theirs([path], "rawproto", DEFAULTS)
     capsys.readouterr()
     assert ours(capsys, release, f"--graphs={path}") == without_comment(expected)
@@ -268,9 +261,6 @@ def test_the_header_compiles_and_its_macros_answer(
     request: pytest.FixtureRequest, models: Path, tmp_path: Path, release: str, standard: str
 ) -> None:
     """Within TensorFlow's own header that includes it, where the standard is enough for that."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not installed")
     graph = read_graph(models / "mtcnn/mtcnn.pb")
     ops = ops_and_kernels([graph], release, functions=True)
     (tmp_path / "ops_to_register.h").write_text(registration_header(ops, release))
@@ -291,7 +281,7 @@ def test_the_header_compiles_and_its_macros_answer(
     text = PROGRAM.format(registration=registration, checks="\n".join(checks), op=ops[0].op)
     source.write_text(text)
     program = tmp_path / "program"
-    command = [compiler, f"-std={standard}", *COMPILER_FLAGS, f"-I{tmp_path}", f"-I{include}"]
+    command = [tool("g++"), f"-std={standard}", *COMPILER_FLAGS, f"-I{tmp_path}", f"-I{include}"]
     done = subprocess.run(
         [*command, str(source), "-o", str(program)],
         capture_output=True,

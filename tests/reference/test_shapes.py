@@ -12,17 +12,16 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, TensorShape
-from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import op_def, output_types, signature_of
 from mobileprep.graph.refs import Ref
 from mobileprep.ops.shape_function import shape_fn_names
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.transforms.base import Context
-from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from tests.reference.networks import NETWORKS, kept_network
-from tests.reference.original import differences, known_to_original, run_original
+from tests.reference.newest import graph_def
+from tests.reference.original import differences, known_to_original, run_original, run_ours
 from tests.reference.random_nodes import NODE, RandomNodes, Ranks
 from tests.reference.real_graphs import GRAPHS
 
@@ -44,13 +43,9 @@ def graph(request: pytest.FixtureRequest) -> Graph:
     return read_graph(models / request.param)
 
 
-def tensorflows_shapes(
-    tf: ModuleType, graph: Graph, folder: Path
-) -> Mapping[str, list[TensorShape]]:
-    """The shapes that TensorFlow infers while it imports a graph."""
-    path = folder / "graph.pb"
-    write_graph(path, graph)
-    proto = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+def tensorflows_shapes(tf: ModuleType, graph: Graph) -> Mapping[str, list[TensorShape]]:
+    """The shapes that TensorFlow infers when it imports a graph."""
+    proto = graph_def(tf, graph)
     with tf.Graph().as_default() as imported:
         tf.import_graph_def(proto, name="")
         return {op.name: [_shape(t.shape) for t in op.outputs] for op in imported.get_operations()}
@@ -62,8 +57,8 @@ def _shape(shape: object) -> TensorShape:
     return tuple(-1 if d is None else d for d in shape.as_list())  # type: ignore[attr-defined]
 
 
-def _tells_less(ours: TensorShape, theirs: TensorShape) -> bool:
-    """Whether TensorFlow's shape says something that ours does not, or contradicts it."""
+def _is_less_specific(ours: TensorShape, theirs: TensorShape) -> bool:
+    """Whether ours lacks a size that TensorFlow infers, or contradicts it."""
     if ours is None or theirs is None:
         return theirs is not None
     return len(ours) != len(theirs) or any(
@@ -71,14 +66,14 @@ def _tells_less(ours: TensorShape, theirs: TensorShape) -> bool:
     )
 
 
-def test_shapes_tell_no_less_than_tensorflows(tf: ModuleType, graph: Graph, tmp_path: Path) -> None:
-    theirs = tensorflows_shapes(tf, graph, tmp_path)
+def test_shapes_are_at_least_as_specific_as_tensorflows(tf: ModuleType, graph: Graph) -> None:
+    theirs = tensorflows_shapes(tf, graph)
     ours = infer_shapes(graph)
     wrong = [
         f"{n.name} ({n.op}): {ours[n.name]} here, {theirs[n.name]} there"
         for n in graph
         if len(ours[n.name]) != len(theirs[n.name])
-        or any(map(_tells_less, ours[n.name], theirs[n.name]))
+        or any(map(_is_less_specific, ours[n.name], theirs[n.name]))
     ]
     assert wrong == []
 
@@ -86,42 +81,41 @@ def test_shapes_tell_no_less_than_tensorflows(tf: ModuleType, graph: Graph, tmp_
 def test_shapes_known_to_the_original_are_known_here(
     original: Path, graph: Graph, tmp_path: Path
 ) -> None:
-    # The original shows what it knows by folding the shape and the rank of each tensor.
-    graph = _asking(known_to_original(graph))
-    inputs = tuple(n.name for n in graph if n.op == "Placeholder")
-    theirs = run_original(original, graph, ",".join(inputs), "asked", "fold_constants", tmp_path)
-    context = Context(inputs, ("asked",), tf115=True)
-    ours = run_chain(graph, [ChainStep("fold_constants")], context)[0]
+    # The original folds the shapes and ranks that it knows.
+    graph = _with_queries(known_to_original(graph))
+    inputs = ",".join(n.name for n in graph if n.op == "Placeholder")
+    theirs = run_original(original, graph, inputs, "queries", "fold_constants", tmp_path)
+    ours = run_ours(graph, inputs, "queries", "fold_constants")
     found = differences(ours, theirs, relative=1e-6, ordered=False)
     assert [line for line in found if "attribute _class" not in line] == []
 
 
-def _asking(graph: Graph) -> Graph:
-    """The graph with a node that takes the shape and the rank of every tensor."""
+def _with_queries(graph: Graph) -> Graph:
+    """Add a node that reads the shape and the rank of every tensor."""
     nodes = list(graph.nodes)
     for node in graph:
         definition = signature_of(node)
         for index, dtype in enumerate(output_types(node, definition) if definition else ()):
             if not dtype.is_ref:
-                nodes += _questions(Ref(node.name, index), dtype)
-    asked = [Ref(n.name) for n in nodes[len(graph) :]]
+                nodes += _queries(Ref(node.name, index), dtype)
+    refs = [Ref(n.name) for n in nodes[len(graph) :]]
     nodes.append(Node("fed", "Placeholder", attrs={"dtype": attr.dtype(DType.INT32)}))
-    asked.append(Ref("fed"))
-    types = AttrValue("list(type)", (DType.INT32,) * len(asked))
-    return graph.with_nodes([*nodes, Node("asked", "IdentityN", tuple(asked), attrs={"T": types})])
+    refs.append(Ref("fed"))
+    types = AttrValue("list(type)", (DType.INT32,) * len(refs))
+    return graph.with_nodes([*nodes, Node("queries", "IdentityN", tuple(refs), attrs={"T": types})])
 
 
-def _questions(ref: Ref, dtype: DType) -> list[Node]:
+def _queries(ref: Ref, dtype: DType) -> list[Node]:
     kind = {"T": attr.dtype(dtype)}
     number = {"out_type": attr.dtype(DType.INT32)}
-    name = f"asked/{ref.node}/{ref.index}"
+    name = f"queries/{ref.node}/{ref.index}"
     return [
         Node(f"{name}/shape", "Shape", (ref,), attrs={**kind, **number}),
         Node(f"{name}/rank", "Rank", (ref,), attrs=kind),
     ]
 
 
-# TensorFlow aborts on some constants for these instead of refusing them.
+# TensorFlow aborts on some constants for these instead of rejecting them.
 ABORTS = {"SparseMatMul", "SparseReshape", "SparseTensorDenseMatMul", "SparseToDense", "SplitV"}
 # It miscounts dimensions where an axis is unknown and batch_dims negative.
 MISCOUNTS = {"GatherV2"}
@@ -130,16 +124,14 @@ RANK = re.compile(r"must be (?:at least )?rank (\d) but is rank (\d)")
 
 
 @pytest.mark.parametrize("op", [op for op in shape_fn_names() if op not in ABORTS | MISCOUNTS])
-def test_shapes_of_random_nodes_contradict_no_shape_of_tensorflows(
-    tf: ModuleType, op: str, tmp_path: Path
-) -> None:
+def test_shapes_of_random_nodes_do_not_contradict_tensorflows(tf: ModuleType, op: str) -> None:
     definition = op_def(op)
     if definition is None:
         pytest.skip(f"the newest TensorFlow has no {op}")
     nodes = RandomNodes(definition, seed=11)
     wrong = []
     for _ in range(TRIES):
-        graph, theirs = _accepted(tf, nodes, tmp_path)
+        graph, theirs = _accepted(tf, nodes)
         if graph is not None and theirs is not None:
             ours = infer_shapes(graph)[NODE]
             if len(ours) != len(theirs) or any(map(contradicts, ours, theirs)):
@@ -155,17 +147,15 @@ def contradicts(ours: TensorShape, theirs: TensorShape) -> bool:
     return any(o >= 0 and t >= 0 and o != t for o, t in zip(ours, theirs, strict=True))
 
 
-def _accepted(
-    tf: ModuleType, nodes: RandomNodes, folder: Path
-) -> tuple[Graph | None, list[TensorShape] | None]:
-    """A graph that TensorFlow takes; where it complains of a rank, the next one has that rank."""
+def _accepted(tf: ModuleType, nodes: RandomNodes) -> tuple[Graph | None, list[TensorShape] | None]:
+    """A graph that TensorFlow accepts; each rank error sets the rank of the next attempt."""
     ranks: Ranks = {}
     for _ in range(10):
         graph = nodes.graph(ranks)
         if graph is None:
             break
         try:
-            return graph, tensorflows_shapes(tf, graph, folder)[NODE]
+            return graph, tensorflows_shapes(tf, graph)[NODE]
         except (ValueError, tf.errors.OpError) as error:
             complaint = RANK.search(str(error))
             if complaint:

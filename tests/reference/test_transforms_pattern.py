@@ -1,10 +1,9 @@
-"""The transforms that look for patterns, against the original Graph Transform Tool."""
+"""Pattern transforms give the same graphs as the original Graph Transform Tool."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,39 +14,26 @@ from mobileprep.formats.wire import Cursor
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_from_bytes
-from mobileprep.transforms.base import Context, make_transform
-from tests.reference.networks import NETWORKS, network
-from tests.reference.original import differences, known_to_original, run_original
+from tests.reference.conftest import Original
+from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.original import differences, known_to_original
 from tests.reference.pattern_cases import CASES, NETWORK
-from tests.transforms.graphs import placeholder
+from tests.transforms.graphs import apply, placeholder
 
 pytestmark = pytest.mark.reference
 
 INFO = "serialized_remote_fused_graph_execute_info"
-Original = Callable[..., Graph]
-
-
-@pytest.fixture
-def theirs(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Original:
-    """The original's answer: ``theirs(graph, chain, inputs=, outputs=)``."""
-
-    def run(graph: Graph, chain: str, inputs: str = "x", outputs: str = "out") -> Graph:
-        # A folder of its own: what was read before stays mapped.
-        folder = tmp_path_factory.mktemp("original")
-        return run_original(original, graph, inputs, outputs, chain, folder)
-
-    return run
 
 
 def ours(
     graph: Graph, name: str, options: Mapping[str, Any], inputs: str = "x", outputs: str = "out"
 ) -> Graph:
-    context = Context(tuple(inputs.split(",")), tuple(outputs.split(",")), tf115=True)
-    return make_transform(name, options).apply(known_to_original(graph), context).graph
+    names = {"inputs": inputs.split(","), "outputs": outputs.split(",")}
+    return apply(name, known_to_original(graph), **names, tf115=True, **options).graph
 
 
 def spelt(name: str, options: Mapping[str, Any]) -> str:
-    """A call as the original's flag has it; tuples become repeated arguments."""
+    """A call in the syntax of ``--transforms``; tuples become repeated arguments."""
     arguments = [
         f'{key}="{str(item).lower() if isinstance(item, bool) else item}"'
         for key, value in options.items()
@@ -60,7 +46,7 @@ def spelt(name: str, options: Mapping[str, Any]) -> str:
     ("name", "nodes", "options"),
     [pytest.param(n, v, o, id=f"{n}: {k}") for n, k, v, o in CASES],
 )
-def test_purpose_built_graphs_come_out_equal(
+def test_purpose_built_graphs_are_equal(
     theirs: Original, name: str, nodes: list[Any], options: Mapping[str, Any]
 ) -> None:
     graph = Graph([placeholder(), *nodes])
@@ -69,7 +55,7 @@ def test_purpose_built_graphs_come_out_equal(
 
 
 def unequal(mine: Graph, original: Graph) -> list[str]:
-    """Differences, the messages that fused nodes carry compared by what they say."""
+    """List differences; the protobufs in attributes of fused nodes are compared by field."""
     found = []
     for n in mine:
         other = original.get(n.name)
@@ -94,7 +80,7 @@ def carried(info: bytes) -> tuple[list[tuple[int, bytes]], Graph]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 21])
 @pytest.mark.parametrize("percentiles", [(5.0, 5.0), (0.0, 0.0), (10.0, 25.0), (33.0, 99.0)])
-def test_ranges_of_a_log_come_out_equal(
+def test_ranges_of_a_log_are_equal(
     theirs: Original, tmp_path: Path, count: int, percentiles: tuple[float, float]
 ) -> None:
     graph = theirs(Graph([placeholder(), *NETWORK]), "quantize_nodes")
@@ -147,17 +133,15 @@ STEPS = [
     ("quantize_nodes", {}),
     ("quantize_nodes", {"fallback_min": -10.0, "fallback_max": 10.0}),
 ]
-# Merging duplicates orders nodes by a hash, which is not computed of large constants.
+# Merging duplicates orders nodes by a hash, which does not cover large constants.
 UNORDERED = {"quantize_nodes"}
-# Colocation with a node that was merged away is sent to the one that stays; see there.
+# Colocation with a merged node is redirected to the remaining one; see merge_duplicate_nodes.
 COLOCATION = "_class"
 
 
 @pytest.mark.parametrize("prepared", ["", "remove_nodes(op=Identity)", "quantize_weights"])
 @pytest.mark.parametrize("path", MODELS)
-def test_real_models_come_out_equal(
-    theirs: Original, models: Path, path: str, prepared: str
-) -> None:
+def test_real_models_are_equal(theirs: Original, models: Path, path: str, prepared: str) -> None:
     inputs, outputs = MODELS[path]
     graph = known_to_original(read_graph(models / path))
     if prepared:
@@ -170,13 +154,10 @@ def test_real_models_come_out_equal(
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_keras_networks_come_out_equal(
-    theirs: Original, tf: ModuleType, pytestconfig: pytest.Config, name: str
-) -> None:
-    folder = pytestconfig.cache.mkdir("networks")  # type: ignore[union-attr]
-    found = network(tf, folder, name)
+def test_keras_networks_are_equal(theirs: Original, name: str) -> None:
+    found = kept_network(name)
     graph = known_to_original(read_graph(found.path))
-    # What the documented chain does before batch norms are folded.
+    # The documented chain before batch norms are folded.
     before = "strip_unused_nodes remove_nodes(op=Identity) fold_constants(ignore_errors=true)"
     folded = theirs(graph, before, found.input, found.output)
     for step, options in STEPS:

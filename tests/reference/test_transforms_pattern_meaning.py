@@ -1,4 +1,4 @@
-"""Graphs that pattern transforms leave compute the same in TensorFlow, the original's or not."""
+"""Pattern transforms keep the outputs of graphs in TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pytest
 
 from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Graph, Versions
-from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Array
-from tests.reference.networks import NETWORKS, network
-from tests.reference.original import OriginalError, known_to_original, run_original
+from tests.reference.conftest import Original
+from tests.reference.golden import read_golden
+from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.newest import run_newest
+from tests.reference.original import OriginalError, known_to_original
 from tests.reference.pattern_cases import (
     LAYER,
     MIRROR,
@@ -45,18 +47,8 @@ NORMAL = [W, LAYER, *stats(), fused("norm", "layer")]
 
 @pytest.fixture
 def run(tf: ModuleType) -> Run:
-    """TensorFlow's answer: ``run(graph, feeds, outputs)``."""
-
-    def run(graph: Graph, feeds: Mapping[str, Array], outputs: list[str]) -> list[Array]:
-        proto = tf.compat.v1.GraphDef()
-        proto.ParseFromString(graph_to_bytes(graph))
-        with tf.Graph().as_default() as imported:
-            tf.import_graph_def(proto, name="")
-            with tf.compat.v1.Session(graph=imported) as session:
-                named = {f"{name}:0": value for name, value in feeds.items()}
-                return session.run([f"{name}:0" for name in outputs], named)
-
-    return run
+    """Run a graph in TensorFlow: ``run(graph, feeds, fetches)``."""
+    return lambda graph, feeds, fetches: run_newest(tf, graph, fetches, feeds)
 
 
 def graph(*nodes: Any) -> Graph:
@@ -87,11 +79,11 @@ SAME: dict[str, tuple[str, Graph]] = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", SAME)
-def test_the_answers_stay_the_same(run: Run, case: str, tf115: bool) -> None:
+def test_outputs_stay_the_same(run: Run, case: str, tf115: bool) -> None:
     name, before = SAME[case]
     result = apply(name, before, tf115=tf115)
     assert result.matched
-    # TensorFlow's own kernels of the fused ops are wrong beyond the first image of a batch.
+    # TensorFlow's kernels of the fused ops are wrong after the first image of a batch.
     batch = 1 if "_and_conv" in name else IMAGE[0]
     feeds = {"x": normal(batch, *IMAGE[1:], seed=7)}
     (expected,), (found,) = (run(g, feeds, ["out"]) for g in (before, result.graph))
@@ -100,41 +92,37 @@ def test_the_answers_stay_the_same(run: Run, case: str, tf115: bool) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("step", ["fuse_batch_norms", "merge_scale_and_bias"])
-def test_keras_networks_keep_their_answers(
-    run: Run, tf: ModuleType, pytestconfig: pytest.Config, step: str, name: str
-) -> None:
-    found = network(tf, pytestconfig.cache.mkdir("networks"), name)  # type: ignore[union-attr]
-    before = read_graph(found.path)
-    result = apply(step, before, inputs=(found.input,), outputs=(found.output,))
+def test_keras_networks_keep_their_outputs(run: Run, step: str, name: str) -> None:
+    network = kept_network(name)
+    before = read_graph(network.path)
+    result = apply(step, before, inputs=(network.input,), outputs=(network.output,))
     assert result.matched
-    x = np.random.default_rng(0).random(found.shape, dtype=np.float32)
-    (expected,), (answer,) = (
-        run(g, {found.input: x}, [found.output]) for g in (before, result.graph)
+    x = np.random.default_rng(0).random(network.shape, dtype=np.float32)
+    (expected,), (output,) = (
+        run(g, {network.input: x}, [network.output]) for g in (before, result.graph)
     )
     scale = float(np.abs(expected).max())
-    np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4 * scale)
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4 * scale)
 
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize(
     "options",
     [{}, {"fallback_min": -80.0, "fallback_max": 80.0}, {"ignore_op": ("MatMul",)}],
-    ids=["measured", "fallback", "ops left out"],
+    ids=["measured", "fallback", "ignored ops"],
 )
-def test_eight_bit_graphs_answer_about_the_same(
-    run: Run, options: dict[str, Any], tf115: bool
-) -> None:
+def test_8_bit_graphs_stay_close(run: Run, options: dict[str, Any], tf115: bool) -> None:
     before = graph(*NETWORK)
     result = apply("quantize_nodes", before, tf115=tf115, **options)
     feeds = {"x": normal(1, 6, 6, 4, seed=7)}
     (expected,), (found,) = (run(g, feeds, ["dense"]) for g in (before, result.graph))
-    # Eight bits for each of five layers, and 160 / 255 a step with the fallback range.
+    # Five 8-bit layers, and steps of 160 / 255 with the fallback range.
     assert np.abs(found - expected).max() < 0.06 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
-def test_a_trained_model_keeps_its_answers_in_eight_bits(
+def test_a_trained_model_keeps_its_outputs_in_8_bits(
     run: Run, models: Path, name: str, tf115: bool
 ) -> None:
     folder = models / "made-qat-mnist-tf115"
@@ -155,28 +143,26 @@ def test_a_trained_model_keeps_its_answers_in_eight_bits(
     [("mtcnn/mtcnn.pb", "mtcnn"), ("android-wakeword-streaming-rnn/graph.pb", "graph")],
 )
 def test_backported_tensor_arrays_run(
-    run: Run, original: Path, models: Path, tmp_path: Path, path: str, name: str
+    run: Run, theirs: Original, models: Path, path: str, name: str
 ) -> None:
-    golden = np.load(models / path.split("/")[0] / f"golden_{name}.npz")
-    feeds = {k[3:].replace("|", "/"): golden[k] for k in golden.files if k.startswith("in:")}
-    outputs = {k[4:].replace("|", "/"): golden[k] for k in golden.files if k.startswith("out:")}
+    feeds, outputs = read_golden(models / path.split("/")[0] / f"golden_{name}.npz")
     before = known_to_original(read_graph(models / path))
     after = apply("backport_tensor_array_v3", before, inputs=tuple(feeds), outputs=tuple(outputs))
     found = run(_old(after.graph), feeds, list(outputs))
     for answer, expected in zip(found, outputs.values(), strict=True):
         np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
     call = "backport_tensor_array_v3"
-    theirs = run_original(original, before, ",".join(feeds), ",".join(outputs), call, tmp_path)
+    from_original = theirs(before, call, ",".join(feeds), ",".join(outputs))
     with pytest.raises(ValueError, match="incompatible with expected resource"):
-        run(_old(theirs), feeds, list(outputs))
+        run(_old(from_original), feeds, list(outputs))
 
 
 def _old(graph: Graph) -> Graph:
-    """The graph as if made before version 2 of the TensorArray ops was given up."""
+    """Set a version from before version 2 of the TensorArray ops was removed."""
     return Graph(graph.nodes, graph.library, Versions(21, 0))
 
 
-# Where the original corrupts graphs, or never ends: what mobileprep leaves alone or does rightly.
+# Graphs that the original corrupts, or on which it never ends.
 
 NCHW = {"data_format": "NCHW"}
 SQUARE = const("w", normal(4, 4))
@@ -235,8 +221,8 @@ CORRUPTED: dict[str, tuple[str, list[Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("case", CORRUPTED)
-def test_what_the_original_corrupts_comes_out_right(
-    run: Run, original: Path, tmp_path: Path, case: str
+def test_graphs_that_the_original_corrupts_stay_correct(
+    run: Run, theirs: Original, case: str
 ) -> None:
     name, nodes, shape = CORRUPTED[case]
     before = graph(*nodes)
@@ -245,8 +231,7 @@ def test_what_the_original_corrupts_comes_out_right(
     tolerance = 0.1 * np.abs(expected).max() if name == "quantize_nodes" else 1e-3
     (found,) = run(apply(name, before, tf115=True).graph, feeds, ["out"])
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
-    theirs = run_original(original, before, "x", "out", name, tmp_path)
-    assert not _agrees(run, theirs, feeds, expected, tolerance)
+    assert not _agrees(run, theirs(before, name), feeds, expected, tolerance)
 
 
 def _agrees(
@@ -254,7 +239,7 @@ def _agrees(
 ) -> bool:
     try:
         (found,) = run(graph, feeds, ["out"])
-    except Exception:  # noqa: BLE001 - TensorFlow raises many kinds for a graph that is none
+    except Exception:  # noqa: BLE001 - TensorFlow raises many types for an invalid graph
         return False
     return found.shape == expected.shape and bool(np.abs(found - expected).max() <= tolerance)
 
@@ -288,24 +273,22 @@ FAILS: dict[str, tuple[str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", FAILS)
-def test_where_the_original_fails_the_tf115_mode_does_too(
-    original: Path, tmp_path: Path, case: str
-) -> None:
+def test_tf115_mode_fails_like_the_original(theirs: Original, case: str) -> None:
     name, nodes = FAILS[case]
     before = graph(*nodes)
     with pytest.raises(OriginalError):
-        run_original(original, before, "x", "out", name, tmp_path)
+        theirs(before, name)
     with pytest.raises(Exception, match=name):
         apply(name, before, tf115=True)
     assert apply(name, before).graph is not None
 
 
 @pytest.mark.parametrize("options", ["input_min=3 input_max=1", "fallback_min=1 fallback_max=2"])
-def test_the_original_makes_graphs_of_empty_ranges_that_fail_when_they_run(
-    run: Run, original: Path, tmp_path: Path, options: str
+def test_the_originals_graphs_with_empty_ranges_fail_at_run_time(
+    run: Run, theirs: Original, options: str
 ) -> None:
     before = graph(*NETWORK)
-    theirs = run_original(original, before, "x", "out", f"quantize_nodes({options})", tmp_path)
+    spoiled = theirs(before, f"quantize_nodes({options})")
     kind = np.uint8 if "input" in options else np.float32
     feeds = {"x": np.zeros((1, 6, 6, 4), kind)}
-    assert not _agrees(run, theirs, feeds, np.zeros((1, 3)), np.inf)
+    assert not _agrees(run, spoiled, feeds, np.zeros((1, 3)), np.inf)
