@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow 2 that ``downgrade`` has the original runtime of 1.15 load and run."""
+"""TensorFlow 1.15 runs TensorFlow 2 graphs after ``downgrade``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from mobileprep.building.transforming import transform
 from mobileprep.freezing.loading import ModelOptions, load_model
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
+from tests.reference.golden import read_golden
 from tests.reference.native import NativeError, run_in_115
 
 Array = np.ndarray
 
 # Sums in another order, as a share of the largest element.
 SHARE = 2e-5
-# It takes logarithms of sums that nearly cancel, so what differs in the last bit shows.
+# It takes logarithms of sums that nearly cancel, which amplifies rounding errors.
 SHARES = {"basic-pitch-savedmodel": 3e-3}
 
 REAL = {
@@ -48,7 +49,7 @@ def assert_runs(
     folder: Path,
     share: float = SHARE,
 ) -> None:
-    """The original runs a graph, and what it gives is what is expected."""
+    """Run a graph in TensorFlow 1.15, and compare its outputs."""
     write_graph(folder / "older.pb", downgraded(graph, list(expected)))
     found = run_in_115(home, folder / "older.pb", feeds, list(expected), folder)
     for (name, wanted), got in zip(expected.items(), found, strict=True):
@@ -62,13 +63,8 @@ def test_real_models_run(original: Path, models: Path, name: str, tmp_path: Path
     file, golden = REAL[name]
     folder = models / name
     archive = folder / golden if golden else next(folder.glob("golden_*.npz"))
-    with np.load(archive) as arrays:
-        held = {key.replace("|", "/"): arrays[key] for key in arrays.files}
     model = load_model(folder / file, ModelOptions(), lambda _: None)
-    feeds, expected = (
-        {model.tensor(k.removeprefix(kind)): v for k, v in held.items() if k.startswith(kind)}
-        for kind in ("in:", "out:")
-    )
+    feeds, expected = read_golden(archive, model.tensor)
     assert feeds
     assert expected
     share = SHARES.get(name, SHARE)
@@ -118,15 +114,15 @@ def test_keras_models_run(
     assert_runs(original, loaded.graph, {feed: value}, {output: wanted}, tmp_path)
 
 
-def test_what_forbids_it_is_named(original: Path, tf: ModuleType, tmp_path: Path) -> None:
+def test_an_unsupported_op_is_named(original: Path, tf: ModuleType, tmp_path: Path) -> None:
     with tf.Graph().as_default() as built:
         x = tf.compat.v1.placeholder(tf.float32, [4], "x")
         tf.math.xlog1py(x, x, name="y")
     (tmp_path / "g.pb").write_bytes(built.as_graph_def().SerializeToString())
     graph = load_model(tmp_path / "g.pb", ModelOptions(), lambda _: None).graph
-    told: list[str] = []
-    older = transform(graph, "downgrade", outputs=["y/Xlog1py"], warn=told.append).graph
-    assert told == ["TensorFlow 1.15 has no op Xlog1py (node 'y/Xlog1py')"]
+    warnings: list[str] = []
+    older = transform(graph, "downgrade", outputs=["y/Xlog1py"], warn=warnings.append).graph
+    assert warnings == ["TensorFlow 1.15 has no op Xlog1py (node 'y/Xlog1py')"]
     write_graph(tmp_path / "older.pb", older)
     with pytest.raises(NativeError, match="Xlog1py"):
         run_in_115(original, tmp_path / "older.pb", {"x": np.ones(4, np.float32)}, [], tmp_path)

@@ -1,4 +1,4 @@
-"""Freezing compared with TensorFlow: the frozen graph gives what the model gave."""
+"""Frozen graphs compute the same outputs as their models in TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from mobileprep.runtime.functions.inline import FUNCTIONAL
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.damage import KINDS, check_damaged
 from tests.freezing.test_source import MODEL, W, meta
+from tests.reference.golden import read_golden
+from tests.reference.newest import session, tensor_name
 from tests.reference.original import differences
 from tests.reference.saved_models import ZOO, Saved
 
@@ -37,16 +39,12 @@ TOLERANCE = 1e-5
 
 
 def run(tf: ModuleType, result: FreezeResult, feeds: dict[str, Any]) -> list[Any]:
-    """What TensorFlow gives for a frozen graph, its tables filled first."""
-    definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(result.graph))
+    """Run a frozen graph in TensorFlow, after its tables are initialized."""
     paths = {a.tensor: np.array(str(a.path).encode(), dtype=object) for a in result.assets}
-    with tf.Graph().as_default():
-        tf.import_graph_def(definition, name="")
-        with tf.compat.v1.Session() as session:
-            for name in result.init_ops:
-                session.run(name, paths)
-            outputs = [name if ":" in name else f"{name}:0" for name in result.outputs]
-            return session.run(outputs, feeds)
+    with session(tf, result.graph) as opened:
+        for name in result.init_ops:
+            opened.run(name, paths)
+        return opened.run([tensor_name(name) for name in result.outputs], feeds)
 
 
 def assert_close(got: list[Any], expected: list[Any]) -> None:
@@ -70,7 +68,7 @@ def ops(graph: Graph) -> set[str]:
 
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("control_flow", ["keep", "lower"])
-def test_outputs_are_those_of_the_model(
+def test_frozen_graphs_keep_the_outputs(
     name: str, control_flow: str, tf: ModuleType, tmp_path: Path
 ) -> None:
     saved = ZOO[name](tf, tmp_path)
@@ -84,11 +82,11 @@ def test_outputs_are_those_of_the_model(
 
 def assert_close_in_our_interpreter(result: FreezeResult, saved: Saved) -> None:
     if result.init_ops:
-        return  # its tables are filled in a session of TensorFlow's
+        return  # its tables are initialized in a TensorFlow session
     try:
         got = Interpreter(result.graph).run(result.outputs, saved.feeds)
     except UnsupportedError:
-        return  # an op of the model, such as a lookup table, is not run there
+        return  # the interpreter does not support an op of the model, such as a table
     assert_close(got, saved.expected)
 
 
@@ -125,7 +123,7 @@ def test_the_digits_graph_is_frozen_as_freeze_graph_does(tf: ModuleType, tmp_pat
 
 
 def _without_defaults_added(theirs: Graph, ours: Graph) -> Graph:
-    """A graph without what TensorFlow adds when it imports one: attributes at their defaults."""
+    """Remove default attributes, which TensorFlow adds when it imports a graph."""
 
     def as_given(node: Node) -> Node:
         definition = op_def(node.op, NEWEST)
@@ -138,7 +136,7 @@ def _without_defaults_added(theirs: Graph, ours: Graph) -> Graph:
 
 
 def parts(models: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Every saved form of every real model that has outputs to compare with."""
+    """Every saved form of every real model with recorded outputs."""
     for info in sorted(models.glob("*/INFO.json")):
         for part in json.loads(info.read_text()).get("parts", ()):
             if part.get("golden"):
@@ -155,11 +153,6 @@ def source_of(folder: Path, part: dict[str, Any]) -> dict[str, Path]:
     return {"graph": folder / part["file"]}
 
 
-def restored(array: Any, tf: ModuleType) -> Any:
-    # numpy cuts zero bytes off the end of strings; files of sound may end in them.
-    return np.array(array.tobytes(), dtype=object) if array.dtype.kind == "S" else array
-
-
 REFUSED = {
     # Its activation ranges move with each batch; the evaluation graph is what to freeze.
     "made-qat-mnist-tf115 golden_train.ckpt-1260.npz": "has to stay a variable",
@@ -169,18 +162,12 @@ REFUSED = {
 }
 
 
-def test_real_models_give_tensorflows_outputs(tf: ModuleType, models: Path) -> None:
+def test_real_models_keep_tensorflows_outputs(tf: ModuleType, models: Path) -> None:
     seen = 0
     for name, folder, part in parts(models):
-        held = np.load(folder / part["golden"])
-        names = {k: k[k.index(":") + 1 :].replace("|", "/") for k in held.files}
-        feeds = {
-            n if ":" in n else f"{n}:0": restored(held[k], tf)
-            for k, n in names.items()
-            if k.startswith("in:")
-        }
-        outputs = tuple(n for k, n in names.items() if k.startswith("out:"))
-        options = FreezeOptions(outputs)
+        golden = read_golden(folder / part["golden"])
+        feeds = {tensor_name(name): array for name, array in golden.feeds.items()}
+        options = FreezeOptions(tuple(golden.outputs))
         if name in REFUSED:
             with pytest.raises(MobileprepError, match=REFUSED[name]):
                 freeze(load_source(**source_of(folder, part)), options)
@@ -188,7 +175,7 @@ def test_real_models_give_tensorflows_outputs(tf: ModuleType, models: Path) -> N
         result = freeze(load_source(**source_of(folder, part)), options)
         got = run(tf, result, feeds)
         theirs = as_saved(tf, folder, part, result.outputs, feeds)
-        expected = theirs or [held[k] for k in names if k.startswith("out:")]
+        expected = theirs or list(golden.outputs.values())
         for ours, wanted in zip(got, expected, strict=True):
             scale = max(1.0, float(np.abs(wanted).max())) if wanted.dtype.kind == "f" else 1.0
             np.testing.assert_allclose(ours, wanted, atol=TOLERANCE * scale, err_msg=name)
@@ -199,11 +186,11 @@ def test_real_models_give_tensorflows_outputs(tf: ModuleType, models: Path) -> N
 def as_saved(
     tf: ModuleType, folder: Path, part: dict[str, Any], outputs: tuple[str, ...], feeds: Any
 ) -> list[Any] | None:
-    """What TensorFlow gives for the model itself on this machine, where it still loads it."""
+    """Run the model itself in TensorFlow, if it can still load it."""
     v1 = tf.compat.v1
     if "checkpoint" in part:
         return None
-    fetches = [name if ":" in name else f"{name}:0" for name in outputs]
+    fetches = [tensor_name(name) for name in outputs]
     with tf.Graph().as_default(), v1.Session() as session:
         if "dir" in part:
             v1.saved_model.load(session, part["tags"], str(folder / part["dir"]))
@@ -230,23 +217,22 @@ def test_real_graphs_with_their_checkpoints(
         "v2/regression.ckpt": "golden_v2_regression.npz",
     }
     key = checkpoint.partition("/")[2]
-    held = np.load(models / graph.split("/")[0] / golden.get(key, "golden_frozen_eval_graph.npz"))
+    file = golden.get(key, "golden_frozen_eval_graph.npz")
+    feeds, outputs = read_golden(models / graph.split("/")[0] / file)
     source = load_source(graph=models / graph, checkpoint=models / checkpoint)
     name = "regression/y" if output == "y" else output
     result = freeze(source, FreezeOptions((name,)))
-    (feed,) = (k for k in held.files if k.startswith("in:"))
-    (wanted,) = (held[k] for k in held.files if k.startswith("out:"))
-    got = run(tf, result, {f"{feed[3:]}:0": held[feed]})[0]
-    np.testing.assert_allclose(got, wanted, atol=TOLERANCE)
+    (output,) = run(tf, result, {f"{name}:0": array for name, array in feeds.items()})
+    np.testing.assert_allclose(output, *outputs.values(), atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_thousand_faults_never_fail_in_another_way(kind: str, tmp_path: Path) -> None:
+def test_damaged_models_fail_with_documented_errors(kind: str, tmp_path: Path) -> None:
     check_damaged(kind, MODEL.graph, meta(), {"w": W}, "y", tmp_path, turns=2_000)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_training_graph_never_fails_in_another_way(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_training_graph_fails_with_documented_errors(kind: str, tmp_path: Path) -> None:
     graph = read_graph(DIGITS / "graph.pbtxt")
     whole = saved_model_pb2.MetaGraphDef()
     whole.meta_info_def.tags.append("serve")

@@ -1,4 +1,4 @@
-"""Kernels of images, sound and text against TensorFlow's own."""
+"""Kernels with state or a tolerance of their own, compared with TensorFlow's."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import run
 from tests.ops.lookup.test_tables import filled
 from tests.ops.pictures import encoded, text
 from tests.ops.strings.test_joining import texts as words
-from tests.reference import test_kernels
-from tests.reference.cases import images, texts
-from tests.reference.cases.base import Case
+from tests.reference.newest import session
 
 pytestmark = pytest.mark.reference
 
 
-@pytest.mark.parametrize("case", [*images.cases(), *texts.cases()], ids=str)
-def test_a_kernel_gives_what_tensorflow_gives(case: Case, tf: ModuleType) -> None:
-    test_kernels.test_a_kernel_gives_what_tensorflow_gives(case, tf)
-
-
-def test_the_faster_transform_of_jpeg_is_close(tf: ModuleType) -> None:
+def test_the_fast_jpeg_decoder_is_close(tf: ModuleType) -> None:
     """TensorFlow's default differs from Pillow's decoder by a few of 255."""
     rng = np.random.default_rng(0)
     noise = np.kron(rng.integers(0, 256, (16, 16, 3)), np.ones((8, 8, 1))).astype(np.uint8)
@@ -37,17 +29,14 @@ def test_the_faster_transform_of_jpeg_is_close(tf: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_tables_give_what_tensorflow_gives(tf: ModuleType, older: bool) -> None:
+def test_tables_match_tensorflow(tf: ModuleType, older: bool) -> None:
     graph = filled(older=older)
+    feeds = {"words": words("no", "maybe", "yes")}
     runner = Interpreter(graph)
     runner.run(["fill"], {})
-    asked = {"words": words("no", "maybe", "yes")}
-    ours = runner.run(["find", "size"], asked)
-    with tf.Graph().as_default() as imported:
-        definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-        tf.import_graph_def(definition, name="")
-        with tf.compat.v1.Session(graph=imported) as session:
-            session.run(imported.get_operation_by_name("fill"))
-            theirs = session.run(["find:0", "size:0"], {"words:0": asked["words"]})
+    ours = runner.run(["find", "size"], feeds)
+    with session(tf, graph) as opened:
+        opened.run("fill")
+        theirs = opened.run(["find:0", "size:0"], {"words:0": feeds["words"]})
     for mine, reference in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(mine, reference)

@@ -15,6 +15,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
+from tests.reference.golden import read_golden
 
 pytestmark = pytest.mark.reference
 
@@ -88,8 +89,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_first_recipe_builds_and_gives_what_tensorflow_gives(models: Path, source: str) -> None:
-    golden = np.load(models / source.split("/")[0] / f"{SOURCES[source]}.npz", allow_pickle=True)
-    fed, expected = _of(golden, "in:"), _of(golden, "out:")
+    fed, expected = read_golden(models / source.split("/")[0] / f"{SOURCES[source]}.npz")
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / source)]) == 0
     assert main(["build", "recipe.yaml"]) == 0
@@ -140,14 +140,6 @@ def test_every_model_has_a_name_of_its_own(models: Path) -> None:
 
 def _place(name: str) -> tuple[str, int]:
     return parse_ref(name).node, parse_ref(name).index
-
-
-def _of(golden: Mapping[str, Array], kind: str) -> dict[str, Array]:
-    return {
-        key.removeprefix(kind).replace("|", "/"): golden[key]
-        for key in golden
-        if key.startswith(kind)
-    }
 
 
 def _compare(

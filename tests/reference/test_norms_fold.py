@@ -1,4 +1,4 @@
-"""The chain that ``init`` writes leaves no batch norm of Keras' networks and of real models."""
+"""The chain that ``init`` writes folds every batch norm of Keras networks and real models."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.source import load_source
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.recipe.first import DEFAULT_CHAIN
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import ChainStep, norms_left, run_chain
+from tests.reference.golden import read_golden
 from tests.reference.leftover_norms import Leftovers
+from tests.reference.newest import graph_def, run_newest
 from tests.reference.small_networks import SIZES, small_network
 
 pytestmark = pytest.mark.reference
 
-# How many normalizations stand before an activation, where no layer can take them in.
+# Normalizations directly before an activation, which cannot be folded into a layer.
 PAIRS = {"DenseNet121": 62, "ResNet50V2": 17, "NASNetMobile": 4}
 LARGEST = 1e-5
 
@@ -40,29 +41,14 @@ def _chained(graph: Graph, inputs: tuple[str, ...], outputs: tuple[str, ...]) ->
 
 
 def _leftovers(tf: Any, graph: Graph, outputs: tuple[str, ...]) -> Leftovers:
-    parsed = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-    return Leftovers(parsed, {o.partition(":")[0] for o in outputs})
+    return Leftovers(graph_def(tf, graph), {o.partition(":")[0] for o in outputs})
 
 
 def _check(tf: Any, graph: Graph, outputs: tuple[str, ...]) -> None:
-    left = _leftovers(tf, graph, outputs)
-    assert left.norms() == []
-    assert left.behind_layers() == []
+    leftovers = _leftovers(tf, graph, outputs)
+    assert leftovers.norms() == []
+    assert leftovers.behind_layers() == []
     assert norms_left(graph, Context((), outputs)) == ""
-
-
-def _by_tensorflow(tf: Any, graph: Graph, output: str, feeds: dict[str, Any]) -> np.ndarray:
-    parsed = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-    # As it stands: TensorFlow's optimizer makes fused convolutions in groups, which it cannot run.
-    config = tf.compat.v1.ConfigProto(
-        graph_options={"rewrite_options": {"disable_meta_optimizer": True}}
-    )
-    with tf.Graph().as_default() as loaded:
-        tf.import_graph_def(parsed, name="")
-        with tf.compat.v1.Session(graph=loaded, config=config) as session:
-            tensors = {n if ":" in n else f"{n}:0": v for n, v in feeds.items()}
-            found: np.ndarray = session.run(output if ":" in output else f"{output}:0", tensors)
-    return found
 
 
 def _assert_equal(found: np.ndarray, expected: np.ndarray) -> None:
@@ -71,7 +57,7 @@ def _assert_equal(found: np.ndarray, expected: np.ndarray) -> None:
 
 @pytest.mark.parametrize("form", ["frozen", "saved"])
 @pytest.mark.parametrize("name", SIZES)
-def test_a_network_of_keras_keeps_its_answers_and_no_batch_norm(tf, name, form):
+def test_keras_networks_keep_outputs_without_batch_norms(tf, name, form):
     network = small_network(tf, name)
     if form == "frozen":
         graph, inputs = read_graph(network.frozen), (network.input,)
@@ -83,11 +69,12 @@ def test_a_network_of_keras_keeps_its_answers_and_no_batch_norm(tf, name, form):
         graph, inputs, outputs = frozen.graph, frozen.inputs, frozen.outputs
     after = _chained(graph, inputs, outputs)
     _check(tf, after, outputs)
-    left = _leftovers(tf, after, outputs)
     if name in PAIRS:
-        assert left.pairs() == PAIRS[name]
-        assert left.long_runs() == []
-    found = _by_tensorflow(tf, after, outputs[0], {inputs[0]: network.image})
+        leftovers = _leftovers(tf, after, outputs)
+        assert leftovers.pairs() == PAIRS[name]
+        assert leftovers.long_runs() == []
+    # Grappler would create grouped fused convolutions, which TensorFlow cannot run.
+    (found,) = run_newest(tf, after, outputs[:1], {inputs[0]: network.image}, optimize=False)
     _assert_equal(found, network.expected)
 
 
@@ -102,12 +89,11 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_real_model_keeps_its_answers_and_no_batch_norm(tf, models: Path, name: str):
+def test_real_models_keep_outputs_without_batch_norms(tf, models: Path, name: str):
     path = models / name
     folder = models / name.partition("/")[0]
-    with np.load(next(folder.glob(f"{MODELS[name]}*.npz"))) as golden:
-        feeds = {_named(k): golden[k] for k in golden if k.startswith("in:")}
-        outputs = tuple(_named(k) for k in golden if k.startswith("out:"))
+    golden = read_golden(next(folder.glob(f"{MODELS[name]}*.npz")))
+    feeds, outputs = golden.feeds, tuple(golden.outputs)
     if path.suffix == ".pb":
         graph = read_graph(path)
     elif path.suffix == ".meta":
@@ -118,11 +104,7 @@ def test_a_real_model_keeps_its_answers_and_no_batch_norm(tf, models: Path, name
         graph, outputs = frozen.graph, frozen.outputs
     after = _chained(graph, tuple(feeds), outputs)
     _check(tf, after, outputs)
-    # Beside the graph before, not the golden outputs: what differs from those is the freezing's.
+    # Compare with the frozen graph, not the recorded outputs, which freezing may change.
     found, wanted = (Interpreter(g).run(list(outputs), feeds) for g in (after, graph))
     for value, expected in zip(found, wanted, strict=True):
         _assert_equal(value, expected)
-
-
-def _named(key: str) -> str:
-    return key.partition(":")[2].replace("|", "/")

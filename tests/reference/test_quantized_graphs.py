@@ -1,4 +1,4 @@
-"""Real networks in eight bits: TensorFlow loads and runs them, and each eight-bit node agrees."""
+"""TensorFlow runs real networks in 8 bits, and each 8-bit node computes the same bytes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from tests.litert.graphs import answered, model
 from tests.litert.one_op import numbers
 from tests.litert.test_quantized_graphs import IMAGE
 from tests.litert.test_quantized_graphs import network as network_in_floats
+from tests.reference.golden import read_golden
+from tests.reference.newest import run_newest, tensor_name
 from tests.reference.original import run_original
 from tests.reference.tensorflow_worker import TensorFlow
 
@@ -51,8 +53,8 @@ NETWORKS = {
     "basic-pitch-savedmodel/saved_model.pb": "golden_savedmodel_",
     f"{SUGYAN}/graph.pb": "golden_softmax-1000",
 }
-# Left out: sugyan's other checkpoints, of the same graph, and tf-serving-testdata, which adds and
-# multiplies single numbers, so that there is nothing to quantize in it.
+# Omitted: sugyan's other checkpoints, which have the same graph, and tf-serving-testdata, which has
+# nothing to quantize.
 PREPARING = ("strip_unused_nodes", "remove_dropout", "fold_constants", "fold_batch_norms")
 SOURCES: dict[str, dict[str, Any]] = {
     "original": {},
@@ -64,8 +66,8 @@ SOURCES: dict[str, dict[str, Any]] = {
     "weights": {"ranges": "dynamic", "rule": ("mode=weights",)},
 }
 EIGHTBIT = ("Quantize", "Dequantize", "Requantize", "Requantization")
-# A difference of the last bit in a transcendental function or a Fourier transform moves a measured
-# range, and with it a whole step, which the original's chain amplifies from turn to turn.
+# Rounding in a transcendental function or a Fourier transform changes a measured range, and with it
+# whole quantization steps, which the original's chain amplifies in each iteration.
 SENSITIVE = {
     "android-wakeword-streaming-rnn/graph.pb",
     "basic-pitch-savedmodel/saved_model.pb",
@@ -75,19 +77,16 @@ SENSITIVE = {
 
 
 class Network:
-    """A real network, prepared as a recipe would, with what is fed and fetched."""
+    """A real network, prepared as by a recipe, with its feeds and fetches."""
 
     def __init__(self, models: Path, name: str) -> None:
         path = models / name
-        with np.load(path.parent / f"{NETWORKS[name]}.npz") as arrays:
-            names = {key: key.split(":", 1)[1].replace("|", "/") for key in arrays}
-            fed = {names[key]: arrays[key] for key in arrays if key.startswith("in:")}
-            self.fetches = [names[key] for key in arrays if key.startswith("out:")]
+        golden = read_golden(path.parent / f"{NETWORKS[name]}.npz")
+        self.fetches = list(golden.outputs)
         clip = (models / "data/speech_commands/tflite-micro/yes.wav").read_bytes()
-        # numpy cuts the zeros at the end of a text off.
         self.feeds = {
-            key: np.array(clip, object) if value.dtype.kind in "SO" else value
-            for key, value in fed.items()
+            key: np.array(clip, object) if value.dtype.kind == "O" else value
+            for key, value in golden.feeds.items()
         }
         graph = _frozen(path, self.fetches)
         self.feeds = {key: value for key, value in self.feeds.items() if key.split(":")[0] in graph}
@@ -132,43 +131,28 @@ def network(request: pytest.FixtureRequest, models: Path) -> Iterator[Network]:
     yield found
 
 
-def _run(tf: ModuleType, graph: Graph, names: list[str], feeds: dict) -> list[np.ndarray]:
-    definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-    with tf.Graph().as_default() as imported:
-        tf.import_graph_def(definition, name="")
-        options = {"rewrite_options": {"disable_meta_optimizer": True}}
-        config = tf.compat.v1.ConfigProto(graph_options=options)
-        with tf.compat.v1.Session(graph=imported, config=config) as session:
-            return session.run(
-                [_tensor(n) for n in names], {_tensor(n): v for n, v in feeds.items()}
-            )
-
-
-def _tensor(name: str) -> str:
-    return name if ":" in name else f"{name}:0"
-
-
 def _eightbit_nodes(graph: Graph) -> list[Node]:
     inside = conditional_nodes(graph)
     return [n for n in graph if n.op.startswith(EIGHTBIT) and n.name not in inside]
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_tensorflow_runs_it_and_every_eight_bit_node_gives_the_same_bytes(
+def test_every_8_bit_node_computes_the_same_bytes_as_tensorflow(
     network: Any, source: str, tf: ModuleType, tmp_path: Path
 ) -> None:
-    """Each eight-bit node is given what it had in TensorFlow; floats in between may round apart."""
+    """Each 8-bit node gets its inputs from TensorFlow, since floats in between may differ."""
     graph = network.quantized(tmp_path, SOURCES[source])
     nodes = _eightbit_nodes(graph)
-    taken = {str(r) for n in nodes for r in n.data_inputs}
-    given = {f"{n.name}:{i}" for n in nodes for i in range(output_count(n, graph.library) or 0)}
-    names = sorted({_tensor(name) for name in taken | given})
-    found = _run(tf, graph, [*names, *network.fetches], network.feeds)
+    inputs = {str(r) for n in nodes for r in n.data_inputs}
+    outputs = {f"{n.name}:{i}" for n in nodes for i in range(output_count(n, graph.library) or 0)}
+    names = sorted({tensor_name(name) for name in inputs | outputs})
+    fetches = [*names, *network.fetches]
+    found = run_newest(tf, graph, fetches, network.feeds, optimize=False)
     values = {n: _plain(v) for n, v in zip(names, found, strict=False)}
     for node in nodes:
-        feeds = {_tensor(str(r)): values[_tensor(str(r))] for r in node.data_inputs}
-        outputs = sorted(n for n in given if n.rpartition(":")[0] == node.name)
-        for name, ours in zip(outputs, Interpreter(graph).run(outputs, feeds), strict=True):
+        feeds = {tensor_name(str(r)): values[tensor_name(str(r))] for r in node.data_inputs}
+        own = sorted(n for n in outputs if n.rpartition(":")[0] == node.name)
+        for name, ours in zip(own, Interpreter(graph).run(own, feeds), strict=True):
             np.testing.assert_array_equal(ours, values[name], err_msg=name)
     if network.name in SENSITIVE and source == "original":
         return
@@ -176,27 +160,26 @@ def test_tensorflow_runs_it_and_every_eight_bit_node_gives_the_same_bytes(
     for mine, theirs in zip(ours, found[len(names) :], strict=True):
         assert mine.shape == theirs.shape
         if theirs.size:
-            # Of the largest: what floats between eight-bit nodes round apart, and a step of one
-            # that this moves a value over.
+            # Float rounding between 8-bit nodes can move a value by one quantization step.
             assert np.abs(mine - theirs).max() <= 0.02 * np.abs(theirs).max()
 
 
 @pytest.fixture(scope="module")
 def with_onednn(tf: ModuleType) -> Iterator[TensorFlow]:
-    """TensorFlow with oneDNN and its other rewrites, as servers have it by default."""
+    """TensorFlow with oneDNN and Grappler, the default on servers."""
     process = TensorFlow(onednn=True, optimizing=True)
     yield process
     process.close()
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_tensorflow_runs_it_with_its_own_rewrites_too(
+def test_tensorflow_runs_it_with_grappler_and_onednn(
     network: Any, source: str, with_onednn: TensorFlow, tmp_path: Path
 ) -> None:
-    """That it has kernels for what it makes of the nodes; oneDNN's round otherwise."""
+    """Check shapes only, since oneDNN kernels round differently."""
     graph = network.quantized(tmp_path, SOURCES[source])
-    names = [_tensor(name) for name in network.fetches]
-    feeds = {_tensor(name): value for name, value in network.feeds.items()}
+    names = [tensor_name(name) for name in network.fetches]
+    feeds = {tensor_name(name): value for name, value in network.feeds.items()}
     found = with_onednn.run(graph_to_bytes(graph), names, feeds)
     assert not isinstance(found, str), found
     ours = Interpreter(graph).run(network.fetches, network.feeds)
@@ -212,10 +195,10 @@ def _plain(value: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chain", ["quantize_nodes", "quantize_weights quantize_nodes"])
-def test_litert_computes_what_the_original_tool_quantized(
+def test_litert_runs_graphs_quantized_by_the_original(
     chain: str, original: Path, tmp_path: Path
 ) -> None:
-    """In floats, so that it differs by what the graph rounds."""
+    """In floats, so the difference is the rounding of the graph."""
     graph = run_original(original, network_in_floats(), "x", "y", chain, tmp_path)
     x = numbers(*IMAGE, seed=9)
     assert sum(node.op == "QuantizedConv2D" for node in graph) == 2

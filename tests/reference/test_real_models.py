@@ -21,6 +21,7 @@ import yaml
 from mobileprep.cli.main import main
 from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
+from tests.reference.golden import read_golden
 from tests.reference.shipped import node_name, run_shipped
 from tests.reference.test_init import COARSE, ROUNDING, SOURCES
 
@@ -98,25 +99,6 @@ ROWS = [
 ]
 
 
-@dataclass(frozen=True)
-class Sides:
-    """What TensorFlow gives for a source: its inputs and outputs, by tensor."""
-
-    feeds: Mapping[str, Array]
-    wanted: Mapping[str, Array]
-
-
-def sides(models: Path, source: str) -> Sides:
-    path = models / source.split("/")[0] / f"{SOURCES[source]}.npz"
-    with np.load(path, allow_pickle=True) as golden:
-        arrays = {key.replace("|", "/"): golden[key] for key in golden}
-    groups = (
-        {key[len(prefix) :]: array for key, array in arrays.items() if key.startswith(prefix)}
-        for prefix in ("in:", "out:")
-    )
-    return Sides(*groups)
-
-
 @pytest.fixture(scope="module")
 def recipe_of(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function from a source to the recipe that ``init`` writes for it."""
@@ -172,7 +154,8 @@ def test_a_build_that_succeeds_ships_what_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    kind, model = KINDS[name], sides(models, source)
+    kind = KINDS[name]
+    model = read_golden(models / source.split("/")[0] / f"{SOURCES[source]}.npz")
     path, recipe = recipe_of_kind(recipe_of(source), kind, model.feeds)
     out = tmp_path / "out"
     capsys.readouterr()
@@ -197,10 +180,10 @@ def test_a_build_that_succeeds_ships_what_runs(
 
     outputs = {node_name(n): n for n in recipe["outputs"]}
     # Where files renamed the nodes of a graph, its one output has another name.
-    named = [outputs.get(node_name(n), recipe["outputs"][0]) for n in model.wanted]
+    named = [outputs.get(node_name(n), recipe["outputs"][0]) for n in model.outputs]
     fetches = [node_name(n) for n in named]
     feeds = {node_name(n): array for n, array in model.feeds.items()}
-    wanted = list(model.wanted.values())
+    wanted = list(model.outputs.values())
     eight_bit = kind.quantized or "quantize" in target
     rounding = _rounding(source, kind.release)
     for release in releases or ["litert"]:

@@ -1,7 +1,8 @@
-"""Repaired and compactly stored graphs load in TensorFlow, and compute there what they do here."""
+"""TensorFlow and the interpreter agree on repaired and compactly stored graphs."""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,9 @@ import pytest
 
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.base import Context, make_transform
-from tests.transforms.graphs import const, conv, node, normal, placeholder
+from tests.reference.newest import run_newest
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
 
 pytestmark = pytest.mark.reference
 
@@ -21,7 +21,7 @@ FACTORS = (2.0 ** (np.arange(16) % 13 - 6)).astype(np.float32)
 
 
 def network() -> Graph:
-    """Convolution, depthwise and pointwise, Relu6 between, with channels of uneven ranges."""
+    """Convolutions with Relu6 in between and uneven ranges per channel."""
     return Graph(
         [
             placeholder(),
@@ -45,15 +45,9 @@ def network() -> Graph:
     )
 
 
-def _by_tensorflow(tf: Any, graph: Graph, *, optimized: bool) -> np.ndarray:
-    parsed = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
-    rewriting = {} if optimized else {"disable_meta_optimizer": True}
-    config = tf.compat.v1.ConfigProto(graph_options={"rewrite_options": rewriting})
-    with tf.Graph().as_default() as loaded:
-        tf.import_graph_def(parsed, name="")
-        with tf.compat.v1.Session(graph=loaded, config=config) as session:
-            found: np.ndarray = session.run("out:0", {"x:0": IMAGES})
-    return found
+def _by_tensorflow(tf: ModuleType, graph: Graph, *, optimized: bool) -> np.ndarray:
+    (output,) = run_newest(tf, graph, ["out"], {"x": IMAGES}, optimize=optimized)
+    return output
 
 
 STEPS: list[tuple[str, dict[str, Any]]] = [
@@ -74,23 +68,22 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("optimized", [True, False])
 @pytest.mark.parametrize("step", STEPS, ids=str)
-def test_tensorflow_computes_what_we_do(tf, step, optimized, tmp_path, monkeypatch):
+def test_tensorflow_agrees(tf, step, optimized, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_arrays(tmp_path / "images.npz", {"x": IMAGES})
     name, options = step
-    result = make_transform(name, options).apply(network(), Context(("x",), ("out",)))
+    result = apply(name, network(), **options)
     assert result.matched
     ours = Interpreter(result.graph).run(["out"], {"x": IMAGES})[0]
     theirs = _by_tensorflow(tf, result.graph, optimized=optimized)
-    # Sums of some hundred float32, in another order.
+    # Sums of hundreds of float32 values, in another order.
     np.testing.assert_allclose(ours, theirs, atol=3e-6 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("optimized", [True, False])
-def test_powers_of_two_change_no_bit_in_tensorflow(tf, optimized):
+def test_powers_of_two_keep_outputs_bit_for_bit(tf, optimized):
     graph = network()
-    step = make_transform("equalize_ranges", {"powers_of_two": True})
-    after = step.apply(graph, Context(("x",), ("out",))).graph
+    after = apply("equalize_ranges", graph, powers_of_two=True).graph
     np.testing.assert_array_equal(
         _by_tensorflow(tf, after, optimized=optimized),
         _by_tensorflow(tf, graph, optimized=optimized),

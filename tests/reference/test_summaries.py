@@ -1,4 +1,4 @@
-"""``summarize`` on the real models: counts as protobuf shows them, and the true interface."""
+"""``summarize`` finds the counts and the interface of real models."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mobileprep import summarize
 from mobileprep.formats.protos import graph_pb2, saved_model_pb2
 from mobileprep.graph.refs import parse_ref
 from mobileprep.inspection.original_lines import summary_lines
+from tests.reference.golden import read_golden
 from tests.reference.test_init import SOURCES
 
 pytestmark = pytest.mark.reference
 
-# A checkpoint or a folder of several files is no source that freezing takes by one name.
+# Checkpoints and directories of several files cannot be loaded by a single path.
 MODELS = [
     source
     for source in SOURCES
@@ -49,7 +49,7 @@ def test_counts_are_those_of_the_graph(models: Path, source: str) -> None:
     path = model_at(models / source)
     proto = graph_def(path)
     found = summarize(path).graph
-    taken = {i.lstrip("^").split(":")[0] for n in proto.node for i in n.input}
+    consumed = {i.lstrip("^").split(":")[0] for n in proto.node for i in n.input}
     kinds = ("Variable", "VariableV2")
     ops = Counter(n.op for n in proto.node)
     ops.update(n.op for f in proto.library.function for n in f.node_def)
@@ -57,7 +57,7 @@ def test_counts_are_those_of_the_graph(models: Path, source: str) -> None:
     assert [i.name for i in found.inputs] == [n.name for n in proto.node if n.op == "Placeholder"]
     assert [v.name for v in found.variables] == [n.name for n in proto.node if n.op in kinds]
     assert [o.name for o in found.outputs] == [
-        n.name for n in proto.node if n.name not in taken and n.op not in idle
+        n.name for n in proto.node if n.name not in consumed and n.op not in idle
     ]
     assert found.ops == ops
     assert list(found.ops.values()) == sorted(ops.values(), reverse=True)
@@ -68,23 +68,20 @@ def test_counts_are_those_of_the_graph(models: Path, source: str) -> None:
     )
     assert found.control_edges == sum(i.startswith("^") for n in proto.node for i in n.input)
     assert found.devices == Counter(n.device for n in proto.node if n.device)
-    told = "\n".join(summary_lines(found, str(path)))
-    assert f"Found {found.const_parameters} (" in told
+    text = "\n".join(summary_lines(found, str(path)))
+    assert f"Found {found.const_parameters} (" in text
 
 
 @pytest.mark.parametrize("source", MODELS)
 def test_the_likely_interface_has_the_true_one(models: Path, source: str) -> None:
     path = model_at(models / source)
-    golden = np.load(models / source.split("/")[0] / f"{SOURCES[source]}.npz", allow_pickle=True)
+    golden = read_golden(models / source.split("/")[0] / f"{SOURCES[source]}.npz")
     found = summarize(path)
-    fed, fetched = (
-        {parse_ref(n[len(p) :].replace("|", "/")) for n in golden.files if n.startswith(p)}
-        for p in ("in:", "out:")
-    )
+    fed, fetched = ({parse_ref(name) for name in arrays} for arrays in golden)
     assert {r.node for r in fed} <= {parse_ref(i.name).node for i in found.inputs}
-    # Some recorded outputs are of a graph beside this one, or under other names in their files.
+    # Some recorded outputs belong to another graph, or have other names in their files.
     graph = graph_def(path)
-    there = {r for r in fetched if r.node in {n.name for n in graph.node}}
-    assert there or source.startswith(("made-qat", "sugyan"))
-    assert there <= {parse_ref(o.name) for o in found.outputs}
+    present = {r for r in fetched if r.node in {n.name for n in graph.node}}
+    assert present or source.startswith(("made-qat", "sugyan"))
+    assert present <= {parse_ref(o.name) for o in found.outputs}
     assert found.reasons
