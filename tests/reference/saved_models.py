@@ -1,9 +1,9 @@
-"""Small models in every way that TensorFlow saves them, with the outputs that it gives itself."""
+"""Small models in every format that TensorFlow saves, with their outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,7 @@ class Saved:
         source: the keywords of ``load_source``.
         feeds: values by tensor name.
         outputs: tensor names, or names of a signature's outputs.
-        expected: what TensorFlow gives for them.
+        expected: the values that TensorFlow computes for them.
         options: further fields of ``FreezeOptions``.
     """
 
@@ -64,16 +64,16 @@ def trained(
     build: Callable[[], dict[str, Any]],
     *,
     feeds: dict[str, Array],
-    saver: Callable[[], Any] | None = None,
+    saver: Callable[[ModuleType], Any] | None = None,
     meta: bool = False,
     binary: bool = True,
 ) -> tuple[dict[str, Path], list[Array]]:
-    """A graph written with a checkpoint, and the values of what ``build`` returns as outputs."""
+    """Write a graph with a checkpoint, and compute the outputs that ``build`` returns."""
     v1 = tf.compat.v1
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(SEED)
         built = build()
-        keeper = saver() if saver else v1.train.Saver()
+        keeper = saver(tf) if saver else v1.train.Saver()
         config = v1.ConfigProto(device_count={"CPU": 4})
         with v1.Session(config=config) as session:
             for held in v1.global_variables():  # one by one: averages start from the variables
@@ -89,6 +89,37 @@ def trained(
     return {"graph": folder / name, "checkpoint": Path(prefix)}, expected
 
 
+def checkpointed(
+    graph: Callable[[ModuleType], dict[str, Any]],
+    feeds: dict[str, Array],
+    outputs: tuple[str, ...],
+    *,
+    functional: bool | None = None,
+    options: dict[str, Any] | None = None,
+    **saving: Any,
+) -> Build:
+    """A graph with a checkpoint.
+
+    Args:
+        graph: builds the graph in the current default graph; see ``trained``.
+        feeds: values by tensor name.
+        outputs: tensor names.
+        functional: the generation of control flow; None for the current one.
+        options: further fields of ``FreezeOptions``.
+        saving: further keywords of ``trained``.
+    """
+
+    def build(tf: ModuleType, folder: Path) -> Saved:
+        generation = (
+            nullcontext() if functional is None else v1_control_flow(tf, functional=functional)
+        )
+        with generation:
+            source, expected = trained(tf, folder, lambda: graph(tf), feeds=feeds, **saving)
+        return Saved(source, feeds, outputs, expected, options or {})
+
+    return build
+
+
 def dense(tf: ModuleType, *, resource: bool):
     x = tf.compat.v1.placeholder(tf.float32, [None, 4], name="x")
     weights = variable(tf, "layer/weights", [4, 3], resource=resource)
@@ -98,20 +129,14 @@ def dense(tf: ModuleType, *, resource: bool):
 
 
 def plain(*, resource: bool, version: int = 2, meta: bool = False, binary: bool = True) -> Build:
-    def build(tf: ModuleType, folder: Path) -> Saved:
-        feeds = {"x:0": image(5, 4)}
-        source, expected = trained(
-            tf,
-            folder,
-            lambda: dense(tf, resource=resource),
-            feeds=feeds,
-            saver=lambda: tf.compat.v1.train.Saver(write_version=version),
-            meta=meta,
-            binary=binary,
-        )
-        return Saved(source, feeds, ("y",), expected)
-
-    return build
+    return checkpointed(
+        lambda tf: dense(tf, resource=resource),
+        {"x:0": image(5, 4)},
+        ("y",),
+        saver=lambda tf: tf.compat.v1.train.Saver(write_version=version),
+        meta=meta,
+        binary=binary,
+    )
 
 
 def sharded(tf: ModuleType, folder: Path) -> Saved:
@@ -126,8 +151,9 @@ def sharded(tf: ModuleType, folder: Path) -> Saved:
         return {"outputs": [tf.identity(x, name="y")]}
 
     feeds = {"x:0": image(2, 4)}
-    saver = lambda: tf.compat.v1.train.Saver(sharded=True)  # noqa: E731
-    source, expected = trained(tf, folder, build, feeds=feeds, saver=saver)
+    source, expected = trained(
+        tf, folder, build, feeds=feeds, saver=lambda tf: tf.compat.v1.train.Saver(sharded=True)
+    )
     assert len(list(folder.glob("*.data-?????-of-00004"))) == 4
     return Saved(source, feeds, ("y",), expected)
 
@@ -158,7 +184,7 @@ def partitioned(*, resource: bool, meta: bool = True) -> Build:
 
 
 def drop_saver(tf: ModuleType, path: Path) -> None:
-    """Leave out of a graph the ops that save and restore, as `extract_sub_graph` does."""
+    """Remove the ops that save and restore, as `extract_sub_graph` does."""
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     kept = [node for node in graph.node if not node.name.startswith("save/")]
     del graph.node[:]
@@ -166,84 +192,65 @@ def drop_saver(tf: ModuleType, path: Path) -> None:
     path.write_bytes(graph.SerializeToString())
 
 
-def renamed(tf: ModuleType, folder: Path) -> Saved:
-    """A saver that keeps its variables under other names than theirs."""
-    kept: dict[str, Any] = {}
+def renamed() -> Build:
+    """A saver that stores variables under other names."""
 
-    def build():
-        built = dense(tf, resource=False)
-        kept.update({"old/w": None, "old/b": None})
-        return built
-
-    def saver():
+    def saver(tf: ModuleType) -> Any:
         weights, bias = tf.compat.v1.global_variables()
         return tf.compat.v1.train.Saver({"old/w": weights, "old/b": bias})
 
-    feeds = {"x:0": image(5, 4)}
-    source, expected = trained(tf, folder, build, feeds=feeds, saver=saver)
-    return Saved(source, feeds, ("y",), expected)
+    return checkpointed(
+        lambda tf: dense(tf, resource=False), {"x:0": image(5, 4)}, ("y",), saver=saver
+    )
 
 
 def moving_averages(*, resource: bool) -> Build:
-    def build(tf: ModuleType, folder: Path) -> Saved:
+    def graph(tf: ModuleType) -> dict[str, Any]:
         v1 = tf.compat.v1
+        built = dense(tf, resource=resource)
+        averages = tf.train.ExponentialMovingAverage(0.5)
+        keep = averages.apply(v1.trainable_variables())
+        moves = [v.assign_add(tf.ones_like(v)) for v in v1.trainable_variables()]
+        with tf.control_dependencies(moves):
+            step = tf.group(keep)
+        means = [averages.average(v) for v in v1.trainable_variables()]
+        x = v1.get_default_graph().get_tensor_by_name("x:0")
+        with_means = tf.nn.softmax(tf.matmul(x, means[0]) + means[1])
+        built["steps"] = [moves, step, moves]
+        built["outputs"] = [with_means]
+        return built
 
-        def graph():
-            built = dense(tf, resource=resource)
-            averages = tf.train.ExponentialMovingAverage(0.5)
-            keep = averages.apply(v1.trainable_variables())
-            moves = [v.assign_add(tf.ones_like(v)) for v in v1.trainable_variables()]
-            with tf.control_dependencies(moves):
-                step = tf.group(keep)
-            means = [averages.average(v) for v in v1.trainable_variables()]
-            x = v1.get_default_graph().get_tensor_by_name("x:0")
-            with_means = tf.nn.softmax(tf.matmul(x, means[0]) + means[1])
-            built["steps"] = [moves, step, moves]
-            built["outputs"] = [with_means]
-            return built
-
-        feeds = {"x:0": image(5, 4)}
-        source, expected = trained(tf, folder, graph, feeds=feeds)
-        return Saved(source, feeds, ("y",), expected, {"moving_averages": True})
-
-    return build
+    return checkpointed(graph, {"x:0": image(5, 4)}, ("y",), options={"moving_averages": True})
 
 
 def loop_and_branch(*, functional: bool, resource: bool) -> Build:
     """A loop and a branch, both using variables inside."""
 
-    def build(tf: ModuleType, folder: Path) -> Saved:
+    def graph(tf: ModuleType) -> dict[str, Any]:
         v1 = tf.compat.v1
+        x = v1.placeholder(tf.float32, [None, 4], name="x")
+        weights = variable(tf, "weights", [4, 4], resource=resource)
+        bias = variable(tf, "bias", [4], resource=resource)
 
-        def graph():
-            x = v1.placeholder(tf.float32, [None, 4], name="x")
-            weights = variable(tf, "weights", [4, 4], resource=resource)
-            bias = variable(tf, "bias", [4], resource=resource)
+        def turn(i, state):
+            return i + 1, tf.tanh(tf.matmul(state, weights) + bias)
 
-            def turn(i, state):
-                return i + 1, tf.tanh(tf.matmul(state, weights) + bias)
+        _, state = tf.while_loop(lambda i, _: i < 3, turn, [tf.constant(0), x])
+        y = tf.cond(
+            tf.reduce_sum(x) > 0,
+            lambda: tf.matmul(state, weights),
+            lambda: tf.zeros_like(state) + 2 * bias,
+        )
+        return {"outputs": [tf.identity(y, name="y")]}
 
-            _, state = tf.while_loop(lambda i, _: i < 3, turn, [tf.constant(0), x])
-            y = tf.cond(
-                tf.reduce_sum(x) > 0,
-                lambda: tf.matmul(state, weights),
-                lambda: tf.zeros_like(state) + 2 * bias,
-            )
-            return {"outputs": [tf.identity(y, name="y")]}
-
-        with v1_control_flow(tf, functional=functional):
-            feeds = {"x:0": image(2, 4)}
-            source, expected = trained(tf, folder, graph, feeds=feeds)
-        return Saved(source, feeds, ("y",), expected)
-
-    return build
+    return checkpointed(graph, {"x:0": image(2, 4)}, ("y",), functional=functional)
 
 
-def nested_control_flow(tf: ModuleType, folder: Path) -> Saved:
+def nested_control_flow() -> Build:
     """Branches in a loop in a loop, and a choice among three."""
-    v1 = tf.compat.v1
 
-    def graph():
+    def graph(tf: ModuleType) -> dict[str, Any]:
+        v1 = tf.compat.v1
         x = v1.placeholder(tf.float32, [4], name="x")
         which = v1.placeholder(tf.int32, [], name="which")
         scale = variable(tf, "scale", [4], resource=True)
@@ -262,85 +269,68 @@ def nested_control_flow(tf: ModuleType, folder: Path) -> Saved:
         )
         return {"outputs": [tf.identity(y, name="y")]}
 
-    with v1_control_flow(tf, functional=True):
-        feeds = {"x:0": image(4), "which:0": np.int32(1)}
-        source, expected = trained(tf, folder, graph, feeds=feeds)
-    return Saved(source, feeds, ("y",), expected)
+    return checkpointed(graph, {"x:0": image(4), "which:0": np.int32(1)}, ("y",), functional=True)
 
 
 def gather_and_count_in_a_loop(*, functional: bool, resource: bool) -> Build:
     """A loop that gathers from a variable, chooses between constants, and counts its turns."""
 
-    def build(tf: ModuleType, folder: Path) -> Saved:
+    def graph(tf: ModuleType) -> dict[str, Any]:
         v1 = tf.compat.v1
+        x = v1.placeholder(tf.float32, [3], name="x")
+        table = variable(tf, "table", [4, 3], resource=resource)
+        turns = variable(tf, "turns", [], resource=resource, trainable=False)
 
-        def graph():
-            x = v1.placeholder(tf.float32, [3], name="x")
-            table = variable(tf, "table", [4, 3], resource=resource)
-            turns = variable(tf, "turns", [], resource=resource, trainable=False)
+        def turn(i, state):
+            def chosen():
+                return tf.case(
+                    [(i < 1, lambda: tf.constant(1.0)), (i < 2, lambda: tf.constant(2.0))],
+                    default=lambda: tf.cast(tf.shape(table)[0], tf.float32),
+                )
 
-            def turn(i, state):
-                def chosen():
-                    return tf.case(
-                        [(i < 1, lambda: tf.constant(1.0)), (i < 2, lambda: tf.constant(2.0))],
-                        default=lambda: tf.cast(tf.shape(table)[0], tf.float32),
-                    )
+            state = tf.tanh(state + tf.gather(table, i) * chosen())
+            if functional:
+                return i + 1, state
+            with tf.control_dependencies([v1.assign_add(turns, 1.0)]):
+                return i + 1, tf.identity(state) * tf.constant(0.5)
 
-                state = tf.tanh(state + tf.gather(table, i) * chosen())
-                if functional:
-                    return i + 1, state
-                with tf.control_dependencies([v1.assign_add(turns, 1.0)]):
-                    return i + 1, tf.identity(state) * tf.constant(0.5)
+        _, state = tf.while_loop(lambda i, _: i < 4, turn, [tf.constant(0), x])
+        return {"outputs": [tf.identity(state, name="y")]}
 
-            _, state = tf.while_loop(lambda i, _: i < 4, turn, [tf.constant(0), x])
-            return {"outputs": [tf.identity(state, name="y")]}
-
-        with v1_control_flow(tf, functional=functional):
-            feeds = {"x:0": image(3)}
-            source, expected = trained(tf, folder, graph, feeds=feeds)
-        return Saved(source, feeds, ("y",), expected)
-
-    return build
+    return checkpointed(graph, {"x:0": image(3)}, ("y",), functional=functional)
 
 
 def lstm(*, functional: bool) -> Build:
     """An LSTM over a sequence, its gates in one matrix, unrolled by a loop with TensorArrays."""
 
-    def build(tf: ModuleType, folder: Path) -> Saved:
+    def graph(tf: ModuleType) -> dict[str, Any]:
         v1 = tf.compat.v1
+        x = v1.placeholder(tf.float32, [2, 6, 3], name="x")
+        kernel = variable(tf, "lstm/kernel", [3 + 5, 4 * 5], resource=functional)
+        bias = variable(tf, "lstm/bias", [4 * 5], resource=functional)
+        steps = tf.TensorArray(tf.float32, 6).unstack(tf.transpose(x, [1, 0, 2]))
 
-        def graph():
-            x = v1.placeholder(tf.float32, [2, 6, 3], name="x")
-            kernel = variable(tf, "lstm/kernel", [3 + 5, 4 * 5], resource=functional)
-            bias = variable(tf, "lstm/bias", [4 * 5], resource=functional)
-            steps = tf.TensorArray(tf.float32, 6).unstack(tf.transpose(x, [1, 0, 2]))
+        def turn(t, cell, hidden, out):
+            joined = tf.concat([steps.read(t), hidden], axis=1)
+            i, j, f, o = tf.split(tf.matmul(joined, kernel) + bias, 4, axis=1)
+            cell = cell * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+            hidden = tf.tanh(cell) * tf.sigmoid(o)
+            return t + 1, cell, hidden, out.write(t, hidden)
 
-            def turn(t, cell, hidden, out):
-                joined = tf.concat([steps.read(t), hidden], axis=1)
-                i, j, f, o = tf.split(tf.matmul(joined, kernel) + bias, 4, axis=1)
-                cell = cell * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
-                hidden = tf.tanh(cell) * tf.sigmoid(o)
-                return t + 1, cell, hidden, out.write(t, hidden)
+        zeros = tf.zeros([2, 5])
+        start = [tf.constant(0), zeros, zeros, tf.TensorArray(tf.float32, 6)]
+        *_, hidden, out = tf.while_loop(lambda t, *_: t < 6, turn, start)
+        last = tf.identity(hidden, name="last")
+        return {"outputs": [last, tf.identity(out.stack(), name="all")]}
 
-            zeros = tf.zeros([2, 5])
-            start = [tf.constant(0), zeros, zeros, tf.TensorArray(tf.float32, 6)]
-            *_, hidden, out = tf.while_loop(lambda t, *_: t < 6, turn, start)
-            last = tf.identity(hidden, name="last")
-            return {"outputs": [last, tf.identity(out.stack(), name="all")]}
-
-        with v1_control_flow(tf, functional=functional):
-            feeds = {"x:0": image(2, 6, 3)}
-            source, expected = trained(tf, folder, graph, feeds=feeds)
-        return Saved(source, feeds, ("last", "all"), expected)
-
-    return build
+    return checkpointed(graph, {"x:0": image(2, 6, 3)}, ("last", "all"), functional=functional)
 
 
-def gathers(tf: ModuleType, folder: Path) -> Saved:
+def gathers() -> Build:
     """Resource variables that are gathered from, and asked for their shape."""
-    v1 = tf.compat.v1
 
-    def graph():
+    def graph(tf: ModuleType) -> dict[str, Any]:
+        v1 = tf.compat.v1
         ids = v1.placeholder(tf.int32, [2, None], name="ids")
         table = variable(tf, "table", [2, 6, 3], resource=True)
         handle, raw = table.handle, tf.raw_ops
@@ -352,9 +342,11 @@ def gathers(tf: ModuleType, folder: Path) -> Saved:
         tensors = (batched, rows, points, shape)
         return {"outputs": [tf.identity(t, name=n) for t, n in zip(tensors, names, strict=True)]}
 
-    feeds = {"ids:0": np.array([[0, 5, 1], [1, 1, 4]], np.int32)}
-    source, expected = trained(tf, folder, graph, feeds=feeds)
-    return Saved(source, feeds, ("batched", "rows", "points", "shape"), expected)
+    return checkpointed(
+        graph,
+        {"ids:0": np.array([[0, 5, 1], [1, 1, 4]], np.int32)},
+        ("batched", "rows", "points", "shape"),
+    )
 
 
 def vocabulary(folder: Path) -> Path:
@@ -366,6 +358,34 @@ def vocabulary(folder: Path) -> Path:
 WORDS = np.array([b"no", b"never", b"up"], dtype=object)
 
 
+def line_numbers(tf: ModuleType, words: Path) -> Any:
+    """The initializer of a table from the words of a file to their line numbers."""
+    line_number = tf.lookup.TextFileIndex.LINE_NUMBER
+    return tf.lookup.TextFileInitializer(str(words), tf.string, 0, tf.int64, line_number)
+
+
+def table_of_pairs(tf: ModuleType, words: Sequence[str | bytes] = ("no", "up")) -> Any:
+    """A table from two words to 7 and 8, and from other words to -1."""
+    pairs = tf.lookup.KeyValueTensorInitializer(list(words), [7, 8], tf.string, tf.int64)
+    return tf.lookup.StaticHashTable(pairs, -1)
+
+
+def save_model(
+    tf: ModuleType, session: Any, folder: Path, inputs: dict[str, Any], outputs: dict[str, Any]
+) -> None:
+    """Write a TensorFlow 1 SavedModel with its assets to ``saved`` in a folder."""
+    v1 = tf.compat.v1
+    builder = v1.saved_model.Builder(str(folder / "saved"))
+    builder.add_meta_graph_and_variables(
+        session,
+        ["serve"],
+        {"serving_default": v1.saved_model.predict_signature_def(inputs, outputs)},
+        assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+        main_op=v1.tables_initializer(),
+    )
+    builder.save()
+
+
 def tables_in_tf1(tf: ModuleType, folder: Path) -> Saved:
     """A TensorFlow 1 SavedModel with a vocabulary file and a table of constants."""
     v1 = tf.compat.v1
@@ -373,14 +393,10 @@ def tables_in_tf1(tf: ModuleType, folder: Path) -> Saved:
     with tf.Graph().as_default():
         text = v1.placeholder(tf.string, [None], name="text")
         by_file = tf.lookup.StaticVocabularyTable(
-            tf.lookup.TextFileInitializer(
-                str(words), tf.string, 0, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
-            ),
+            line_numbers(tf, words),
             2,
         )
-        by_pairs = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(["no", "up"], [7, 8], tf.string, tf.int64), -1
-        )
+        by_pairs = table_of_pairs(tf)
         v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, tf.constant(str(words)))
         weights = variable(tf, "weights", [5], resource=True)
         ids = by_file.lookup(text)
@@ -389,25 +405,14 @@ def tables_in_tf1(tf: ModuleType, folder: Path) -> Saved:
         with v1.Session() as session:
             session.run([v1.global_variables_initializer(), v1.tables_initializer()])
             expected = session.run([score, code], {"text:0": WORDS})
-            builder = v1.saved_model.Builder(str(folder / "saved"))
-            signature = v1.saved_model.predict_signature_def(
-                {"text": text}, {"s": score, "c": code}
-            )
-            builder.add_meta_graph_and_variables(
-                session,
-                ["serve"],
-                {"serving_default": signature},
-                assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
-                main_op=v1.tables_initializer(),
-            )
-            builder.save()
+            save_model(tf, session, folder, {"text": text}, {"s": score, "c": code})
     return Saved({"saved_model": folder / "saved"}, {"text:0": WORDS}, ("s", "c"), expected)
 
 
 def exported(
     tf: ModuleType, folder: Path, module: Any, feeds: dict[str, Array], outputs: tuple[str, ...]
 ) -> Saved:
-    """A TensorFlow 2 SavedModel of a module's ``serve``, and what the loaded model gives."""
+    """Write a TensorFlow 2 SavedModel of a module's ``serve``, and run the loaded model."""
     tf.saved_model.save(module, str(folder), signatures=module.serve)
     loaded = tf.saved_model.load(str(folder)).signatures["serving_default"]
     given = loaded(**{k: tf.constant(v) for k, v in feeds.items()})
@@ -435,14 +440,10 @@ def tables_in_a_graph(tf: ModuleType, folder: Path) -> Saved:
     def graph():
         text = v1.placeholder(tf.string, [None], name="text")
         by_file = tf.lookup.StaticHashTable(
-            tf.lookup.TextFileInitializer(
-                str(words), tf.string, 0, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
-            ),
+            line_numbers(tf, words),
             -1,
         )
-        by_pairs = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(["no", "up"], [7, 8], tf.string, tf.int64), -1
-        )
+        by_pairs = table_of_pairs(tf)
         learnt = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
         steps = [v1.tables_initializer(), learnt.insert(["no"], tf.constant([5], tf.int64))]
         scale = variable(tf, "scale", [], resource=True)
@@ -459,14 +460,10 @@ def tables_in_a_graph(tf: ModuleType, folder: Path) -> Saved:
 def tables_in_tf2(tf: ModuleType, folder: Path) -> Saved:
     words = vocabulary(folder)
     table = tf.lookup.StaticHashTable(
-        tf.lookup.TextFileInitializer(
-            str(words), tf.string, 0, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
-        ),
+        line_numbers(tf, words),
         -1,
     )
-    pairs = tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(["no", "up"], [7, 8], tf.string, tf.int64), -1
-    )
+    pairs = table_of_pairs(tf)
 
     learnt = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     learnt.insert(["up"], [3])
@@ -515,7 +512,7 @@ def functions_in_tf2(tf: ModuleType, folder: Path) -> Saved:
 
 
 def keras_network(tf: ModuleType, folder: Path) -> Saved:
-    """Keras layers: an embedding, a bidirectional LSTM, a GRU, batch normalisation, dropout."""
+    """Keras layers: an embedding, a bidirectional LSTM, a GRU, batch normalization, dropout."""
     tf.keras.utils.set_random_seed(SEED)
     layers = tf.keras.layers
     model = tf.keras.Sequential(
@@ -541,7 +538,7 @@ def keras_network(tf: ModuleType, folder: Path) -> Saved:
 
 
 def training_call(tf: ModuleType, folder: Path) -> Saved:
-    """A TensorFlow 2 function whose batch normalisation was exported in training mode."""
+    """A TensorFlow 2 function whose batch normalization was exported in training mode."""
     tf.keras.utils.set_random_seed(SEED)
     norm = tf.keras.layers.BatchNormalization()
     x = image(4, 2, 2, 3)
@@ -556,41 +553,35 @@ def training_call(tf: ModuleType, folder: Path) -> Saved:
     return Saved(saved.source, saved.feeds, saved.outputs, [expected])
 
 
-def batch_norm(*, fused: bool = True, resource: bool) -> Build:
-    """Batch normalisation left in training mode, its averages moved by control dependencies."""
+def batch_norm(*, resource: bool) -> Build:
+    """Batch normalization in training mode, its averages moved by control dependencies."""
 
-    def build(tf: ModuleType, folder: Path) -> Saved:
+    def graph(tf: ModuleType) -> dict[str, Any]:
         v1 = tf.compat.v1
+        x = v1.placeholder(tf.float32, [None, 2, 2, 3], name="x")
+        gamma = variable(tf, "bn/gamma", [3], resource=resource)
+        beta = variable(tf, "bn/beta", [3], resource=resource)
+        mean = variable(tf, "bn/moving_mean", [3], resource=resource)
+        variance = variable(tf, "bn/moving_variance", [3], resource=resource)
+        y, m, v = v1.nn.fused_batch_norm(x, gamma, beta, is_training=True, name="bn/norm")
+        updates = [
+            mean.assign_sub((mean - m) * 0.1),
+            variance.assign_sub((variance - v) * 0.1),
+        ]
+        with tf.control_dependencies(updates):
+            tf.identity(y, name="y")
+        positive = variance.assign(tf.abs(variance) + 0.5)
+        wanted, _, _ = v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, is_training=False)
+        return {"outputs": [wanted], "steps": [positive]}
 
-        def graph():
-            x = v1.placeholder(tf.float32, [None, 2, 2, 3], name="x")
-            gamma = variable(tf, "bn/gamma", [3], resource=resource)
-            beta = variable(tf, "bn/beta", [3], resource=resource)
-            mean = variable(tf, "bn/moving_mean", [3], resource=resource)
-            variance = variable(tf, "bn/moving_variance", [3], resource=resource)
-            y, m, v = v1.nn.fused_batch_norm(x, gamma, beta, is_training=True, name="bn/norm")
-            updates = [
-                mean.assign_sub((mean - m) * 0.1),
-                variance.assign_sub((variance - v) * 0.1),
-            ]
-            with tf.control_dependencies(updates):
-                tf.identity(y, name="y")
-            positive = variance.assign(tf.abs(variance) + 0.5)
-            wanted, _, _ = v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, is_training=False)
-            return {"outputs": [wanted], "steps": [positive]}
-
-        feeds = {"x:0": image(4, 2, 2, 3)}
-        source, expected = trained(tf, folder, graph, feeds=feeds)
-        return Saved(source, feeds, ("y",), expected)
-
-    return build
+    return checkpointed(graph, {"x:0": image(4, 2, 2, 3)}, ("y",))
 
 
-def dropout(tf: ModuleType, folder: Path) -> Saved:
-    """Dropout as TensorFlow makes it today and as it made it in 1.0, both always on."""
-    v1 = tf.compat.v1
+def dropout() -> Build:
+    """Dropout as built by TensorFlow today and by 1.0, both always on."""
 
-    def graph():
+    def graph(tf: ModuleType) -> dict[str, Any]:
+        v1 = tf.compat.v1
         built = dense(tf, resource=True)
         y = built["outputs"][0]
         dropped = v1.nn.dropout(y, rate=0.4)
@@ -600,28 +591,26 @@ def dropout(tf: ModuleType, folder: Path) -> Saved:
         tf.identity(dropped, name="out")
         return {"outputs": [y]}
 
-    feeds = {"x:0": image(5, 4)}
-    source, expected = trained(tf, folder, graph, feeds=feeds)
-    return Saved(source, feeds, ("out",), expected)
+    return checkpointed(graph, {"x:0": image(5, 4)}, ("out",))
 
 
-def initialized(tf: ModuleType, folder: Path) -> Saved:
-    """A variable that no checkpoint holds, given by its initializer."""
-    v1 = tf.compat.v1
+def initialized() -> Build:
+    """A variable that is not in the checkpoint, given by its initializer."""
 
-    def graph():
+    def graph(tf: ModuleType) -> dict[str, Any]:
+        v1 = tf.compat.v1
         built = dense(tf, resource=False)
         extra = v1.get_variable("extra", initializer=np.full([3], 2.0, np.float32))
         more = v1.get_variable("more", initializer=lambda: tf.ones([3]) * 3.0)
         tf.group(extra.initializer, more.initializer, name="init_extra")
         return {"outputs": [tf.identity(built["outputs"][0] * more + extra, name="z")]}
 
-    def saver():
+    def saver(tf: ModuleType) -> Any:
+        v1 = tf.compat.v1
         return v1.train.Saver(v1.get_collection("variables", scope="layer"))
 
-    feeds = {"x:0": image(5, 4)}
-    source, expected = trained(tf, folder, graph, feeds=feeds, saver=saver)
-    return Saved(source, feeds, ("z",), expected, {"initializer_nodes": ("init_extra",)})
+    options = {"initializer_nodes": ("init_extra",)}
+    return checkpointed(graph, {"x:0": image(5, 4)}, ("z",), saver=saver, options=options)
 
 
 ZOO: dict[str, Build] = {
@@ -635,19 +624,19 @@ ZOO: dict[str, Build] = {
     "partitioned ref variables": partitioned(resource=False),
     "partitioned resource variables": partitioned(resource=True),
     "partitioned variables without a saver": partitioned(resource=True, meta=False),
-    "renamed variables": renamed,
+    "renamed variables": renamed(),
     "averages of ref variables": moving_averages(resource=False),
     "averages of resource variables": moving_averages(resource=True),
     "TF1 loop and branch, ref": loop_and_branch(functional=False, resource=False),
     "TF1 loop and branch, resource": loop_and_branch(functional=False, resource=True),
     "TF2 loop and branch": loop_and_branch(functional=True, resource=True),
-    "nested control flow": nested_control_flow,
+    "nested control flow": nested_control_flow(),
     "gathers in a TF1 loop, ref": gather_and_count_in_a_loop(functional=False, resource=False),
     "gathers in a TF1 loop, resource": gather_and_count_in_a_loop(functional=False, resource=True),
     "gathers in a TF2 loop": gather_and_count_in_a_loop(functional=True, resource=True),
     "TF1 LSTM": lstm(functional=False),
     "TF2 LSTM": lstm(functional=True),
-    "gathers": gathers,
+    "gathers": gathers(),
     "tables of a plain graph": tables_in_a_graph,
     "TF1 tables": tables_in_tf1,
     "TF2 tables": tables_in_tf2,
@@ -656,6 +645,6 @@ ZOO: dict[str, Build] = {
     "TF2 call in training mode": training_call,
     "batch norm, ref": batch_norm(resource=False),
     "batch norm, resource": batch_norm(resource=True),
-    "dropout": dropout,
-    "initializer nodes": initialized,
+    "dropout": dropout(),
+    "initializer nodes": initialized(),
 }

@@ -19,7 +19,7 @@ from mobileprep.graph.files import read_graph
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.native import PROGRAMS, compile_program
-from tests.reference.saved_models import image, variable, vocabulary
+from tests.reference.saved_models import image, save_model, table_of_pairs, variable, vocabulary
 
 pytestmark = pytest.mark.reference
 
@@ -43,9 +43,9 @@ targets:
 
 
 def save_word_scores(tf: ModuleType, folder: Path) -> None:
-    """A SavedModel that scores words by their number in a file, and test data that it gets right.
+    """Write a SavedModel that scores words by their line in a file, and matching test data.
 
-    The file stands nowhere but in the SavedModel afterwards.
+    Only the SavedModel keeps the file.
     """
     v1 = tf.compat.v1
     path = vocabulary(folder)
@@ -59,9 +59,7 @@ def save_word_scores(tf: ModuleType, folder: Path) -> None:
             ),
             0,
         )
-        by_pairs = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(words[:2], [7, 8], tf.string, tf.int64), -1
-        )
+        by_pairs = table_of_pairs(tf, words[:2])
         v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, tf.constant(str(path)))
         weights = variable(tf, "weights", [len(words), 5], resource=True)
         scores = tf.identity(tf.gather(weights, by_file.lookup(text)), name="scores")
@@ -70,19 +68,8 @@ def save_word_scores(tf: ModuleType, folder: Path) -> None:
             session.run([v1.global_variables_initializer(), v1.tables_initializer()])
             data = np.array([words[i] for i in image(40).argsort() % len(words)], dtype=object)
             label = session.run(scores, {text: data}).argmax(axis=1)
-            builder = v1.saved_model.Builder(str(folder / "saved"))
-            builder.add_meta_graph_and_variables(
-                session,
-                ["serve"],
-                {
-                    "serving_default": v1.saved_model.predict_signature_def(
-                        {"text": text}, {"scores": scores, "code": code}
-                    )
-                },
-                assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
-                main_op=v1.tables_initializer(),
-            )
-            builder.save()
+            outputs = {"scores": scores, "code": code}
+            save_model(tf, session, folder, {"text": text}, outputs)
     path.unlink()
     write_arrays(folder / "test.npz", {"text": data.astype("S"), "label": label})
 
@@ -107,7 +94,7 @@ def test_a_model_with_tables_is_validated(
     assert {line["name"] for line in report["engines"]} == {engine}
     assert not (folder / "assets").exists()
 
-    # The model file is all that is needed, in any working directory.
+    # The model file suffices, in any working directory.
     np.save(tmp_path / "feed.npy", np.array([b"no", b"never"]))
     monkeypatch.chdir(tmp_path.anchor)
     capsys.readouterr()
@@ -116,7 +103,7 @@ def test_a_model_with_tables_is_validated(
     assert capsys.readouterr().out.splitlines()[-1] == "code: int64[2] [8, -1]"
 
 
-def test_a_file_for_litert_has_the_words_in_it(tf: ModuleType, tmp_path: Path) -> None:
+def test_a_tflite_file_contains_the_words(tf: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     save_word_scores(tf, tmp_path)
     path = tmp_path / "m.tflite"
@@ -128,9 +115,9 @@ def test_a_file_for_litert_has_the_words_in_it(tf: ModuleType, tmp_path: Path) -
     np.testing.assert_array_equal(scores.argmax(axis=1), label)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "saved"))
-        told = session.run(["scores:0", "code:0"], {"text:0": words})
-    np.testing.assert_allclose(scores, told[0], rtol=1e-6)
-    np.testing.assert_array_equal(code, told[1])
+        expected = session.run(["scores:0", "code:0"], {"text:0": words})
+    np.testing.assert_allclose(scores, expected[0], rtol=1e-6)
+    np.testing.assert_array_equal(code, expected[1])
 
 
 APP_RECIPE = """
@@ -152,7 +139,7 @@ CITIES = ["Oslo", "Bern", "Rom", "nowhere", "Paris", "Bern"]
 
 
 def save_city_tables(tf: ModuleType, folder: Path) -> list[np.ndarray]:
-    """A SavedModel whose tables read three files, two of them of one base name; its outputs."""
+    """Write a SavedModel whose tables read three files, two with the same base name."""
     v1 = tf.compat.v1
     files = {
         "first/words.txt": "Oslo\r\nBern\r\nRom\r\nParis\r\n",
@@ -188,23 +175,14 @@ def save_city_tables(tf: ModuleType, folder: Path) -> list[np.ndarray]:
         with v1.Session() as session:
             session.run([v1.global_variables_initializer(), v1.tables_initializer()])
             expected = session.run([scores, ids, code, city], {text: CITIES})
-            builder = v1.saved_model.Builder(str(folder / "saved"))
-            signature = v1.saved_model.predict_signature_def({"text": text}, outputs)
-            builder.add_meta_graph_and_variables(
-                session,
-                ["serve"],
-                {"serving_default": signature},
-                assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
-                main_op=v1.tables_initializer(),
-            )
-            builder.save()
+            save_model(tf, session, folder, {"text": text}, outputs)
     for path in paths:
         Path(path).unlink()
     return expected
 
 
 @pytest.mark.parametrize("target", ["frozen", "obfuscated", "memmapped", "text"])
-def test_the_cpp_code_looks_words_up(
+def test_the_cpp_code_looks_up_words(
     target: str, original: Path, tf: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORDS_KEY", KEY.secret.hex())
@@ -221,7 +199,7 @@ def test_the_cpp_code_looks_words_up(
     sources = [*sorted(code.glob("*.cc")), PROGRAMS / "run_words.cc"]
     compile_program(sources, tmp_path / "app", original / "tensorflow_core", options)
 
-    # The app has the model file and nothing else, and starts in a directory of its own.
+    # The app has only the model file, and starts in another directory.
     app = tmp_path / "device/app"
     app.mkdir(parents=True)
     (model,) = folder.glob("words.pb*")
