@@ -1,4 +1,4 @@
-"""A proxy on loopback that spoils what passes from a server to its clients."""
+"""A proxy on loopback that injects faults into the responses of a server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ENDLESS_BLOCKS = 1 << 13
 
 
 class FaultProxy:
-    """Forwards connections to a server, with ``fault`` done to each answer, or None.
+    """Forward connections to a server, and apply ``fault``, if any, to responses.
 
-    ``share`` of the connections are hit, drawn by a seeded generator.
+    A seeded generator picks the ``share`` of connections that are affected.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -85,7 +85,7 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 @contextlib.contextmanager
 def proxy_to(host: str, port: int) -> Iterator[FaultProxy]:
-    """A proxy, for as long as the block lasts."""
+    """Run a proxy, and close it at the end of the block."""
     proxy = FaultProxy(host, port)
     try:
         yield proxy

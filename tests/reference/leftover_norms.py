@@ -1,4 +1,4 @@
-"""Finds what is left of batch norms in a GraphDef, with nothing of ours: protobuf alone."""
+"""Find remains of batch norms in a GraphDef, using protobuf only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXPRESSION = {"Identity", "Reshape", "Rsqrt", "Sqrt", "Neg", "ExpandDims", "Squ
 
 
 class Leftovers:
-    """What is left in one graph.
+    """The remains of batch norms in a graph.
 
     Args:
         graph: the GraphDef.
@@ -31,7 +31,7 @@ class Leftovers:
                 self._users[source].append(node)
 
     def norms(self) -> list[str]:
-        """Batch normalization ops, and roots of constants, such as of variances."""
+        """Batch normalization ops, and reciprocal square roots of constants such as variances."""
         return [
             n.name
             for n in self._nodes.values()
@@ -39,7 +39,7 @@ class Leftovers:
         ]
 
     def behind_layers(self) -> list[str]:
-        """Arithmetic with constants behind layers that nothing else uses, but for one BiasAdd."""
+        """Arithmetic with constants after layers without other consumers, except one BiasAdd."""
         found = []
         for node in self._nodes.values():
             if node.op in _LAYERS and self._is_constant(node.input[1]):
@@ -47,7 +47,7 @@ class Leftovers:
         return found
 
     def long_runs(self) -> list[str]:
-        """Where a constant is multiplied or added though the same was done to its input before."""
+        """Consecutive multiplications or additions of constants."""
         found = []
         for node in self._nodes.values():
             kind = self._kind(node)
@@ -57,7 +57,7 @@ class Leftovers:
         return found
 
     def pairs(self) -> int:
-        """How many additions of constants follow a multiplication with constants."""
+        """The number of constant additions that follow a constant multiplication."""
         return sum(
             self._kind(n) == "sum" and self._kind(self._nodes[self._source(n)]) == "product"
             for n in self._nodes.values()

@@ -1,4 +1,4 @@
-"""Which functions of TensorFlow 1.15's library kernels call, by the library's machine code."""
+"""Find the functions that TensorFlow 1.15 kernels call, in the library's machine code."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SYMBOL = np.dtype(
     ]
 )
 _RELOCATION = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
-# A file's functions lie together: what is local and further off is no call but chance.
+# Functions of one file are close together; a more distant local target is a coincidence.
 _NEAR = 1 << 20
 _OBJECT, _FUNCTION, _STRONG = 1, 2, 1
 _ABSOLUTE, _GLOBAL_DATA, _RELATIVE = 1, 6, 8
 
 
 class Symbol(NamedTuple):
-    """A function or an object: local or strong ones have one source file, others are in many."""
+    """A function or an object; local and strong ones come from a single source file."""
 
     size: int
     name: str
@@ -42,8 +42,8 @@ class Symbol(NamedTuple):
 class Library:
     """An x86-64 shared library with its symbol table.
 
-    Calls, jumps and loads of addresses by a 32-bit distance are found wherever their opcodes stand;
-    what is one by chance has to hit the first byte of a function to count.
+    Calls, jumps, and address loads with a 32-bit offset are found at any position of their opcodes;
+    only those that hit the first byte of a function count, which excludes most coincidences.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,10 +72,9 @@ class Library:
         }
 
     def called(self, roots: Iterable[int]) -> set[str]:
-        """What functions, and those of tables of virtual functions, call.
+        """Names of the functions that are called from functions or virtual tables.
 
-        Strong functions are followed where they are among the roots alone: whether others are of
-        the same file is not known.
+        Strong functions are followed only if they are roots: others may belong to other files.
         """
         todo = [target for root in roots for target in (root, *self._leads_to(root))]
         seen: set[int] = set()
@@ -117,13 +116,13 @@ class Library:
             (distance,) = struct.unpack("<i", code[at : at + 4].tobytes())
             target = address + at + 4 + distance
             through = self._through(target)
-            # Whatever other libraries could replace is called by way of the table.
+            # Symbols that other libraries could replace are called through the table.
             near = target in self.symbols and abs(distance) < _NEAR
             if through != target or (near and self.symbols[target].is_local):
                 yield through
 
     def _through(self, target: int) -> int:
-        """Where an address leads by way of the table of addresses, or of jumps by it."""
+        """Resolve an address through the global offset table or the procedure linkage table."""
         start, end = self._range(".plt.got")
         if start <= target < end:
             at = target - start
@@ -133,7 +132,7 @@ class Library:
 
     @cached_property
     def _relocated(self) -> dict[int, int]:
-        """What the loader writes into places: the address of a symbol, or one of the library."""
+        """The addresses that the loader writes, by location."""
         symbols = np.frombuffer(self._named(".dynsym"), _SYMBOL)["value"].tolist()
         table = np.frombuffer(self._named(".rela.dyn"), _RELOCATION)
         found = {}
@@ -173,7 +172,7 @@ class Library:
 
 
 def _has_distance(padded: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> np.ndarray:
-    """Whether at each byte of code, which starts three bytes in, the distance of a jump starts."""
+    """Whether the offset of a jump starts at each byte of code, which is padded by three bytes."""
     third, second, first = padded[:-6], padded[1:-5], padded[2:-4]
     call = (first == 0xE8) | (first == 0xE9) | ((second == 0x0F) & (first & 0xF0 == 0x80))
     loads = ((second == 0x8D) | (second == 0x8B)) & (first & 0xC7 == 5) & (third & 0xF8 == 0x48)

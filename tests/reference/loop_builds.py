@@ -1,4 +1,4 @@
-"""Loops, branches and TensorArrays of TensorFlow 1, each a function from "x" to a tensor."""
+"""Loops, branches, and TensorArrays of TensorFlow 1, each a function from "x" to a tensor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 Build = Callable[[Any, Any], Any]
-"""From TensorFlow and a placeholder of three numbers to the tensor wanted."""
+"""From TensorFlow and a placeholder of three numbers to the output tensor."""
 
 
 def written(tf: Any, x: Any) -> Any:
@@ -17,7 +17,7 @@ def written(tf: Any, x: Any) -> Any:
 
 
 def grown(tf: Any, x: Any) -> Any:
-    """An array that grows as often as an input says."""
+    """An array whose size depends on an input."""
     array = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
     turns = tf.cast(tf.abs(x[0]), tf.int32) % 7 + 1
     body = lambda i, a: (i + 1, a.write(i, x * tf.cast(i, tf.float32)))  # noqa: E731
@@ -43,7 +43,7 @@ def joined_alike(tf: Any, x: Any) -> Any:
 
 
 def read_backwards(tf: Any, x: Any) -> Any:
-    """One array that is read while another is written."""
+    """One array is read while another is written."""
     count = tf.shape(x)[0]
     given = tf.TensorArray(tf.float32, size=count).unstack(x)
     sums = tf.TensorArray(tf.float32, size=count)
@@ -89,7 +89,7 @@ def folded(tf: Any, x: Any) -> Any:
 
 
 def limited(tf: Any, x: Any) -> Any:
-    """A loop that ends after seven turns at the latest."""
+    """A loop of at most seven iterations."""
     return tf.while_loop(
         lambda v: v < 1e9, lambda v: [v * 2.0], [tf.abs(x[0]) + 1], maximum_iterations=7
     )
@@ -118,7 +118,7 @@ def two_results(tf: Any, x: Any) -> Any:
 
 
 def one_after_another(tf: Any, x: Any) -> Any:
-    """Four conditionals of one predicate, each of the one before."""
+    """Four conditionals on one predicate, each reading the output of the previous one."""
     positive, y = x[0] > 0, x
     for _ in range(4):
         y = tf.cond(positive, lambda y=y: y * 2 + 1, lambda y=y: y - 1)
@@ -147,7 +147,7 @@ def beam(tf: Any, x: Any) -> Any:
 
 
 def lengthened(tf: Any, x: Any) -> Any:
-    """A tensor that grows in each turn."""
+    """A tensor that grows in each iteration."""
     return tf.while_loop(
         lambda i, _: i < 4,
         lambda i, a: (i + 1, tf.concat([a, x[:1]], 0)),
@@ -157,20 +157,20 @@ def lengthened(tf: Any, x: Any) -> Any:
 
 
 def joined_and_added(tf: Any, x: Any) -> Any:
-    """Joined elements, whose shape the rest of the graph goes by."""
+    """Joined elements, whose shape the rest of the graph depends on."""
     array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
     found = tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, a.write(i, x)), [0, array])
     return tf.reshape(found[1].concat(), [-1])[:3] + tf.ones([3])
 
 
 def one_reads_another(tf: Any, x: Any) -> Any:
-    """A loop that reads in each turn what an earlier one gives."""
+    """A loop that reads the output of an earlier loop in each iteration."""
     first = tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, tf.tanh(v)), [0, x])[1]
     return tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, v + first), [0, x])[1]
 
 
 def array_in_a_loop(tf: Any, x: Any) -> Any:
-    """An array of constant size that is made anew in each turn."""
+    """An array of constant size that each iteration creates."""
 
     def body(i: Any, v: Any) -> Any:
         array = tf.TensorArray(tf.float32, size=2)

@@ -1,4 +1,4 @@
-"""Frozen graphs of Keras' application networks with seeded random weights, made once and kept.
+"""Frozen graphs of Keras application networks with seeded random weights, built once and cached.
 
 For benchmarks, with TensorFlow installed: python -m tests.reference.networks FOLDER [NAME ...]
 """
@@ -26,13 +26,13 @@ NETWORKS = {
     "efficientnetb0": "EfficientNetB0",
 }
 ALL_NETWORKS = {**NETWORKS, "mobilenetv3": "MobileNetV3Small"}
-# Those that leave height and width open are built for it.
+# The height and width of networks that do not fix them.
 _SIDE = 224
 
 
 @dataclass(frozen=True)
 class Network:
-    """A frozen network: its file, the name and shape of its input, the name of its output."""
+    """A frozen network: its file, the name and shape of its input, and the name of its output."""
 
     path: Path
     input: str
@@ -41,20 +41,20 @@ class Network:
 
 
 def kept_network(name: str) -> Network:
-    """A network from the folder that all runs share; TensorFlow builds it there on first use."""
+    """A network from the shared directory; TensorFlow builds it on first use."""
     folder = HOME / "networks"
     if not (folder / f"{name}.json").exists():
-        reason = "tensorflow-cpu, which makes the networks, is not installed"
+        reason = "tensorflow-cpu, which builds the networks, is not installed"
         network(pytest.importorskip("tensorflow", reason=reason), folder, name)
     return _read(folder, name)
 
 
 def network(tf: ModuleType, folder: Path, name: str) -> Network:
-    """The frozen graph of a network, built where the folder does not hold it yet.
+    """A network from a directory, built there if it is missing.
 
     Args:
         tf: TensorFlow.
-        folder: where ``NAME.pb`` and ``NAME.json`` are kept between runs.
+        folder: the directory of ``NAME.pb`` and ``NAME.json``.
         name: one of ``ALL_NETWORKS``.
     """
     with making():
@@ -93,7 +93,7 @@ def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def randomize(model: Any, rng: np.random.Generator) -> None:
-    """Weights that keep activations in range, and batch statistics unlike their defaults."""
+    """Set weights that keep activations in range, and batch statistics other than the defaults."""
     for layer in model.layers:
         weights = []
         for variable in layer.weights:

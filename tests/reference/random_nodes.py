@@ -26,18 +26,18 @@ _WINDOWS = ("strides", "ksize", "ksizes", "rates")
 _AXES = ("axis", "batch_dims", "batch_dim")
 
 Ranks = dict[int, int]
-"""Of which rank an input must be, by its index."""
+"""The required rank of inputs, by index."""
 
 
 class RandomNodes:
-    """Makes graphs of one node of an op, named ``NODE``, and its inputs."""
+    """Build graphs of one node of an op, named ``NODE``, and its inputs."""
 
     def __init__(self, definition: OpDef, seed: int) -> None:
         self._definition = definition
         self._random = random.Random(seed)
 
     def graph(self, ranks: Ranks) -> Graph | None:
-        """One more graph, or None where this op cannot be made here."""
+        """Another graph, or None if the op is not supported here."""
         attrs = self._attrs()
         if attrs is None:
             return None

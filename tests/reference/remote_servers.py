@@ -1,4 +1,4 @@
-"""Real servers on loopback for the remote store: Debian's nginx, and moto's S3."""
+"""Real servers on loopback for the remote cache: nginx, and moto's S3."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def nginx(folder: Path, http: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """nginx with what its ``http`` section holds, its own files below ``folder``."""
+    """Run nginx with the given ``http`` section, and its own files in ``folder``."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
     program = shutil.which("nginx", path=places)
     if program is None:
         pytest.skip("nginx is not installed")
     temporary = "".join(f"{name}_temp_path {folder / name};\n" for name in _TEMPORARY)
     config = folder / "nginx.conf"
-    # Without a master it runs as whoever started it, and writes to folders of the test.
+    # Without a master process it runs as the current user, who owns the directories.
     config.write_text(
         f"daemon off; master_process off; pid {folder}/pid;\nevents {{}}\n"
         f"http {{ access_log off;\n{temporary}{http}\n}}\n"
@@ -43,8 +43,8 @@ def nginx(folder: Path, http: str, port: int) -> Iterator[subprocess.Popen[bytes
 
 @contextlib.contextmanager
 def s3(folder: Path) -> Iterator[int]:
-    """moto's S3, in a process of its own; gives its port."""
-    # A program of its own environment: moto and s3fs ask for different versions of botocore.
+    """Run moto's S3 in another process, and yield its port."""
+    # It has its own environment, since moto and s3fs need different versions of botocore.
     program = shutil.which("moto_server")
     if program is None:
         pytest.skip("moto_server is not installed")

@@ -1,4 +1,4 @@
-"""Keras' application networks at small sizes, frozen and as SavedModels, made once and kept."""
+"""Keras application networks at small sizes, frozen and as SavedModels, built once and cached."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ SIZES = {
 
 @dataclass(frozen=True)
 class SmallNetwork:
-    """A network in both forms, and what TensorFlow gives for an image.
+    """A network in both forms, with an image and its output in TensorFlow.
 
     Args:
         frozen: the graph, frozen by ``convert_variables_to_constants_v2``.
         saved: the SavedModel.
         input: the input's name in the frozen graph.
         output: the output's name there.
-        image: what is fed.
-        expected: what comes out of the frozen graph.
+        image: the input.
+        expected: the output of the frozen graph.
     """
 
     frozen: Path
@@ -56,7 +56,7 @@ class SmallNetwork:
 
 
 def small_network(tf: ModuleType, name: str) -> SmallNetwork:
-    """A network from the folder that all runs share; TensorFlow builds it there on first use."""
+    """A network from the shared directory; TensorFlow builds it on first use."""
     folder = HOME / "small_networks" / _recipe() / name
     with making():
         if not (folder / "done.json").exists():
@@ -72,7 +72,7 @@ def small_network(tf: ModuleType, name: str) -> SmallNetwork:
 
 
 def _recipe() -> str:
-    """Which way networks are made: another way makes them anew."""
+    """A digest of the code that builds networks, so that changes rebuild them."""
     here = Path(__file__)
     sources = (here, here.with_name("networks.py"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:16]

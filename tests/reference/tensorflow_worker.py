@@ -1,7 +1,7 @@
-"""A process of its own for TensorFlow: what is on or off when it starts cannot be changed later.
+"""Run TensorFlow in another process, with settings that cannot change after it starts.
 
-Takes pickled (graph, names, feeds) from the standard input, and answers each with the pickled
-values, or with the message of TensorFlow's refusal.
+Reads pickled (graph, names, feeds) from standard input, and writes the pickled values, or the
+message of TensorFlow's error.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class TensorFlow:
     """TensorFlow in another process.
 
     Args:
-        onednn: whether oneDNN takes ops over, where it has them. It is kept to AVX2: with AVX-512
-            its signed convolutions of images one pixel wide skip every second row.
-        optimizing: whether graphs are rewritten before they run, as sessions do by default.
+        onednn: whether to use oneDNN kernels. They are limited to AVX2: with AVX-512, signed
+            convolutions of images one pixel wide skip every second row.
+        optimizing: whether Grappler rewrites graphs, as by default.
     """
 
     def __init__(self, *, onednn: bool, optimizing: bool = False) -> None:
@@ -43,7 +43,7 @@ class TensorFlow:
     def run(
         self, graph: bytes, names: Sequence[str], feeds: Mapping[str, np.ndarray]
     ) -> list[np.ndarray] | str:
-        """The values of tensors, quantized ones as plain integers, or why there are none."""
+        """The values of tensors, with quantized dtypes as integers, or an error message."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump((graph, list(names), dict(feeds)), self._process.stdin)
@@ -80,7 +80,7 @@ def _plain(value: np.ndarray) -> np.ndarray:
 def _serve() -> None:
     import tensorflow as tf
 
-    # What TensorFlow prints must not come between the answers.
+    # Keep TensorFlow's output apart from the results.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:

@@ -1,4 +1,4 @@
-"""The chain language beside the original parser of TensorFlow 1.15, through the original tool."""
+"""Chains are parsed as by the original tool of TensorFlow 1.15."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.reference
 # A GraphDef of one node, a Placeholder called "x".
 GRAPH = b"\n\x10\n\x01x\x12\x0bPlaceholder"
 
-# "D" stands for a transform that ignores parameters that it does not know.
+# "D" represents a transform that ignores unknown parameters.
 CHAINS = [
     "",
     " \n",
@@ -79,14 +79,14 @@ VALUES = ["y", "a-b.c/d_e", '"y"', '"y,z w"', '"p\\"q"', '"p\\q"', '"\n"', "y'",
 
 
 def _random_chains(count: int) -> list[str]:
-    """Short texts of the pieces that matter to the grammar."""
+    """Short strings of tokens that matter to the grammar."""
     generator = random.Random(20)
     pieces = ["D", "D", "(", ")", "=", ",", " ", '"', "'", "\\", "x=1", "\n", "-", "D(x=1"]
     return ["".join(generator.choices(pieces, k=generator.randint(2, 9))) for _ in range(count)]
 
 
 class Answer(NamedTuple):
-    """What became of a chain: the transforms begun, and where reading or looking up ended."""
+    """The number of transforms that started, and where parsing or lookup stopped."""
 
     begun: int
     stopped_at: str
@@ -94,7 +94,7 @@ class Answer(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run(original, tmp_path_factory) -> Callable[[str], tuple[str, bytes]]:
-    """Runs the original on a chain; gives its messages and the graph that it wrote."""
+    """Run the original on a chain; return its messages and its graph."""
     folder = tmp_path_factory.mktemp("chain")
     graph, out = folder / "in.pb", folder / "out.pb"
     graph.write_bytes(GRAPH)
@@ -135,13 +135,13 @@ def _own_answer(text: str) -> Answer:
 
 
 @pytest.mark.parametrize("chain", [*CHAINS, *_random_chains(150)])
-def test_a_chain_is_read_as_the_original_reads_it(run, chain):
+def test_chains_are_parsed_as_by_the_original(run, chain):
     text = chain.replace("D", "remove_device")
     messages, _ = run(text)
     theirs = _original_answer(messages)
     before = text.removesuffix(theirs.stopped_at)
     if "transform name" in messages and re.search(r"\w\s+\(\Z", f"{before}{theirs.stopped_at[:1]}"):
-        # A book prints a space here, which we read over, with a warning.
+        # Some published chains have a space here, which we accept with a warning.
         assert parse_chain(f"{before}(x=1)").calls[-1].spaced
         return
     assert _own_answer(text) == theirs
@@ -164,7 +164,7 @@ NUMBERS += ["2147483647", "2147483648", "-2147483648", "-2147483649", "999999999
 FLOATS = ["1", "1e", "abc", "infinity", " 1.5 ", "+.5", "1.", ".", "- 1", "0x", "", "1_0", "0x1p3"]
 FLOATS += ["1e5", "1e+5", "0x-1", "0X1f", "-0x1f", "0x1.8", "1\t", "1f", "+ 1", "\n1", "-.5e-3"]
 BOOLEANS = ["true", "false", "1", "0", "True", "yes", "", " true"]
-# quantize_weights and quantize_nodes read their numbers before anything else.
+# quantize_weights and quantize_nodes parse their numbers first.
 TYPED = [
     *[("quantize_weights", "minimum_size", value) for value in NUMBERS],
     *[("quantize_nodes", "input_min", value) for value in FLOATS],
@@ -175,7 +175,7 @@ TYPED = [
 
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
-    """Schemas of the types that the original reads, with its own 32 bits."""
+    """Schemas of the types that the original parses, with its 32-bit integers."""
     folder = tmp_path_factory.mktemp("schemas")
     size = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
     properties = {
@@ -190,7 +190,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
 
 
 @pytest.mark.parametrize(("transform", "parameter", "value"), TYPED)
-def test_a_text_is_a_value_where_the_original_takes_it(run, schemas, transform, parameter, value):
+def test_a_string_is_a_value_if_the_original_accepts_it(run, schemas, transform, parameter, value):
     more = ", input_max=1" if transform == "quantize_nodes" else ""
     text = f'{transform}({parameter}="{value}"{more})'
     messages, _ = run(text)

@@ -1,4 +1,4 @@
-"""Checkpoints that TensorFlow writes, of every kind, and real ones, read as it reads them."""
+"""Checkpoints of every format are read as TensorFlow reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_same(found, expected, name=""):
 
 
 def compare_with_reader(tf, checkpoint, prefix):
-    """All tensors of a checkpoint, as TensorFlow's own reader gives them; how many there are."""
+    """Compare all tensors with TensorFlow's reader, and return their number."""
     reader = tf.train.load_checkpoint(str(prefix))
     shapes = reader.get_variable_to_shape_map()
     types = reader.get_variable_to_dtype_map()
@@ -45,7 +45,7 @@ def compare_with_reader(tf, checkpoint, prefix):
 
 
 def build_variables(tf, *, resource):
-    """A graph of variables over four devices: whole, partitioned by rows and by columns."""
+    """Create variables on four devices: whole, and partitioned by rows and by columns."""
     v1 = tf.compat.v1
     rng = np.random.default_rng(5)
     values = {}
@@ -103,7 +103,7 @@ def test_savers_of_both_formats(tf, tmp_path, version, sharded, resource):
                 assert_same(checkpoint.read(name), value, name)
 
 
-def test_every_type_as_the_reader_gives_it(tf, tmp_path):
+def test_every_type(tf, tmp_path):
     types = make.every_type()
     names = [n for n in types if n.removeprefix("of/") not in make.QUANTIZED]
     tf.raw_ops.SaveV2(
@@ -137,7 +137,7 @@ def test_large_string_tensors(tf, tmp_path):
         assert_same(checkpoint.read("s"), words)
 
 
-def test_variants_are_refused_by_name(tf, tmp_path):
+def test_variants_are_rejected_by_name(tf, tmp_path):
     handle = tf.raw_ops.EmptyTensorList(
         element_shape=[2], max_num_elements=3, element_dtype=tf.float32
     )
@@ -166,7 +166,7 @@ def test_object_based_checkpoints(tf, tmp_path):
 
 
 def test_the_index_of_a_thousand_tensors(tf, tmp_path):
-    """Several blocks of the table, with and without shared beginnings of keys."""
+    """Several blocks of the table, with and without shared key prefixes."""
     names = [f"{'block' * (i % 7)}/layer_{i % 13}/weights_{i}" for i in range(1_500)]
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "m"),
@@ -178,8 +178,8 @@ def test_the_index_of_a_thousand_tensors(tf, tmp_path):
         assert compare_with_reader(tf, checkpoint, tmp_path / "m") == len(names)
 
 
-def test_checkpoints_made_in_the_tests_are_read_by_tensorflow(tf, tmp_path):
-    """Snappy blocks, which this TensorFlow reads and does not write."""
+def test_tensorflow_reads_the_tests_checkpoints(tf, tmp_path):
+    """Snappy blocks, which TensorFlow reads but does not write."""
     rng = np.random.default_rng(8)
     tensors = {f"layer{i:02d}/w": rng.normal(size=(i, 4)).astype("f4") for i in range(40)}
     write_bundle(tmp_path / "new", tensors, shards=3, method=1)
@@ -227,10 +227,10 @@ def test_real_checkpoints(tf, models):
             assert compare_with_reader(tf, checkpoint, prefix) > 0, path
 
 
-def test_a_folder_whose_state_file_names_where_it_was(models):
+def test_a_moved_directory_with_an_outdated_state_file(models):
     folder = models / "tf-serving-testdata/bad_half_plus_two/00000123"
     if not folder.is_dir():
-        pytest.skip("that model is not here")
+        pytest.skip("the model is not installed")
     with open_checkpoint(folder) as checkpoint:
         assert checkpoint.prefix == folder / "export"
         assert checkpoint.names() == ["Variable", "Variable_1"]

@@ -1,4 +1,4 @@
-"""Checks of real models: samples are drawn for each of them, and true inputs are taken as data."""
+"""Checks of real models, with drawn samples and with recorded inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHAIN = """
   - fold_constants
   - fold_batch_norms
   - fold_old_batch_norms"""
-# Folder, source below it, inputs, outputs, golden file.
+# Directory, source, inputs, outputs, and recorded run.
 MODELS: dict[str, tuple[str, dict[str, str], list[str], list[str], str]] = {
     "wakeword": (
         "android-wakeword-streaming-rnn",
@@ -136,9 +136,9 @@ def built(capsys: pytest.CaptureFixture[str]) -> Any:
     assert main(["validate", "recipe.yaml"]) == 0, capsys.readouterr().err
     capsys.readouterr()
     code = main(["build", "recipe.yaml", "--json"])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    return json.loads(told.out)[0]["check"]
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out)[0]["check"]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -148,28 +148,23 @@ def test_samples_are_drawn_for_a_real_model(
     recipe(models, name, check={"max_difference": 1e-4, "samples": 3})
     found = built(capsys)
     assert found["samples"] == 3
-    # Drawn scenes have no faces.
+    # Drawn images have no faces.
     assert bool(found["warnings"]) == (name == "mtcnn"), found["warnings"]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_true_inputs_are_taken_as_data(
+def test_recorded_inputs_are_used(
     models: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     folder, *_, golden = MODELS[name]
     arrays = read_arrays(models / folder / golden)
     fed = {k.removeprefix("in:").replace("|", "/"): v for k, v in arrays.items() if k[:3] == "in:"}
-    write_arrays(
-        Path(
-            "data.npz",
-        ),
-        fed,
-    )
+    write_arrays(Path("data.npz"), fed)
     recipe(models, name, check={"data": "data.npz", "max_difference": 1e-4})
     assert built(capsys)["data"] == "data.npz"
 
 
-def test_weights_in_eight_bits_stay_within_a_limit_that_fits_them(
+def test_8_bit_weights_stay_within_a_suitable_limit(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe(models, "facemesh", check={"max_difference": 1e-3})
@@ -186,12 +181,7 @@ def test_labels_of_a_real_test_set_are_checked(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = np.zeros((4, 784), np.float32)
-    write_arrays(
-        Path(
-            "test.npz",
-        ),
-        {"X": x, "label": np.array([1, 12, 3, 4])},
-    )
+    write_arrays(Path("test.npz"), {"X": x, "label": np.array([1, 12, 3, 4])})
     recipe(models, "fc", validation={"data": "test.npz"})
     for verb in ("validate", "build"):
         assert main([verb, "recipe.yaml"]) == 8

@@ -1,4 +1,4 @@
-"""Loops, branches and calls as TensorFlow's Python builds them, of both generations."""
+"""Loops, branches, and calls of both control flow versions match TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.reference
 
 Feeds = dict[str, np.ndarray]
 Build = Callable[[Any, Any], Any]
-"""From TensorFlow and the placeholder "x" to the tensor wanted."""
+"""From TensorFlow and the placeholder "x" to the output tensor."""
 
 
 def collatz(tf: Any, x: Any) -> Any:
@@ -68,7 +68,7 @@ def no_turn(tf: Any, x: Any) -> Any:
 
 
 def array_of_squares(tf: Any, x: Any) -> Any:
-    """A TensorArray that is written, stacked and joined."""
+    """A TensorArray that is written and stacked."""
     count = tf.shape(x)[0]
     squares = tf.TensorArray(tf.float32, size=count)
 
@@ -80,7 +80,7 @@ def array_of_squares(tf: Any, x: Any) -> Any:
 
 
 def convolution_in_a_loop(tf: Any, x: Any) -> Any:
-    """Weights from outside, an activation each turn."""
+    """Weights from outside, and an activation in each iteration."""
     filters = tf.constant(np.random.default_rng(1).normal(0, 0.3, (3, 3, 1, 1)).astype(np.float32))
     image = tf.reshape(tf.tile(x[:1], [25]), [1, 5, 5, 1])
     body = lambda i, v: (i + 1, tf.nn.relu(tf.nn.conv2d(v, filters, 1, "SAME") + 0.1))  # noqa: E731

@@ -1,4 +1,4 @@
-"""``init``, then ``build``, for every real model and each kind of source that it comes as."""
+"""``init`` and ``build`` work for every real model and each of its formats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.reference
 
 QAT, BUNDLES = "made-qat-mnist-tf115", "tf-serving-testdata"
 V2, V1 = (f"{BUNDLES}/session_bundle_half_plus_two_{k}/00000123" for k in ("ckpt_v2", "v1ckpt"))
-# Each source, and the file of what TensorFlow gives for some inputs.
+# Each source and its recorded run.
 SOURCES = {
     "android-wakeword-streaming-rnn": "golden_graph",
     "android-wakeword-streaming-rnn/graph.pb": "golden_graph",
@@ -74,10 +74,10 @@ SOURCES = {
     },
 }
 SMALL_WEIGHTS = re.compile(r"^    (then|quantize): .*\n", re.MULTILINE)
-# What weights of 8 bits may move, and what rounding may, as shares of an output's peak.
+# Tolerances for 8-bit weights and for rounding, as shares of an output's peak.
 EIGHT_BIT, ROUNDING = 0.1, 1e-5
-# Before any transform the interpreter is as far from TensorFlow: each rounds Fourier transforms in
-# its own way, and logarithms of what is near zero make much of that.
+# The untransformed models differ as much: Fourier transforms round differently, and logarithms of
+# values near zero amplify that.
 COARSE = {"android-wakeword-streaming-rnn": 2e-5, "basic-pitch-savedmodel": 3e-3}
 
 
@@ -88,13 +88,13 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_first_recipe_builds_and_gives_what_tensorflow_gives(models: Path, source: str) -> None:
+def test_a_first_recipe_builds_and_keeps_the_outputs(models: Path, source: str) -> None:
     fed, expected = read_golden(models / source.split("/")[0] / f"{SOURCES[source]}.npz")
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / source)]) == 0
     assert main(["build", "recipe.yaml"]) == 0
     target = load_recipe(recipe).targets[0]
-    # Recipes name tensors, the files nodes.
+    # Recipes name tensors, recorded runs name nodes.
     assert {parse_ref(i.name).node for i in target.inputs} == {parse_ref(n).node for n in fed}
     if source.split("/")[0] != "sugyan-mnist-v1ckpt":  # whose files renamed the graph's nodes
         assert set(map(_place, expected)) <= set(map(_place, target.outputs))
@@ -111,7 +111,7 @@ def test_a_first_recipe_builds_and_gives_what_tensorflow_gives(models: Path, sou
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("arm-kws", "holds 3 models: Basic_LSTM_S.pb, CNN_S.pb, DS_CNN_S.pb"),
         ("sugyan-mnist-v1ckpt", "graph_regression.pb with regression.ckpt"),
@@ -122,15 +122,15 @@ def test_a_first_recipe_builds_and_gives_what_tensorflow_gives(models: Path, sou
         ("mtcnn/INFO.json", "is neither a graph"),
     ],
 )
-def test_what_cannot_be_known_is_told(
-    models: Path, capsys: pytest.CaptureFixture[str], source: str, told: str
+def test_unusable_sources_are_reported(
+    models: Path, capsys: pytest.CaptureFixture[str], source: str, message: str
 ) -> None:
     assert main(["init", str(models / source)]) in (2, 4, 6)
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("recipe.yaml").exists()
 
 
-def test_every_model_has_a_name_of_its_own(models: Path) -> None:
+def test_names_of_models_are_unique(models: Path) -> None:
     graphs = sorted(models.rglob("frozen*.pb"))
     for number, path in enumerate(graphs):
         assert main(["init", str(path), "--no-try", "--recipe", f"{number}.yaml"]) == 0

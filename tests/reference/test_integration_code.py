@@ -94,9 +94,9 @@ public final class Main {
 
 
 def test_the_java_code_feeds_runs_and_fetches(tmp_path: Path) -> None:
-    told = compiled_java(app_model(), tmp_path, JAVA_MAIN).splitlines()
+    output = compiled_java(app_model(), tmp_path, JAVA_MAIN).splitlines()
     values = [128 - 103.5, 100 - 116.0, (10 - 123) / 2, 3 - 103.5, 2 - 116.0, (1 - 123) / 2]
-    assert told == [
+    assert output == [
         "takes 6 values a sample, not 7",
         "load file:///android_asset/digits.pb",
         "run  false init_all_tables",
@@ -133,8 +133,8 @@ public final class Main {
 
 
 def test_hostile_names_stay_texts_in_java(tmp_path: Path) -> None:
-    told = compiled_java(hostile_model(), tmp_path, HOSTILE_MAIN).split()
-    calls = [bytes.fromhex(line).decode() for line in told]
+    output = compiled_java(hostile_model(), tmp_path, HOSTILE_MAIN).split()
+    calls = [bytes.fromhex(line).decode() for line in output]
     assert calls[1] == "run  false " + ",".join(HOSTILE)
     assert calls[2] == "run " + ",".join(f"{name}:1" for name in HOSTILE)
 
@@ -208,9 +208,9 @@ def encrypted_files(folder: Path) -> list[Path]:
     return files
 
 
-def check_decrypted(files: list[Path], told: list[str]) -> None:
-    assert len(files) == len(told)
-    for path, line in zip(files, told, strict=True):
+def check_decrypted(files: list[Path], output: list[str]) -> None:
+    assert len(files) == len(output)
+    for path, line in zip(files, output, strict=True):
         name, _, number = path.name.replace("_", " ").rpartition("-")
         message = DAMAGE[name][1]
         content = CONTENTS[int(number)]
@@ -327,8 +327,8 @@ def test_the_cpp_code_runs_a_real_picture(
     compile_program(sources, tmp_path / "app", original / "tensorflow_core", options)
     shipped = next(folder.glob("photos.pb*"))
     command = [tmp_path / "app", shipped, folder / "photos_labels.txt", "224", "224"]
-    told = run(*command, tmp_path / "rgb", tmp_path / "output", tmp_path / "key")
-    assert told.split() == ["5"]
+    output = run(*command, tmp_path / "rgb", tmp_path / "output", tmp_path / "key")
+    assert output.split() == ["5"]
 
     found = np.fromfile(tmp_path / "output", np.float32)
     graph = read_graph(model)

@@ -1,4 +1,4 @@
-"""``run`` against what the original ``label_image`` computes."""
+"""``run`` classifies images as the original ``label_image`` does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.reference
 
 
 def original(tf: ModuleType, data: bytes, wanted: Normalization, *, kind: str) -> np.ndarray:
-    """What the graph that label_image builds makes of a picture."""
+    """The input tensor that the graph of label_image computes from an image."""
     decode = {
         "PNG": lambda: tf.io.decode_png(data, channels=3),
         "GIF": lambda: tf.squeeze(tf.io.decode_gif(data)),
@@ -32,14 +32,14 @@ def original(tf: ModuleType, data: bytes, wanted: Normalization, *, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "exact JPEG"])
-def test_pictures_become_the_same_tensors(tf: ModuleType, kind: str) -> None:
+def test_images_become_the_same_tensors(tf: ModuleType, kind: str) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
     data = encoded(pixels, kind.removeprefix("exact "))
     wanted = Normalization(299, 224, 128, 127.5)
     np.testing.assert_array_equal(picture(data, wanted), original(tf, data, wanted, kind=kind))
 
 
-def test_the_faster_transform_of_jpeg_is_a_few_of_255_away(tf: ModuleType, models: Path) -> None:
+def test_the_fast_jpeg_decoder_is_close(tf: ModuleType, models: Path) -> None:
     data = (models / "data" / "grace_hopper.jpg").read_bytes()
     wanted = Normalization(299, 299)
     apart = np.abs(picture(data, wanted) - original(tf, data, wanted, kind="JPEG")) * 255
@@ -47,7 +47,7 @@ def test_the_faster_transform_of_jpeg_is_a_few_of_255_away(tf: ModuleType, model
     assert apart.mean() <= 1.2
 
 
-def test_a_picture_is_labelled_as_tensorflow_labels_it(
+def test_an_image_gets_tensorflows_labels(
     tf: ModuleType, models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     graph = models / "tfjs-nsfwjs-mobilenet-v2" / "nsfwjs-mobilenet-v2.pb"

@@ -1,4 +1,4 @@
-"""TensorArrays and TensorLists against TensorFlow's own, op by op."""
+"""TensorArrays and TensorLists match TensorFlow's, op by op."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.runtime.interpreter import Interpreter
 pytestmark = pytest.mark.reference
 
 Build = Callable[[Any, Any], list[Any]]
-"""From TensorFlow and the placeholder "x", [4, 3], to the tensors wanted."""
+"""From TensorFlow and the placeholder "x", [4, 3], to the output tensors."""
 
 
 def arrays(tf: Any, x: Any) -> list[Any]:
@@ -102,7 +102,7 @@ BUILDS: list[Build] = [arrays, joined_arrays, lists, sparse_lists, joined_lists]
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=lambda b: b.__name__)
-def test_lists_give_what_tensorflows_give(build: Build, tf: ModuleType) -> None:
+def test_lists_match_tensorflow(build: Build, tf: ModuleType) -> None:
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [4, 3], name="x")
         wanted = [t.name for t in build(tf, x)]

@@ -1,4 +1,4 @@
-"""The remote store against real servers, with a proxy between that spoils what passes."""
+"""The remote cache with real servers, behind a proxy that injects faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROOM = 8 << 20
 
 
 class Place(NamedTuple):
-    """A store behind a proxy."""
+    """A server behind a proxy."""
 
     url: str
     proxy: FaultProxy
@@ -47,14 +47,14 @@ class Place(NamedTuple):
 @pytest.fixture
 def files(tmp_path: Path) -> list[Offered]:
     """Objects of many lengths, and a record."""
-    generator, made = random.Random(3), []
+    generator, objects = random.Random(3), []
     (tmp_path / "own").mkdir()
     for size in (0, 1, 1000, 70_000, 1_000_000, *[20_000] * 20):
         data = generator.randbytes(size)
         path = tmp_path / "own" / sha256_bytes(data)
         path.write_bytes(data)
-        made.append(Offered("cas", path.name, path))
-    return [*made, Offered("ac", "5" * 64, made[3].source)]
+        objects.append(Offered("cas", path.name, path))
+    return [*objects, Offered("ac", "5" * 64, objects[3].source)]
 
 
 @pytest.fixture(params=["nginx", "s3"])
@@ -94,14 +94,14 @@ def wanted(files: list[Offered], folder: Path) -> list[Wanted]:
 
 
 def check(files: list[Offered], asked: list[Wanted], done: list[bool]) -> None:
-    """What came is right, and what did not come left nothing."""
+    """Check that fetched objects are correct, and that failed ones leave no file."""
     for file, entry, came in zip(files, asked, done, strict=True):
         assert came == entry.target.exists()
         if came and file.kind == "cas":
             assert sha256_bytes(entry.target.read_bytes()) == file.key
 
 
-def test_what_one_machine_sends_another_fetches(
+def test_one_machine_fetches_what_another_sent(
     place: Place, files: list[Offered], tmp_path: Path
 ) -> None:
     one, other = opened(place.url), opened(place.url, read_only=True)
@@ -124,7 +124,7 @@ def test_what_one_machine_sends_another_fetches(
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_on_the_line_harm_nothing(
+def test_network_faults_are_harmless(
     place: Place,
     files: list[Offered],
     tmp_path: Path,
@@ -154,7 +154,7 @@ def test_faults_on_the_line_harm_nothing(
     assert all(done)
 
 
-def test_a_file_that_nginx_takes_not_is_told(tmp_path: Path, files: list[Offered]) -> None:
+def test_a_file_that_nginx_rejects_is_reported(tmp_path: Path, files: list[Offered]) -> None:
     port = free_port()
     (tmp_path / "served").mkdir()
     with nginx(tmp_path, PLAIN_DAV.format(port=port, root=tmp_path / "served"), port):
@@ -166,7 +166,7 @@ def test_a_file_that_nginx_takes_not_is_told(tmp_path: Path, files: list[Offered
         assert all(send_many(remote, files))
 
 
-def test_a_server_that_goes_away_is_done_without(tmp_path: Path, files: list[Offered]) -> None:
+def test_a_build_continues_without_a_lost_server(tmp_path: Path, files: list[Offered]) -> None:
     port = free_port()
     (tmp_path / "served").mkdir()
     with nginx(tmp_path, PLAIN_DAV.format(port=port, root=tmp_path / "served"), port) as server:
@@ -181,16 +181,16 @@ def test_a_server_that_goes_away_is_done_without(tmp_path: Path, files: list[Off
     )
 
 
-def test_a_missing_bucket_is_told(place: Place, files: list[Offered]) -> None:
+def test_a_missing_bucket_is_reported(place: Place, files: list[Offered]) -> None:
     if not place.url.startswith("s3"):
-        pytest.skip("is about S3")
+        pytest.skip("applies to S3 only")
     remote = opened("s3://no-such-bucket/x")
     assert not any(send_many(remote, files))
     assert any("bucket" in w or "nothing more is sent" in w for w in remote.warnings)
 
 
 def test_the_configuration_of_the_page_works(tmp_path: Path, files: list[Offered]) -> None:
-    """TLS with a certificate of one's own; all may read, and who has the token may write."""
+    """TLS with a self-signed certificate, public reads, and writes with a token."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"

@@ -1,4 +1,4 @@
-"""What the cases for op kernels are made of."""
+"""Building blocks of the cases for op kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Case:
         inputs: its inputs.
         attrs: the attributes that do not follow from the inputs.
         tolerance: relative, for single precision.
-        note: what the case is about.
+        note: the purpose of the case.
     """
 
     op: str
@@ -66,5 +66,5 @@ def scalar(value: float, kind: Any = np.int32) -> np.ndarray:
     return np.array(value, dtype=kind)
 
 
-# Without numbers below the normal ones: TensorFlow's sessions take them for 0.
+# Without subnormal numbers, which TensorFlow sessions flush to 0.
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 3e38, 0.5], np.float32)
