@@ -28,7 +28,7 @@ class MobileprepError(Exception):
 
     exit_code = 70
     subject = ""
-    """The files that the command is about, set by the command line, told where no file is named."""
+    """Files that the command line names, for errors that name no file."""
 
     def __init__(self, message: str = "", hint: str = "", where: str = "") -> None:
         super().__init__(message, hint, where)

@@ -31,7 +31,7 @@ from mobileprep.recipe.settings import SIGN_IN
 Tell = Callable[[str], None]
 
 _FORMAT_NAME: Final = re.compile(r"v[0-9]{1,4}")
-_HINT: Final = "set MOBILEPREP_CACHE to another folder, or remove what is there"
+_HINT: Final = "set MOBILEPREP_CACHE to another directory, or remove this file"
 
 
 class StoreFormat(Struct, frozen=True):
@@ -259,7 +259,7 @@ def folder_bytes(folder: Path) -> int:
 def _store() -> Store:
     folder = default_folder()
     if os.path.lexists(folder) and not folder.is_dir():
-        message = "the store is no folder"
+        message = "the cache is not a directory"
         raise CorruptFileError(message, _HINT, str(folder))
     return Store(folder)
 
@@ -296,7 +296,7 @@ def _removed(folder: Path, tell: Tell) -> int:
         message = f"cannot be removed: {error.strerror or error}"
         raise ArtifactError(message, "check its rights", str(folder)) from error
     if is_link:
-        tell(f"{folder} is a link: what it leads to stays")
+        tell(f"{folder} is a symlink: its target is kept")
     return size
 
 

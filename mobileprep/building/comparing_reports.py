@@ -114,7 +114,7 @@ def _unpacked(built: Built, store: Store, folder: Path) -> Path | None:
     return path
 
 
-NO_SETTINGS: Final = "the earlier report does not hold what it was made from"
+NO_SETTINGS: Final = "the earlier report does not record its inputs"
 
 
 def compare_reports(
@@ -312,7 +312,7 @@ def _finite(value: float | None) -> float | None:
 
 
 Place: TypeAlias = Callable[[Sequence[str | int]], str]
-"""Where a key stands in the recipe: of ``("transforms", 3)`` the third step, from 0."""
+"""Path of a key in the recipe: ``("transforms", 3)`` is the step at index 3."""
 
 _CHAIN: Final = "transforms"
 

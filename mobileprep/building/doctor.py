@@ -38,7 +38,7 @@ _EXTRAS: Final = {
     "encrypt": ("cryptography", "encrypted models: `protect` in recipes"),
     "gcs": ("gcsfs", "a remote store at gs://"),
     "integration": ("jinja2", "code for apps: `integration` in recipes"),
-    "image": ("pillow", "pictures as inputs, and the ops that decode them"),
+    "image": ("pillow", "images as inputs, and ops that decode them"),
     "narrow": ("ml_dtypes", "graphs with bfloat16, float8, or int4"),
     "remote": ("urllib3", "a remote store over HTTP"),
     "regex": ("google-re2", "graphs with regular expressions"),
@@ -188,7 +188,7 @@ def _refusal(store: Path) -> str:
     # A link that leads nowhere is in the way as well.
     folder = _first(store / FORMAT, os.path.lexists)
     if not folder.is_dir():
-        return f"{folder} is no folder: set MOBILEPREP_CACHE to another"
+        return f"{folder} is not a directory: set MOBILEPREP_CACHE to another"
     try:
         with tempfile.TemporaryDirectory(prefix=".mobileprep-", dir=folder) as made:
             Path(made, "file").write_bytes(b"0")

@@ -334,7 +334,7 @@ def _reason(draft: Draft) -> str:
     unknown = [i.name for i in draft.inputs if i.shape is None]
     if not unknown:
         return ""
-    return f"the graph does not tell the shape of {', '.join(unknown)}"
+    return f"the graph does not record the shape of {', '.join(unknown)}"
 
 
 def _smaller(draft: Draft) -> Iterator[Draft]:

@@ -107,7 +107,7 @@ def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
     file = Path(recipe.file)
     lock = read_lock(lock_path(file))
     if lock is None:
-        yield f"{lock_path(file)} is not there"
+        yield f"{lock_path(file)} does not exist"
         return
     pinned = lock.recipes.get(file.name)
     if pinned is None:
@@ -142,7 +142,7 @@ def _difference(name: str, what: str, pinned: str | None, found: str | None) -> 
 
 def _hint(recipes: Iterable[Recipe]) -> str:
     files = " ".join(recipe.file for recipe in recipes)
-    return f"restore what is pinned, or run 'mobileprep lock {files}' if the change is meant"
+    return f"restore the pinned input, or run 'mobileprep lock {files}' if the change is meant"
 
 
 def _before(path: Path) -> Mapping[str, Pins]:

@@ -163,7 +163,7 @@ def _page(
     if found == key and not ran and not again:
         return _Page(path, ran, None)
     if found is None:
-        return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so that it is left as it is",))
+        return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so it is kept",))
     told = _told(executor, targets, reports)
     # What is told may have been made again, and be another.
     return _Page(path, ran, render_page(told, key=_key(executor.record, targets, reports)))

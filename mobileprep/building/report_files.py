@@ -58,8 +58,8 @@ def _of_file(path: Path) -> Iterator[StoredReport]:
         found = data if isinstance(data, list) else [data]
         reports = [report_from(one) for one in found]
     except (ValueError, RecursionError) as error:
-        reason = "it is no JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-        message = f"is no report of a build: {reason}"
+        reason = "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
+        message = f"is not a report of a build: {reason}"
         raise CorruptFileError(message, _HINT, str(path)) from error
     if not reports:
         message = "holds no report"
@@ -80,7 +80,7 @@ def node_changes(old: Path | None, new: Path | None) -> NodeChanges:
     """What two models differ in, node by node, whatever their nodes are called."""
     missing = [side for side, path in (("earlier", old), ("new", new)) if path is None]
     if old is None or new is None:
-        return NodeChanges(untold=f"the {' and the '.join(missing)} model is not at hand")
+        return NodeChanges(untold=f"the {' and the '.join(missing)} model is not available")
     if _same(old, new):
         return NodeChanges()
     # Only now: most models are as they were.
@@ -120,7 +120,7 @@ def report_from(data: object) -> Report:
     """
     if isinstance(data, Mapping):
         return _record(Report, data, "the report")
-    message = "it is no object"
+    message = "it is not an object"
     raise ValueError(message)
 
 
@@ -166,7 +166,7 @@ def _number(value: object, where: str) -> float:
         return math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _bounded(value, where)
-    message = f"{where!r} is no number"
+    message = f"{where!r} is not a number"
     raise ValueError(message)
 
 
@@ -243,7 +243,7 @@ def find_page(path: Path, recipe: str = "") -> Path:
         return _in_folder(path.parent, recipe)
     if path.suffix.lower() in (".html", ".htm") and path.is_file():
         return path
-    message = "is neither a page of a build nor beside one"
+    message = "is not a report page, and not next to one"
     raise CorruptFileError(message, _STORED_PAGES_HINT, str(path))
 
 

@@ -248,7 +248,7 @@ def remove_provenance(folder: Path) -> bool:
 def check_builder(builder: str) -> None:
     """Make sure that a builder is named by a URI."""
     if not _URI.match(builder) or len(builder) > _LONGEST_URI:
-        message = f"the builder {builder[:80]!r} is no URI"
+        message = f"the builder {builder[:80]!r} is not a URI"
         raise UsageError(message, "name it as in https://ci.example.com/mobile-models")
 
 

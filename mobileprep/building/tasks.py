@@ -88,7 +88,7 @@ def _check_tasks(plan: Plan) -> None:
     for target in plan.targets:
         if task_name(target.folder) in stages:
             message = f"the target {target.folder!r} is named as a stage of its recipe is"
-            raise UsageError(message, "doit tells tasks by their names; give it another name")
+            raise UsageError(message, "doit identifies tasks by name; use another name")
 
 
 def _warn(task: str, text: str) -> None:
@@ -235,7 +235,7 @@ class _Clean(Struct, frozen=True):
             unpublish(folder)
 
     def __repr__(self) -> str:
-        return _shown(f"remove what the manifest of {self.out / self.folder} lists", self)
+        return _shown(f"remove the files of the manifest in {self.out / self.folder}", self)
 
 
 def _shown(work: str, action: object) -> str:

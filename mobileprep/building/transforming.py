@@ -34,7 +34,7 @@ _SAMPLES: Final = 8
 _KEY: Final = "transforms"
 
 Watch = Callable[[StepRecord, Difference | None], None]
-"""Called with what a step did, and where asked with how far outputs are from the source's."""
+"""Called after each step with its record, and with the difference from the source, if measured."""
 
 
 class Transformed(Struct, frozen=True):
@@ -191,13 +191,13 @@ def _chain_node(chain: Chain) -> Node | None:
         return Scalar(chain, Place(SourceText(_KEY, Path(), chain), 1, 1), chain)
     for item in chain:
         if not (isinstance(item, str) or _is_step(item)):
-            message = f"{item!r} is no step of a chain"
+            message = f"{item!r} is not a step of a chain"
             raise UsageError(message, "write 'name', or {'name': {'parameter': value}}")
     try:
         text = json.dumps({_KEY: list(chain)})
     except (TypeError, ValueError) as error:
         message = f"the chain has a parameter of no type that a recipe has: {error}"
-        raise UsageError(message, "write texts, numbers, truth values and lists") from error
+        raise UsageError(message, "use strings, numbers, booleans, and lists") from error
     return parse_yaml(SourceText(_KEY, Path(), text)).get(_KEY)
 
 

@@ -246,7 +246,7 @@ def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
         hint = f"; pip install 'mobileprep=={version}'" if built == "mobileprep" else ""
         return (f"it was built by {show(manifest.tool)}, and this is {TOOL}{hint}",)
     if recipe is None:
-        return (f"there is no recipe named {show(manifest.recipe)} here: name it with --recipe",)
+        return (f"no recipe is named {show(manifest.recipe)}: name its file with --recipe",)
     if manifest.target not in {target.folder for target in recipe.targets}:
         return (f"{recipe.file} has no target {show(manifest.target)}",)
     return ()

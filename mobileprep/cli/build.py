@@ -203,13 +203,13 @@ def _raise_first(failures: Sequence[MobileprepError]) -> None:
 def _check(args: argparse.Namespace) -> None:
     jobs_of(args)
     if args.depfile is not None and args.dry_run:
-        message = "--depfile goes with a build, and --dry-run builds nothing"
+        message = "--depfile needs a build, and --dry-run does not build"
         raise UsageError(message)
     if args.depfile is not None and args.json and is_stdout(output_path(args.depfile)):
         message = "--json and --depfile cannot both be written to the standard output"
         raise UsageError(message, "name a file after --depfile")
     if args.exit_code and not args.dry_run:
-        message = "--exit-code tells what would run, and so goes with --dry-run"
+        message = "--exit-code needs --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
     if args.provenance:
         from mobileprep.building.targets import check_builder
@@ -369,6 +369,6 @@ def _escaped(name: str) -> str:
 def _checked(name: str, refused: re.Pattern[str]) -> str:
     found = refused.search(name)
     if found is not None:
-        message = f"{name!r} cannot stand in a depfile, because of {found[0]!r}"
+        message = f"{name!r} cannot be written to a depfile, because of {found[0]!r}"
         raise UsageError(message, "Make or Ninja would read another name; rename the file")
     return name

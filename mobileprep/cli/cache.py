@@ -53,7 +53,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look at the store, or clear it."""
     if args.max_size is not None and args.action != "gc":
-        message = f"--max-size goes with gc, not with {args.action}"
+        message = f"--max-size needs the action gc, not {args.action}"
         raise UsageError(message)
     return _ACTIONS[args.action](args)
 
@@ -130,7 +130,7 @@ def _gc_text(done: CacheCollected) -> str:
     freed, left = size_text(done.removed_bytes), size_text(done.left_bytes)
     lines.append(f"{done.folder}: {freed} freed, {left} left")
     if done.limit_bytes is not None and done.left_bytes > done.limit_bytes:
-        lines.append("what was used within the last hour stays")
+        lines.append("entries used within the last hour are kept")
     return "\n".join(lines)
 
 
@@ -142,7 +142,9 @@ def _verify_text(found: CacheVerified) -> str:
     size = size_text(found.object_bytes)
     lines.append(f"{found.objects} objects ({size}) and {found.records} records are whole")
     if found.incomplete:
-        lines.append(f"{found.incomplete} records need what is not there: made again when needed")
+        lines.append(
+            f"{found.incomplete} records need missing objects: they are built again when needed"
+        )
     return "\n".join(lines)
 
 

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     changed = [one.range_file for one in done if one.range_file and one.is_changed]
     if args.check and changed:
         message = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not up to date"
-        raise AccuracyError(message, "run 'mobileprep calibrate' and check in what it writes")
+        raise AccuracyError(message, "run 'mobileprep calibrate' and check in its output")
     return 0
 
 

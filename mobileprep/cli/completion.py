@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:
-        message = "the script is made by the package shtab, which is not installed"
+        message = "completion scripts need the package shtab, which is not installed"
         raise UnsupportedError(message, "pip install 'mobileprep[completion]'") from error
     from mobileprep.transforms.base import transform_names
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.library is not None:
         return _library(args)
     if args.graph is not None:
-        message = "--graph goes with --library"
+        message = "--graph needs --library"
         raise UsageError(message, "name the library of the app that runs the model")
     from mobileprep.building.doctor import doctor
 

@@ -160,7 +160,7 @@ def _answer(arguments: list[str]) -> int:
         if error.filename is None and error.errno in NO_OUTPUT:
             raise
         if _folder_is_gone():
-            gone = UsageError("the working folder is gone", "go to one that is there", "./")
+            gone = UsageError("the working folder is gone", "change to an existing directory", "./")
             return tell_error(gone, as_json=as_json)
         told = error_of_system(error)
         return (
@@ -279,7 +279,7 @@ def find_verb(name: str) -> Verb:
     names = verb_names()
     name = verb_of(name)
     if name not in names:
-        message = f"there is no verb {name!r}"
+        message = f"unknown verb {name!r}"
         raise UsageError(message, nearest_hint(name, [*names, "help"]) or "see 'mobileprep help'")
     module = f"mobileprep.cli.{name.replace('-', '_')}"
     importlib.import_module(module)

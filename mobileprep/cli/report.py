@@ -179,7 +179,7 @@ def open_page(page: Path) -> None:
     except webbrowser.Error:
         is_open = False
     if not is_open:
-        print(f"There is no browser to open {page.absolute()} in.")
+        print(f"No browser found to open {page.absolute()} in.")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -232,7 +232,7 @@ def _there(args: argparse.Namespace) -> Path:
     (recipe,) = load_recipes(args)
     page = page_of_recipe(recipe.name, Path(args.out))
     if not page.is_file():
-        message = "there is no page there"
+        message = "the report page does not exist"
         hint = f"'mobileprep build {path}' makes it; --out names another folder for outputs"
         raise CorruptFileError(message, hint, str(page))
     return page

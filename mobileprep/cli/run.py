@@ -186,7 +186,7 @@ def _named(args: argparse.Namespace, file: str, default: str, option: str) -> Pa
     """A file in the root folder, which must be there if nobody named it."""
     path = Path(args.root_dir) / file
     if file == default and not path.exists():
-        message = f"{option} names no file, and the original's, {path}, is not there"
+        message = f"{option} names no file, and the original's, {path}, does not exist"
         raise UsageError(message, f"give {option}=FILE")
     return path
 
@@ -220,7 +220,7 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
         return usual
     if len(candidates) == 1:
         return candidates[0]
-    message = f"there is no layer {usual!r} in the graph"
+    message = f"the graph has no layer {usual!r}"
     known = f"; it may be one of: {', '.join(candidates[:5])}" if candidates else ""
     raise UsageError(message, f"name one with {option}{known}")
 
@@ -285,7 +285,7 @@ def _check_self(results: list[RunOutputs]) -> None:
         found = result.scores[0][0].index if result.scores else None
         if found != _MILITARY_UNIFORM:
             message = f"class {_MILITARY_UNIFORM} should come first, and {found} does"
-            raise AccuracyError(message, "run the self-test on its own picture and graph")
+            raise AccuracyError(message, "run the self-test on its own image and graph")
 
 
 def _tell(sentence: str) -> None:

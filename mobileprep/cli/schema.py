@@ -71,9 +71,9 @@ def _output_schemas() -> dict[str, Path]:
 def _output_schema(args: argparse.Namespace) -> Path:
     known = _output_schemas()
     if args.modeline:
-        message = "--modeline is the line of a recipe, and goes with no other schema"
+        message = "--modeline is only for the schema of recipes"
         raise UsageError(message)
     if args.name not in known:
-        message = f"there is no schema {args.name!r}"
+        message = f"unknown schema {args.name!r}"
         raise UsageError(message, nearest_hint(args.name, schema_names()))
     return known[args.name]

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     file = opened.source.where if opened.notes else model
     show(summary_lines(found.graph, file))
     if found.graph.missing:
-        message = "inputs of nodes are not there"
+        message = "inputs of nodes are missing from the graph"
         raise InvalidGraphError(message, "export the graph again", model)
     if args.print_structure:
         show(structure_lines(opened.source.graph))

@@ -134,6 +134,6 @@ def _shapes(text: str, inputs: tuple[str, ...]) -> dict[str, TensorShape]:
     """Shapes by the names of inputs, in their order."""
     shapes = shapes_of(text)
     if shapes and len(shapes) != len(inputs):
-        message = f"{len(shapes)} shapes are given for {len(inputs)} inputs"
+        message = f"{len(shapes)} shapes for {len(inputs)} inputs"
         raise UsageError(message, "name the inputs with --inputs, and give each a shape")
     return dict(zip(inputs, shapes, strict=True)) if shapes else {}

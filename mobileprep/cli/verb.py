@@ -115,7 +115,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             near = did_you_mean(f"--{name.lstrip('-')}", self._option_string_actions)
             if near:
-                return f"{name!r} is no flag; did you mean {near[0]}? "
+                return f"{name!r} is not an option; did you mean {near[0]}? "
         return ""
 
 
@@ -170,7 +170,7 @@ def option_values(args: argparse.Namespace, owner: type) -> dict[str, Any]:
 def whole_number(text: str) -> int:
     """A number from 0 on, for ``type=`` of a flag."""
     if not text.isascii() or not text.isdigit():
-        message = f"{text!r} is no whole number from 0 on"
+        message = f"{text!r} is not a non-negative integer"
         raise argparse.ArgumentTypeError(message)
     return int(text)
 
@@ -179,7 +179,7 @@ def tolerance(text: str) -> float:
     """A difference from 0 on, for ``type=`` of a flag."""
     value = float(text)
     if not 0 <= value < math.inf:
-        message = f"{text} is no difference; give a number from 0 on"
+        message = f"{text} is not a difference; expected a non-negative number"
         raise argparse.ArgumentTypeError(message)
     return value
 
@@ -190,7 +190,7 @@ def file_name(text: str) -> str:
     An empty name would be taken for the current folder, and whatever lies there for the model.
     """
     if not text:
-        message = "an empty name is no file; '.' is the current folder"
+        message = "an empty name is not a file; '.' is the current directory"
         raise argparse.ArgumentTypeError(message)
     return text
 

@@ -129,5 +129,5 @@ def _plain(name: str) -> str:
 def _told(file: CheckedFile, beside: str) -> str:
     if file.status != "differs":
         return f"{file.status}: {beside} has {'no such file' if file.expected is None else 'it'}"
-    found = file.found or "none, as it is no plain file"
+    found = file.found or "none, because it is not a regular file"
     return f"differs: its sha256 is {found}, and {beside} has {file.expected}"

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     for name in _NOT_HERE:
         if getattr(args, name):
-            message = f"--{name.replace('_', '-')} does not go with watch"
+            message = f"--{name.replace('_', '-')} is not an option of watch"
             raise UsageError(message, "it is for 'mobileprep build'")
     watcher()
     before: Watched | None = None

@@ -17,7 +17,7 @@ _PASSED_OVER = frozenset({__name__.split(".")[0], "doit"})
 FilePath: TypeAlias = str | os.PathLike[str]
 
 Warn: TypeAlias = Callable[[str], None]
-"""Told in a sentence what the user should know."""
+"""Called with a message for the user."""
 
 
 def names_of(names: Iterable[str]) -> tuple[str, ...]:

@@ -30,13 +30,13 @@ from mobileprep.core.paths import (
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, NotDownloadedError
 
 HASHING: Final = Tally("hashing", "bytes")
-"""What is hashed, for whoever shows how far that is."""
+"""Activity name for hashing, for progress displays."""
 _BLOCK = 1 << 20
 # Large enough that a thread which hashes seldom has to wait for others that run Python.
 _HASHED_AT_ONCE = 4 << 20
 # A temporary name is longer than the final one, which may be as long as the system allows.
 _NAME_KEPT = 80
-"""So many bytes of it are kept."""
+"""Number of bytes to keep."""
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 _FICLONE = 0x40049409  # linux/fs.h
 NONSENSE: Final = (
@@ -186,7 +186,7 @@ def _unwritable(path: Path, error: OSError) -> ArtifactError:
     """The error for a file that the system would not let us write."""
     obstacle = no_folder_above(path)
     if obstacle is not None:
-        message = f"cannot be written: {obstacle} is no folder"
+        message = f"cannot be written: {obstacle} is not a directory"
         return ArtifactError(message, "remove it, or write elsewhere", str(path))
     message = f"cannot be written: {error.strerror or error}"
     return ArtifactError(message, "check the disk's space and rights", str(path))

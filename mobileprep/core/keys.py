@@ -58,7 +58,7 @@ def key_from_environment(variable: str, where: str = "", key_id: str = "") -> Ke
         raise RecipeError(message, f"set it to {_HINT}", where)
     secret = bytes.fromhex(value) if _HEX.match(value) else _from_base64(value)
     if len(secret) != KEY_BYTES:
-        message = f"the variable {variable} is no key of {KEY_BYTES} bytes"
+        message = f"the variable {variable} is not a key of {KEY_BYTES} bytes"
         raise RecipeError(message, f"set it to {_HINT}", where)
     key = Key(secret)
     if key_id and key.id.hex() != key_id:

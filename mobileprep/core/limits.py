@@ -151,7 +151,9 @@ def spend(operations: float, what: str = "it") -> None:
         return
     if work.done + operations > work.limit:
         left = max(work.limit - work.done, 0)
-        message = f"{what} takes {_told(operations)}, and {_told(left)} are left of what a run may"
+        message = (
+            f"{what} takes {_told(operations)}, and {_told(left)} remain of the limit for a run"
+        )
         raise OverWorkError(message)
     work.done += int(operations)
 

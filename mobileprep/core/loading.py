@@ -101,7 +101,7 @@ def load_file(path: Path, name: str, author: Author) -> ModuleType:
     loader = _SourceAlone(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or path.suffix not in SOURCE_SUFFIXES or not path.is_file():
-        message = f"the {author.what} {path} is not there, or is no Python file"
+        message = f"the {author.what} {path} does not exist, or is not a Python file"
         raise UsageError(message, "name a .py file")
     module = importlib.util.module_from_spec(spec)
     with blaming(path, author):
@@ -143,9 +143,11 @@ def _blamed(path: Path, author: Author, error: BaseException) -> MobileprepError
     where = f"{path}:{lines[-1]}" if lines else str(path)
     if isinstance(error, SystemExit):
         message = f"the {author.what} ended the program, {author.ended}"
-        hint = "take sys.exit, exit and os._exit out of it, or out of what runs as it is loaded"
+        hint = (
+            "remove sys.exit, exit, and os._exit from it, or from code that runs when it is loaded"
+        )
         return author.error(message, hint, where)
-    return author.error(f"{type(error).__name__}: {error}", f"mend the {author.what}", where)
+    return author.error(f"{type(error).__name__}: {error}", f"fix the {author.what}", where)
 
 
 class _Exits:

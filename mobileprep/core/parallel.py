@@ -81,8 +81,8 @@ def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Fu
 
 
 Listener: TypeAlias = Callable[[str, float, float, str], None]
-"""Called, from any thread, with what is being done, how much of it is, of how much in all, 0 where
-that is not known, and in which unit: ``bytes``, ``steps``, ``nodes``."""
+"""Called from any thread with an activity, the amount done, the total (0 if unknown), and
+their unit: ``bytes``, ``steps``, ``nodes``."""
 
 _listeners: list[Listener] = []
 

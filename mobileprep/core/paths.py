@@ -71,7 +71,7 @@ def takes_a_stream(target: Path, path: Path) -> bool:
         mode = target.stat().st_mode
     except FileNotFoundError:
         if path.is_symlink():
-            message = f"cannot be written: it is a link to {path.readlink()}, which is not there"
+            message = f"cannot be written: it is a link to {path.readlink()}, which does not exist"
             raise ArtifactError(message, "remove the link, or make its file", str(path)) from None
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)

@@ -280,7 +280,7 @@ class _Lines:
         try:
             return line.decode("utf-8-sig" if first else "utf-8")
         except UnicodeDecodeError as error:
-            message = f"is no UTF-8 text in line {self.count}"
+            message = f"is not valid UTF-8 in line {self.count}"
             raise CorruptFileError(message, _CSV_HINT, self._where) from error
 
 
@@ -288,7 +288,7 @@ def _rows(reader: Iterator[list[str]], where: str) -> Iterator[list[str]]:
     try:
         yield from reader
     except csv.Error as error:
-        msg = f"is no CSV file: {error}"
+        msg = f"is not a CSV file: {error}"
         raise CorruptFileError(msg, _CSV_HINT, where) from error
 
 
@@ -315,7 +315,7 @@ def _parsed(texts: Sequence[str], fed: FedTensor, place: str) -> Array:
             numbers.append(int(text) if whole else float(text))
         except ValueError as error:
             wanted = "whole number" if whole else "number"
-            message = f"{text.strip()[:40]!r} is no {wanted}, which {fed.name!r} takes"
+            message = f"{text.strip()[:40]!r} is not a {wanted}, which {fed.name!r} requires"
             raise CorruptFileError(message, _CSV_HINT, place) from error
     try:
         return np.array(numbers, kind or np.float32)

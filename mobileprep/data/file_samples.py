@@ -44,7 +44,7 @@ class FileSamples:
         self, files: DataFiles, suffixes: Collection[str], decoder: Decoder, *, labelled: bool
     ) -> None:
         if not files.root.is_dir():
-            message = f"{files.name} is no folder"
+            message = f"{files.name} is not a directory"
             raise CorruptFileError(message, "name the folder of the files", str(files.root))
         self._files = files
         self._decoder = decoder
@@ -125,8 +125,8 @@ def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> l
     folders = [name.partition("/")[0] if "/" in name else "" for name in names]
     if "" in folders:
         first = names[folders.index("")]
-        message = f"{data}: {folders.count('')} of {len(names)} files lie in no folder that would "
-        message += f"be their label, the first of them {first}"
+        message = f"{data}: {folders.count('')} of {len(names)} files are not in a directory for "
+        message += f"their label, such as {first}"
         raise NoLabelsError(message, "put each class in a folder, or give 'labels: FILE.csv'")
     known = classes or Classes(sorted(set(folders)), data)
     return [known.label(folder, name) for folder, name in zip(folders, names, strict=True)]
@@ -178,7 +178,7 @@ def _rows(path: Path) -> dict[str, str]:
                 raise CorruptFileError(message, "write FILE,LABEL", f"{path}:{line}")
             found[row[0].replace("\\", "/").removeprefix("./")] = row[1].strip()
     except csv.Error as error:
-        msg = f"is no CSV file: {error}"
+        msg = f"is not a CSV file: {error}"
         raise CorruptFileError(msg, "save it again", str(path)) from error
     return found
 
@@ -187,7 +187,7 @@ def _text(path: Path) -> str:
     try:
         return read_bytes(path, limit=_MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CorruptFileError("is no UTF-8 text", "save it as UTF-8", str(path)) from error  # noqa: EM101
+        raise CorruptFileError("is not valid UTF-8", "save it as UTF-8", str(path)) from error  # noqa: EM101
 
 
 def labels_of_files(

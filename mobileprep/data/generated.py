@@ -29,7 +29,7 @@ from mobileprep.runtime.sampling.data_files import array_of
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 MOST: Final = 100_000
-"""What yields more than this is taken to be endless, unless ``samples`` are asked for."""
+"""A function that yields more than this counts as endless, unless ``samples`` limits it."""
 
 _AUTHOR: Final = Author("data function", AccuracyError, "so that no data would have been read")
 _HINT: Final = "yield {'INPUT': array}, or ({'INPUT': array}, label)"
@@ -176,11 +176,11 @@ class Generated:
         try:
             found = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
         except (ValueError, TypeError, RuntimeError) as error:
-            message = f"{place} is no array: {error}"
+            message = f"{place} is not an array: {error}"
             raise AccuracyError(message, _HINT) from error
         texts = found.dtype != object or all(isinstance(x, bytes | str) for x in found.flat)
         if not texts:
-            message = f"{place} holds Python objects, not numbers or texts"
+            message = f"{place} holds Python objects, not numbers or strings"
             raise AccuracyError(message, _HINT)
         # A list of Python's numbers: its 64 bits are no choice of the user's.
         if found.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):

@@ -121,7 +121,7 @@ def data_kind(files: DataFiles) -> DataKind:
                 return "npy"
     except OSError as error:
         raise unreadable(files.root, error) from error
-    message = f"it cannot be told what {files.name} holds"
+    message = f"cannot detect the format of {files.name}"
     hint = f"say so: 'data: {{KIND: {files.name}}}' with {', '.join(DATA_KINDS)}"
     raise CorruptFileError(message, hint, str(files.root))
 
@@ -141,9 +141,11 @@ def _kind_of_folder(files: DataFiles) -> DataKind:
         kinds.append("tfrecord")
     if len(kinds) == 1:
         return kinds[0]
-    told = " and ".join(kinds) if kinds else "neither pictures nor sounds nor TFRecords"
+    told = " and ".join(kinds) if kinds else "neither images nor audio nor TFRecords"
     message = f"the folder {files.name} holds {told}"
-    hint = f"name one kind: 'data: {{pictures: {files.name}}}'" if kinds else "name another folder"
+    hint = (
+        f"select one format: 'data: {{pictures: {files.name}}}'" if kinds else "name another folder"
+    )
     raise CorruptFileError(message, hint, str(files.root))
 
 
@@ -253,7 +255,7 @@ class RecordSamples:
             found = np.array(values, object) if isinstance(values, list) else np.asarray(values)
             return _shaped(found, fed, feature, place)
         if not isinstance(values, list) or len(values) != 1:
-            message = f"{feature.key!r} is no single text, as {feature.encoding!r} needs it"
+            message = f"{feature.key!r} is not a single string, as {feature.encoding!r} needs it"
             raise CorruptFileError(message, "write 'encoding: values'", place)
         if feature.encoding == "raw":
             return _shaped(_raw(values[0], fed, feature, place), fed, feature, place)
@@ -284,7 +286,7 @@ def _raw(data: bytes, fed: FedTensor, feature: FeatureReading, place: str) -> Ar
     given = np.dtype(feature.dtype) if feature.dtype else fed.dtype.numpy
     kind = np.dtype(np.uint8) if given is None else given.newbyteorder("<")
     if len(data) % kind.itemsize:
-        message = f"{feature.key!r} has {len(data)} bytes, which are no whole number of {kind}"
+        message = f"{feature.key!r} has {len(data)} bytes, which is not a multiple of {kind}"
         raise CorruptFileError(message, "write 'dtype' as the bytes were written", place)
     return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
 

@@ -25,7 +25,7 @@ DATA_KINDS: Final[tuple[DataKind, ...]] = get_args(DataKind)
 
 
 FOLDERS: Final = "folders"
-"""As ``labels``: the name of the folder that a file lies in."""
+"""Value of ``labels``: the name of the file's directory."""
 
 
 _PICTURE_KEYS: Final = (
@@ -49,7 +49,7 @@ KINDS_OF_KEYS: Final[Mapping[str, tuple[DataKind, ...]]] = {
     "function": ("python",),
     "files": ("python",),
 }
-"""The kinds of data that each key beside the kind goes with."""
+"""The formats to which each further key applies."""
 
 
 LABEL_FILES: Final[tuple[DataKind, ...]] = ("npy", "pictures", "wav")
@@ -67,8 +67,8 @@ class FeatureReading(Struct, frozen=True):
     encoding: Annotated[
         Encoding,
         Option(
-            "What the feature holds: numbers or texts as they are (`values`), the bytes of an "
-            "array (`raw`), a picture file (`picture`) or a sound file (`wav`)."
+            "Encoding of the feature: numbers or strings (`values`), the bytes of an array "
+            "(`raw`), an image file (`picture`), or an audio file (`wav`)."
         ),
     ] = "values"
     dtype: Annotated[
@@ -101,7 +101,7 @@ class Reading(Struct, frozen=True):
 
     input: Annotated[
         str | None,
-        Option("The input that is fed. Needed where the model has several.", definition="tensor"),
+        Option("Input to feed. Required if the model has several.", definition="tensor"),
     ] = None
     inputs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     features: tuple[tuple[str, FeatureReading], ...] = ()
@@ -109,8 +109,8 @@ class Reading(Struct, frozen=True):
     resize: Annotated[
         tuple[int, ...] | None,
         Option(
-            "The height and width that pictures get, by TensorFlow's `ResizeBilinear`. Without "
-            "it, those of the input's shape.",
+            "Height and width to resize images to, with TensorFlow's `ResizeBilinear`. Default: "
+            "those of the input's shape.",
             minimum=1,
             maximum=16384,
             min_items=2,
@@ -124,7 +124,7 @@ class Reading(Struct, frozen=True):
     central_crop: Annotated[
         float | None,
         Option(
-            "The share of each side that is kept before resizing, as `tf.image.central_crop`.",
+            "Share of each side to keep before resizing, as in `tf.image.central_crop`.",
             minimum=0.001,
             maximum=1,
         ),
@@ -133,13 +133,13 @@ class Reading(Struct, frozen=True):
     std: tuple[float, ...] | None = None
     channels: Annotated[
         Channels,
-        Option("The order of a picture's channels, or one of luminance (`grayscale`)."),
+        Option("Order of an image's channels, or luminance (`grayscale`)."),
     ] = "rgb"
     desired_channels: Annotated[
         int | None,
         Option(
-            "The channels of each sound, as TensorFlow's `DecodeWav`: further ones are left out, "
-            "the last is repeated. Without it, those of the file.",
+            "Number of audio channels, as in TensorFlow's `DecodeWav`: further ones are dropped, "
+            "the last one is repeated. Default: that of the file.",
             minimum=1,
             maximum=255,
         ),
@@ -147,13 +147,13 @@ class Reading(Struct, frozen=True):
     desired_samples: Annotated[
         int | None,
         Option(
-            "The length of each sound, as TensorFlow's `DecodeWav`: the rest is cut off, or "
-            "silence follows. Without it, that of the input's shape, else of the file.",
+            "Length of audio in samples, as in TensorFlow's `DecodeWav`: truncated or padded with"
+            " zeros. Default: that of the input's shape, or of the file.",
             minimum=1,
             maximum=2147483647,
         ),
     ] = None
-    delimiter: Annotated[Delimiter, Option("What stands between two columns.")] = "comma"
+    delimiter: Annotated[Delimiter, Option("Separator between columns.")] = "comma"
     header: Annotated[
         bool,
         Option("Whether the first line names the columns. Without names they count from 0."),

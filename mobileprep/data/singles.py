@@ -196,4 +196,4 @@ def left_out(data: str, unread: Sequence[Unread], count: int) -> str:
     if len(unread) == count:
         msg = f"{data}: {listed}"
         raise AccuracyError(msg, unread[0].error.hint)
-    return f"{data}: {listed}; they are left out"
+    return f"{data}: {listed}; they are skipped"

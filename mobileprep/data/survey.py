@@ -114,9 +114,9 @@ class DataSurvey:
         """
         if self.rotated:
             yield (
-                f"{self.data}: {len(self.rotated)} of {len(self.digests)} pictures have an EXIF "
+                f"{self.data}: {len(self.rotated)} of {len(self.digests)} images have an EXIF "
                 f"orientation, such as {self.rotated[0]}; it is ignored, as TensorFlow's decoders "
-                "do: rotate the pixels if the app feeds upright pictures"
+                "do: rotate the pixels if the app feeds upright images"
             )
         for fed in inputs:
             if fed.name in self.ends:
@@ -145,8 +145,8 @@ class DataSurvey:
         likeness = float(np.mean(self.likeness)) if self.likeness else 1.0
         if abs(likeness) < _NOISE:
             yield (
-                f"{self.data}: the pictures look like noise, as neighboring pixels correlate by "
-                f"{likeness:.2f}; calibrate on pictures that the app will meet"
+                f"{self.data}: the images look like noise, because neighboring pixels correlate by "
+                f"{likeness:.2f}; calibrate on images like those of the app"
             )
 
     def _widen(self, name: str, low: float, high: float) -> None:

@@ -149,7 +149,7 @@ def _members(
                 with archive.open(entry) as member:
                     yield name, read(member, entry.file_size, where)
     except ARCHIVE_FAULTS as error:
-        msg = f"is no readable .npz file: {error}"
+        msg = f"is not a readable .npz file: {error}"
         raise CorruptFileError(msg, _HINT, str(path)) from error
 
 
@@ -210,7 +210,7 @@ def _refuse_objects(dtype: np.dtype[Any], where: str) -> None:
 
 def _no_array(error: Exception, where: str) -> CorruptFileError:
     reason = str(error).partition("\n")[0][:_REASON]
-    return CorruptFileError(f"is no array file: {reason}", _HINT, where)
+    return CorruptFileError(f"is not an array file: {reason}", _HINT, where)
 
 
 _LOCAL: Final = struct.Struct("<4s22xHH")
@@ -257,7 +257,7 @@ def _mapped_members(
                 else:
                     found[name] = _unpacked(archive, entry, f"{path}, {entry.filename}")
     except ARCHIVE_FAULTS as error:
-        message = f"is no readable .npz file: {error}"
+        message = f"is not a readable .npz file: {error}"
         raise CorruptFileError(message, "save it again with numpy.savez", str(path)) from error
     return {**found, **read_arrays(path, names=small)}
 

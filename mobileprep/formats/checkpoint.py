@@ -81,7 +81,7 @@ class CheckpointV1(Checkpoint):
         """Take in what a table says that it holds."""
         value = table.get(_META_KEY)
         if value is None:
-            message = "does not begin with a list of tensors: it is no V1 checkpoint"
+            message = "does not start with a list of tensors: it is not a V1 checkpoint"
             raise CorruptFileError(message, "name the checkpoint by its prefix", str(path))
         meta = parse(pb.SavedTensorSlices, value, str(path)).meta
         check_versions(meta.versions, str(path))
@@ -101,17 +101,17 @@ class CheckpointV1(Checkpoint):
         where = f"{path}, tensor {name!r}"
         value = self._tables[path].get(slice_key(name, extents))
         if value is None:
-            message = "a slice is listed that is not there"
+            message = "a listed slice is missing"
             raise CorruptFileError(message, _HINT, where)
         skeleton, payloads = split_payloads(value, _LAYOUT, where)
         saved = parse(pb.SavedTensorSlices, skeleton, where).data
         if saved.name != name:
-            message = f"the elements of {saved.name[:80]!r} stand in its place"
+            message = f"the slice belongs to {saved.name[:80]!r}"
             raise CorruptFileError(message, _HINT, where)
         entry = TensorEntry(self.entry(name).dtype, shape_of_box(box))
         values = _values(saved.data, payloads, entry.dtype, where)
         if len(values) != entry.size:
-            message = f"{len(values)} elements are there where {entry.size} are declared"
+            message = f"has {len(values)} elements instead of {entry.size}"
             raise CorruptFileError(message, _HINT, where)
         return read_only(values.reshape(entry.shape))
 
@@ -178,7 +178,7 @@ class TensorBundle(Checkpoint):
             try:
                 name = key.decode("utf-8")
             except UnicodeDecodeError as error:
-                message = f"the name of a tensor is no text: {key[:80]!r}"
+                message = f"a tensor name is not a string: {key[:80]!r}"
                 raise CorruptFileError(message, _HINT, self._index) from error
             all_of_it = (((0, -1),) * len(record.entry.shape),)
             named[name] = StoredTensor(record.entry, record.slices or all_of_it)
@@ -208,7 +208,7 @@ class TensorBundle(Checkpoint):
     def _data(self, name: str, record: _Record) -> tuple[memoryview, str]:
         """The bytes of a record, and their place for messages."""
         if not 0 <= record.shard < self._shard_count:
-            message = f"{name!r} lies in data file {record.shard} of {self._shard_count}"
+            message = f"{name!r} refers to data file {record.shard} of {self._shard_count}"
             raise CorruptFileError(message, _HINT, self._index)
         path = self._paths[record.shard]
         if record.shard not in self._shards:
@@ -241,7 +241,7 @@ class TensorBundle(Checkpoint):
         if int.from_bytes(stored, "little") != mask(seed) or checksum != record.checksum:
             raise _damaged(name, where)
         if sum(lengths) != len(body):
-            message = f"the strings of {name!r} do not take the bytes that are there"
+            message = f"the strings of {name!r} do not match the number of bytes"
             raise CorruptFileError(message, _HINT, where)
         texts = Cursor(body)
         out = np.empty(count, dtype=object)
@@ -260,13 +260,13 @@ def _read_header(table: SortedTable, file: str) -> int:
     """The number of data files."""
     value = table.get(_HEADER_KEY)
     if value is None:
-        message = "has no header: it is no index of a checkpoint"
+        message = "has no header: it is not a checkpoint index"
         raise CorruptFileError(message, "name the checkpoint by its prefix", file)
     header = parse(pb.BundleHeaderProto, value, file)
     check_versions(header.version, file)
     if header.endianness != pb.BundleHeaderProto.LITTLE:
         message = "is a big-endian checkpoint, which is not supported"
-        raise UnsupportedError(message, "save it anew on a little-endian machine", file)
+        raise UnsupportedError(message, "save it again on a little-endian machine", file)
     if header.num_shards < 1:
         message = f"names {header.num_shards} data files"
         raise CorruptFileError(message, _HINT, file)

@@ -91,7 +91,7 @@ def _named_by(state: Path) -> CheckpointFiles:
     base = re.split(r"[/\\]", named)[-1]
     found = _at(state.parent / named) or (_at(state.parent / base) if base else None)
     if found is None:
-        message = f"names {named!r}, which is not there"
+        message = f"names {named!r}, which does not exist"
         raise CorruptFileError(message, _prefix_hint(state.parent, base), str(state))
     return found
 
@@ -116,7 +116,7 @@ def _of_prefix(prefix: Path, *, is_table: bool) -> CheckpointFiles | None:
         return _of_tables(prefix.with_name(named[1]), int(named[2]))
     counts = _table_counts(prefix)
     if len(counts) > 1:
-        message = f"stands for checkpoints of {' and of '.join(map(str, counts))} files"
+        message = f"is the prefix of checkpoints of {' and of '.join(map(str, counts))} files"
         hint = f"name one as {prefix.name}-?????-of-{counts[0]:05d}"
         raise CorruptFileError(message, hint, str(prefix))
     if counts:
@@ -159,7 +159,7 @@ def _all_parts(stem: Path, count: int) -> tuple[Path, ...]:
         path = stem.with_name(f"{stem.name}-{number:05d}-of-{count:05d}")
         if not _is_file(path):
             message = f"part {number + 1} of {count} of the checkpoint is missing"
-            raise CorruptFileError(message, "copy it beside the others", str(path))
+            raise CorruptFileError(message, "copy it to the same directory", str(path))
         paths.append(path)
     return tuple(paths)
 
@@ -193,15 +193,15 @@ def _is_folder(path: Path) -> bool:
 
 def _nothing_at(path: Path) -> CorruptFileError:
     if not _is_folder(path.parent):
-        message, hint = "there is no such folder", f"no such folder: {path.parent}"
+        message, hint = "the directory does not exist", f"create or correct {path.parent}"
         return CorruptFileError(message, hint, str(path.parent))
     member = _MEMBER.match(path.name)
     if member is not None and _is_file(path):
         index = index_path(path.with_name(member[1]))
         message = "belongs to a checkpoint whose index is missing"
-        return CorruptFileError(message, f"copy {index.name} beside it", str(path))
+        return CorruptFileError(message, f"copy {index.name} to the same directory", str(path))
     hint = _prefix_hint(path.parent, path.name)
-    return CorruptFileError("there is no checkpoint of this name", hint, str(path))
+    return CorruptFileError("no checkpoint with this name exists", hint, str(path))
 
 
 def _prefix_hint(folder: Path, name: str) -> str:

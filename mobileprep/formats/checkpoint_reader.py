@@ -298,7 +298,7 @@ def region_of(spec: str, shape: Sequence[int]) -> Box:
         dims = tuple(int(size) for size in sizes)
         extents = tuple(_extent(part) for part in cut.split(":"))
     except ValueError as error:
-        message = f"{spec[:80]!r} is no slice of a tensor"
+        message = f"{spec[:80]!r} is not a slice of a tensor"
         raise InvalidGraphError(message, "write it as '10 4 0,5:-'") from error
     box = box_of(extents, shape) if dims == tuple(shape) else None
     if box is None:

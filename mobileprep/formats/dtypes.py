@@ -288,6 +288,6 @@ def packed_values(payload: Payload, where: str) -> NDArray[Any]:
     """The elements of a packed ``float_val`` or ``double_val`` field, as a view on its bytes."""
     kind = np.dtype("<f4") if payload.field == FLOAT_FIELD else np.dtype("<f8")
     if len(payload.view) % kind.itemsize:
-        message = f"{len(payload.view)} bytes of packed values are no whole number of elements"
+        message = f"{len(payload.view)} bytes of packed values are not a whole number of elements"
         raise CorruptFileError(message, "the file is damaged", where)
     return np.frombuffer(payload.view, dtype=kind)

@@ -149,7 +149,7 @@ def _ends(path: Path) -> tuple[bytes, bytes]:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            message = "is no regular file"
+            message = "is not a regular file"
             raise CorruptFileError(message, "name a model's file or folder", str(path))
         with opened(path) as stream:
             head = stream.read(PROBE)

@@ -20,7 +20,7 @@ from mobileprep.formats.protos import memmapped_pb2 as pb
 from mobileprep.formats.wire import BYTES, Buffer, Cursor
 
 PREFIX: Final = "memmapped_package://"
-"""What the names of all regions begin with."""
+"""Prefix of the names of all regions."""
 GRAPH_REGION: Final = f"{PREFIX}."
 """The region that is the GraphDef."""
 ALIGNMENT: Final = 64
@@ -113,7 +113,9 @@ def _directory_at(view: memoryview, file: str) -> int:
         raise _damaged(message, file)
     (start,) = _OFFSET.unpack_from(view, end)
     if start >= end or view[start] != _ELEMENT:
-        message = f"the last eight bytes name byte {start} as the directory's, and none is there"
+        message = (
+            f"the last eight bytes refer to byte {start} for the directory, which is out of bounds"
+        )
         raise _damaged(message, file)
     return int(start)
 
@@ -124,7 +126,7 @@ def _elements(cursor: Cursor, directory: int) -> list[pb.MemmappedFileSystemDire
     before = -1
     while cursor:
         if cursor.varint() != _ELEMENT:
-            message = "the directory holds what is no region"
+            message = "the directory contains something other than regions"
             raise cursor.corrupt(message)
         length = cursor.varint()
         if length > _LONGEST_ELEMENT:
@@ -132,7 +134,7 @@ def _elements(cursor: Cursor, directory: int) -> list[pb.MemmappedFileSystemDire
             raise cursor.corrupt(message)
         element = _element(cursor, length)
         if _NAME.match(element.name) is None:
-            message = f"{element.name[:80]!r} is no name of a region"
+            message = f"{element.name[:80]!r} is not a valid region name"
             raise cursor.corrupt(message)
         if not before < element.offset < directory:
             message = (
@@ -155,7 +157,7 @@ def _element(cursor: Cursor, length: int) -> pb.MemmappedFileSystemDirectoryElem
 
 
 def _damaged(message: str, file: str) -> CorruptFileError:
-    hint = "the memory-mapped model is damaged or cut short: write it anew from its graph"
+    hint = "the memory-mapped model is damaged or truncated: write it again from its graph"
     return CorruptFileError(message, hint, file)
 
 
@@ -198,7 +200,7 @@ def is_encrypted(data: Buffer) -> bool:
 def read_header(data: Buffer, file: str) -> EncryptedHeader:
     """The header of an encrypted model."""
     if not is_encrypted(data):
-        message = "is no encrypted model"
+        message = "is not an encrypted model"
         raise CorruptFileError(message, "give a file that a build encrypted", file)
     if len(data) < OVERHEAD:
         message = f"ends after {len(data)} bytes, within the header of an encrypted model"
@@ -208,6 +210,6 @@ def read_header(data: Buffer, file: str) -> EncryptedHeader:
         message = f"is encrypted in version {version} of the format, and {VERSION} is known"
         raise UnsupportedError(message, "use the mobileprep that made it, or a newer one", file)
     if len(data) != length + OVERHEAD:
-        message = f"has {len(data):,} bytes, and its header tells of {length + OVERHEAD:,}"
+        message = f"has {len(data):,} bytes, but its header declares {length + OVERHEAD:,}"
         raise CorruptFileError(message, "copy it again", file)
     return EncryptedHeader(length, key_id, synthetic)

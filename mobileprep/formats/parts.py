@@ -49,7 +49,7 @@ def read_index(
     head = len(GRAPH) + _COUNT.size
     found = index_kind(view)
     if found is None or kind not in (None, found) or len(view) < head:
-        message = "is no index of parts"
+        message = "is not an index of parts"
         raise CorruptFileError(message, "the file is damaged or of another kind", file)
     (count,) = _COUNT.unpack_from(view, len(GRAPH))
     end = head + count * _PART.size

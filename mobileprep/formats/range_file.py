@@ -20,7 +20,7 @@ from mobileprep.errors import CorruptFileError
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"
 )
-_HINT: Final = "remove it and run 'mobileprep calibrate', which writes it anew"
+_HINT: Final = "remove it and run 'mobileprep calibrate' to write it again"
 _LARGEST_FILE: Final = 64 << 20
 _MOST_TENSORS: Final = 1_000_000
 _LONGEST: Final = 20_000
@@ -112,7 +112,7 @@ def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
     try:
         return _Reader(data.decode(), where).read()
     except UnicodeDecodeError as error:
-        message = f"byte {error.start} is no UTF-8"
+        message = f"byte {error.start} is not valid UTF-8"
         raise CorruptFileError(message, _HINT, where) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
@@ -144,7 +144,7 @@ class _Reader:
             elif key in ("version", "method", "samples", "data"):
                 given[key] = self._text(event)
             else:
-                raise self._wrong(event, f"there is no key {_shown(key)}")
+                raise self._wrong(event, f"unknown key {_shown(key)}")
         next(self._events)  # the document's end
         end = next(self._events)
         self._expect(end, yaml.StreamEndEvent, "a second YAML document starts here")
@@ -152,7 +152,7 @@ class _Reader:
             raise self._wrong(start, "its version is not 1")
         samples = given.get("samples", "0")
         if not (samples.isascii() and samples.isdigit() and len(samples) <= _DIGITS):
-            raise self._wrong(start, f"'samples' is no number: {_shown(samples)}")
+            raise self._wrong(start, f"'samples' is not a number: {_shown(samples)}")
         method, data = given.get("method", ""), given.get("data", "")
         return RangeFile(tensors, method, int(samples), data, unseen)
 
@@ -188,7 +188,7 @@ class _Reader:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            message = f"the {key} of {_shown(tensor)} is no finite float32: {_shown(text)}"
+            message = f"the {key} of {_shown(tensor)} is not a finite float32: {_shown(text)}"
             raise self._wrong(event, message)
         return value
 

@@ -107,6 +107,6 @@ def _read(
     try:
         proto.ParseFromString(skeleton)
     except DecodeError as error:
-        text = f"is no {message.DESCRIPTOR.name}"
+        text = f"is not a {message.DESCRIPTOR.name}"
         raise CorruptFileError(text, "the file is damaged or of another kind", str(path)) from error
     return proto, payloads

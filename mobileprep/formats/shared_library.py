@@ -53,7 +53,7 @@ def read_library(path: Path) -> SharedLibrary:
         raise UnsupportedError(message, "pip install 'mobileprep[elf]'") from error
     data = map_file(path)
     if bytes(data[: len(_MAGIC)]) != _MAGIC:
-        message = "is no ELF library"
+        message = "is not an ELF library"
         raise CorruptFileError(message, "give the .so file of an app", str(path))
     try:
         elf = ELFFile(io.BytesIO(data))

@@ -79,7 +79,7 @@ class SortedTable:
         """The place of the index block."""
         start = len(self._data) - _FOOTER
         if start < 0 or self._data[-len(MAGIC) :] != MAGIC:
-            msg = "is no table of a checkpoint: it does not end in a table's footer"
+            msg = "is not a checkpoint table: it does not end with a table footer"
             hint = "the file is truncated, or of another kind"
             raise CorruptFileError(msg, hint, self._file)
         cursor = Cursor(self._data, start, len(self._data) - len(MAGIC), file=self._file)
@@ -191,7 +191,7 @@ def decompress(block: memoryview, where: str) -> bytearray:
     cursor = Cursor(block, file=where)
     length = cursor.varint()
     if length > min((len(block) - cursor.position) * _MOST_OUT // _FROM, _LARGEST):
-        msg = f"{len(block)} compressed bytes declare {length}, more than they can stand for"
+        msg = f"{len(block)} compressed bytes declare {length}, more than they can encode"
         raise cursor.corrupt(msg)
     out = bytearray(length)
     size = 0

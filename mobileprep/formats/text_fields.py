@@ -87,7 +87,7 @@ class Field:
             try:
                 value.decode("utf-8")
             except UnicodeDecodeError as error:
-                msg = f"the string of {self.name!r} is no UTF-8 text"
+                msg = f"the string of {self.name!r} is not valid UTF-8"
                 raise ValueError(msg) from error
         return self.tag + encode_varint(len(value)) + value
 
@@ -151,7 +151,7 @@ def _fixed32_encoder(tag: bytes) -> Encode:
 
 def _integer(token: bytes, low: int, high: int) -> int:
     if not _INTEGER.match(token):
-        msg = f"{_shown(token)} is no integer"
+        msg = f"{_shown(token)} is not an integer"
         raise ValueError(msg)
     digits = token.lstrip(b"-")
     octal = len(digits) > 1 and digits.isdigit() and digits[:1] == b"0"
@@ -182,7 +182,7 @@ def _float(token: bytes) -> float:
     sign = -1.0 if token[:1] == b"-" else 1.0
     value = _NOT_FINITE.get(token.removeprefix(b"-").lower())
     if value is None:
-        msg = f"{_shown(token)} is no number"
+        msg = f"{_shown(token)} is not a number"
         raise ValueError(msg)
     return math.copysign(value, sign)
 
@@ -209,7 +209,7 @@ def _enum_encoder(tag: bytes, enum: EnumDescriptor) -> Encode:
         if _INTEGER.match(token):
             return by_number(token)
         near = nearest_hint(_shown(token), [n.decode() for n in names])
-        msg = f"{_shown(token)} is no {enum.name}" + (f"; {near}" if near else "")
+        msg = f"{_shown(token)} is not a {enum.name}" + (f"; {near}" if near else "")
         raise ValueError(msg)
 
     return encode
@@ -292,7 +292,7 @@ def _one_escape(found: re.Match[bytes]) -> bytes:
 
 def _utf8(code: int, shown: str) -> bytes:
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        msg = f"the escape {shown} is no character"
+        msg = f"the escape {shown} is not a character"
         raise ValueError(msg)
     return chr(code).encode("utf-8")
 

@@ -85,7 +85,7 @@ class TFRecordFile:
             raise CorruptFileError(message, "copy the file again", self._where(at))
         length, checksum = _HEAD.unpack_from(self._data, at)
         if masked_crc32c(self._data[at : at + _LENGTH]) != checksum:
-            message = "is no TFRecord: the checksum of a length is another"
+            message = "is not a TFRecord file: the checksum of a length does not match"
             raise CorruptFileError(message, _HINT, self._where(at))
         return int(length)
 
@@ -132,7 +132,8 @@ def _blocks(packed: memoryview, path: Path) -> Iterator[bytes]:
     elif magic[:1] == _ZLIB and int.from_bytes(magic[:2], "big") % 31 == 0:
         yield from _inflated(packed)
     else:
-        raise CorruptFileError("is no TFRecord file", "name a file of tf.train.Example", str(path))  # noqa: EM101
+        msg = "is not a TFRecord file"
+        raise CorruptFileError(msg, "name a file of tf.train.Example", str(path))
 
 
 def _inflated(packed: memoryview) -> Iterator[bytes]:
@@ -212,7 +213,7 @@ def read_feature(data: memoryview) -> Feature | None:
         return None
     kind = _KINDS.get(cursor.varint())
     if kind is None:
-        message = "a feature is no list of texts, of float32 or of int64"
+        message = "a feature is not a list of strings, float32, or int64"
         raise cursor.corrupt(message)
     values = _sub(cursor)
     return Feature(kind, _texts(values) if kind is DType.STRING else _numbers(values, kind))
@@ -277,7 +278,7 @@ def _numbers(cursor: Cursor, kind: DType) -> NDArray[Any]:
 
 def _floats(packed: bytes | memoryview, cursor: Cursor) -> NDArray[Any]:
     if len(packed) % _FLOAT.itemsize:
-        message = f"{len(packed)} bytes are no whole number of float32"
+        message = f"{len(packed)} bytes are not a multiple of the size of float32"
         raise cursor.corrupt(message)
     return np.frombuffer(packed, _FLOAT)
 

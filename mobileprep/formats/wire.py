@@ -249,7 +249,7 @@ def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
     found = payloads[number - 1] if 1 <= number <= len(payloads) else _TAKEN
     if found is _TAKEN:
         message = "a tensor has a field that no TensorFlow writes"
-        raise CorruptFileError(message, "write the graph anew with TensorFlow", file)
+        raise CorruptFileError(message, "write the graph again with TensorFlow", file)
     payloads[number - 1] = _TAKEN
     return found
 
@@ -321,7 +321,7 @@ class Cursor:
         """Pass over the next ``count`` bytes."""
         left = self.end - self.position
         if not 0 <= count <= left:
-            msg = f"{count} bytes are declared where {left} are left"
+            msg = f"{count} bytes are declared where {left} remain"
             raise self.corrupt(msg)
         self.position += count
 

@@ -132,7 +132,7 @@ class _Functions:
             raise UnsupportedError(message, "export the model again", self._where)
         function = self._given.functions.get(func.name)
         if function is None or max(args) >= len(function.signature.inputs):
-            message = f"the function {func.name!r} is not there, or takes fewer arguments"
+            message = f"the function {func.name!r} does not exist, or accepts fewer arguments"
             raise InvalidGraphError(message, "export the model again", self._where)
         body = body_of(function, self._given, func.attrs)
         types = {body.args[index].node: dtype for index, dtype in args.items()}

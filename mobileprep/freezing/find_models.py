@@ -59,7 +59,7 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
     if not os.path.lexists(path):
         if prefixes_of(path.parent, path.name):
             return _of_checkpoint(path)
-        message = "is not there"
+        message = "does not exist"
         raise CorruptFileError(message, "name the model's file or folder", str(path))
     kind = file_kind(path)
     if isinstance(kind, Foreign):
@@ -153,7 +153,7 @@ def _of_checkpoint(path: Path) -> FoundModel:
         fitting = [c for c in _candidates(folder, [prefix]) if c.checkpoint == prefix]
         if fitting:
             return _paired(_best(fitting), *_about_others(fitting))
-    message = "is a checkpoint, which holds values and no graph, and no graph beside it fits"
+    message = "is a checkpoint without a graph, and no graph next to it matches"
     hint = "name the graph; `init` and `summarize` take the checkpoint as --checkpoint=PREFIX"
     raise UsageError(message, hint, str(prefix))
 

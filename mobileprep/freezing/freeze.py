@@ -111,7 +111,7 @@ def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
     """A sentence for each name of a list of variables that is none."""
     known = {n.name for n in variables_of(source.graph)}
     return [
-        f"{name!r} is no variable of the graph; {nearest_hint(name, known)}".rstrip("; ")
+        f"{name!r} is not a variable of the graph; {nearest_hint(name, known)}".rstrip("; ")
         for name in (*options.variable_names_whitelist, *options.variable_names_blacklist)
         if name not in known
     ]
@@ -206,7 +206,7 @@ def chosen_signature(source: LoadedSource, name: str) -> Signature | None:
     signatures = source.signatures
     if name:
         if name not in signatures:
-            message = f"there is no signature {name!r}"
+            message = f"unknown signature {name!r}"
             hint = nearest_hint(name, signatures) or _there_are(signatures)
             raise UsageError(message, hint, source.where)
         return signatures[name]
@@ -244,7 +244,7 @@ def _is_tensor(source: LoadedSource, name: str) -> bool:
         return False
     count = output_count(node, source.graph.library)
     if ref.index and count is not None and ref.index >= count:
-        message = f"the output {name!r} is not there: {ref.node!r} ({node.op}) gives {count}"
+        message = f"the output {name!r} is not in the graph: {ref.node!r} ({node.op}) gives {count}"
         raise InvalidGraphError(message, "count from 0", source.where)
     return True
 
@@ -274,7 +274,7 @@ def _likely(source: LoadedSource, signature: Signature | None) -> str:
     from mobileprep.freezing.guess import described, guess  # only failures need it
 
     found = guess(source, signature).outputs
-    hint = f"likely outputs: {described(found)}" if found else "name what the app fetches"
+    hint = f"likely outputs: {described(found)}" if found else "name the outputs of the app"
     if source.signatures and signature is None:
         hint += f"; signatures: {_there_are(source.signatures)}"
     return hint

@@ -146,7 +146,7 @@ def find_source(
         return FoundSource(open_source(path, checkpoint=checkpoint, tags=tags))
     found = find_model(path, checkpoint)
     values = f" with {found.checkpoint}" if found.checkpoint is not None else ""
-    notes = (f"what follows is of {found.path}{values}", *found.notes)
+    notes = (f"the following is of {found.path}{values}", *found.notes)
     return FoundSource(load_found(found, tags), notes)
 
 

@@ -15,49 +15,48 @@ class Freeze(Struct, frozen=True, kw_only=True):
     clear_devices: Annotated[bool, Option("Remove the device of every node.")] = True
     moving_averages: Annotated[
         bool,
-        Option("Take each variable's exponential moving average where the checkpoint has one."),
+        Option("Use the exponential moving average of each variable if the checkpoint has one."),
     ] = False
     control_flow: Annotated[
         Literal["keep", "lower"],
         Option(
-            "Whether functional loops and conditionals stay (`keep`) or become `Switch`, `Merge` "
-            "and their kin (`lower`)."
+            "Whether functional loops and conditionals are kept (`keep`), or become `Switch`, "
+            "`Merge`, and related ops (`lower`)."
         ),
     ] = "keep"
     batch_norm: Annotated[
         Literal["inference", "keep"],
         Option(
-            "Whether batch normalisation that was left in training mode is switched to its moving "
-            "averages (`inference`), with a warning, or stays (`keep`)."
+            "Whether batch normalization in training mode is switched to its moving averages "
+            "(`inference`), with a warning, or kept (`keep`)."
         ),
     ] = "inference"
     remove_dropout: Annotated[
         bool,
-        Option("Cut out dropout whose keep probability is constant."),
+        Option("Remove dropout with a constant keep probability."),
     ] = True
     initializer_nodes: Annotated[
         tuple[str, ...],
         Option(
-            "Ops whose assignments give the variables that no checkpoint holds.",
+            "Ops that initialize variables which the checkpoint does not contain.",
             min_length=1,
         ),
     ] = ()
     variable_names_whitelist: Annotated[
         tuple[str, ...],
         Option(
-            "The only variables that become constants, by the names of their nodes. Without it, "
-            "all.",
+            "Names of the only variables to freeze. Default: all.",
             min_length=1,
         ),
     ] = ()
     variable_names_blacklist: Annotated[
         tuple[str, ...],
-        Option("Variables that stay, by the names of their nodes.", min_length=1),
+        Option("Names of variables to keep.", min_length=1),
     ] = ()
     restore_op_name: Annotated[
         str,
         Option(
-            "The op that restores a checkpoint in the graph, and so tells under which names the "
-            "variables were saved. Without it, the saver's."
+            "Op that restores a checkpoint in the graph, and so defines the names of saved "
+            "variables. Default: that of the saver."
         ),
     ] = ""

@@ -199,7 +199,7 @@ def _fields(content: Buffer) -> Iterator[tuple[int, Buffer]]:
     while cursor:
         tag = cursor.varint()
         if tag & 7 != BYTES:
-            msg = "a signature has a field that is no message"
+            msg = "a signature has a field that is not a message"
             raise cursor.corrupt(msg)
         yield tag >> 3, cursor.take(cursor.varint())
 

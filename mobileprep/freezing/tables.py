@@ -235,7 +235,7 @@ def with_contents(
 
 def _import(graph: Graph, table: Node, saved: TableSource, source: LoadedSource) -> list[Node]:
     if table.op not in _PLAIN:
-        message = f"the contents of the table {table.name!r} ({table.op}) lie in the checkpoint"
+        message = f"the contents of the table {table.name!r} ({table.op}) are in the checkpoint"
         hint = "export the model with a MutableHashTable or a StaticHashTable"
         raise UnsupportedError(message, hint, source.where)
     name = f"{table.name}/contents"

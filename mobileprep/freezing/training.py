@@ -351,7 +351,7 @@ def without_updates(
     plain.update(stays)
     kept = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
     message = (
-        f"{len(lost)} ops that change variables were left out, as outputs only waited for them: "
+        f"{len(lost)} ops that change variables were removed, as outputs only wait for them: "
         + ", ".join(sorted(set(lost)))
     )
     return Settled(extract(graph.with_nodes(kept), roots), (message,) if lost else ())

@@ -196,7 +196,7 @@ def _check_complete(missing: Sequence[str], saved: _Saved, source: LoadedSource)
     if not missing:
         return
     if source.checkpoint is None:
-        message = f"{len(missing)} variables have no value, and no checkpoint is given: "
+        message = f"{len(missing)} variables have no value, and no checkpoint is named: "
         message += _listed([repr(name) for name in missing])
         raise InvalidGraphError(message, "name the checkpoint that holds them", source.where)
     names = source.checkpoint.names()
@@ -223,9 +223,9 @@ def _about_averages(keys: Mapping[str, str], options: FreezeOptions) -> tuple[st
         return ()
     raw = [k for k in keys.values() if not k.endswith(_AVERAGE_SUFFIX)]
     if len(raw) == len(keys):
-        return ("the checkpoint holds no moving averages; raw values were taken",)
+        return ("the checkpoint has no moving averages; raw values are used",)
     if raw:
-        return (f"{len(raw)} variables have no moving average; their raw values were taken",)
+        return (f"{len(raw)} variables have no moving average; their raw values are used",)
     return ()
 
 

@@ -20,7 +20,7 @@ from mobileprep.graph.verify import check_inputs
 
 FED_OR_FETCHED: Final = "an input or output of the graph"
 _LATER_OUTPUT: Final = "an output that nothing could replace is used"
-_TELLS_BRANCH: Final = "it tells others which branch is taken"
+_TELLS_BRANCH: Final = "it determines which branch runs"
 _RUNS_IN_BRANCH: Final = "its control inputs decide whether it runs"
 _WAITS: Final = "it waits for other nodes"
 

@@ -12,7 +12,7 @@ from mobileprep.graph.reachability import dependents
 SWITCHES: Final = TWO_WAY | {"_SwitchN"}
 _GATES: Final = SWITCHES | ENTERS
 GATES: Final = TWO_WAY | ENTERS | EXITS | MERGES | NEXT_ITERATIONS
-"""What branches and loops are made of in control flow v1."""
+"""Ops of branches and loops in control flow v1."""
 
 
 def conditional_nodes(graph: Graph) -> frozenset[str]:

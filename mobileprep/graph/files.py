@@ -192,13 +192,13 @@ def _constant(node: Node, regions: Mapping[str, PackageRegion], file: str) -> No
     dtype, dims = node.attr_dtype("dtype"), node.attr_shape("shape")
     if dtype.numpy is None or dims is None:
         message = f"an ImmutableConst of type {dtype.short} and shape {dims} has no region"
-        raise InvalidGraphError(message, "write the model anew from its graph", where)
+        raise InvalidGraphError(message, "write the model again from its graph", where)
     size = Tensor(dtype, check_shape(dims, where)).nbytes
     region = regions.get(name)
     fault = _fault(region, size)
     if region is None or fault:
         message = f"the region {name!r}, of which {size} bytes are needed, {fault}"
-        raise CorruptFileError(message, "write the model anew from its graph", where)
+        raise CorruptFileError(message, "write the model again from its graph", where)
     value = Tensor(dtype, dims, content=region.view[:size])
     attrs = {"dtype": attr.dtype(dtype), "value": attr.tensor(value)}
     return replace(node, op="Const", attrs=attrs)
@@ -207,11 +207,11 @@ def _constant(node: Node, regions: Mapping[str, PackageRegion], file: str) -> No
 def _fault(region: PackageRegion | None, size: int) -> str:
     """Why TensorFlow's kernel would not take a region; empty where it does."""
     if region is None:
-        return "is not there"
+        return "does not exist"
     if len(region.view) < size:
         return f"has {len(region.view)} bytes"
     if region.offset % ALIGNMENT:
-        return f"begins at byte {region.offset}, which is no multiple of {ALIGNMENT}"
+        return f"begins at byte {region.offset}, which is not a multiple of {ALIGNMENT}"
     return ""
 
 
@@ -221,7 +221,7 @@ APART: Final = 16 << 10
 _DAMAGED: Final = "is damaged: its large nodes have no place"
 
 Keep = Callable[[Tensor], Part]
-"""Makes sure that a tensor's content lies in a file of its own; which one."""
+"""Stores the content of a tensor in a file of its own, and returns its name."""
 
 
 def graph_index(graph: Graph, keep: Keep) -> bytes:

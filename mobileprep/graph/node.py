@@ -150,7 +150,7 @@ class Node(Struct, frozen=True):
             return default
         message = f"node {self.name!r} ({self.op}) has no {kind} attribute {name!r}"
         if found is not None:
-            message = f"attribute {name!r} of node {self.name!r} ({self.op}) is no {kind}"
+            message = f"attribute {name!r} of node {self.name!r} ({self.op}) is not a {kind}"
         raise InvalidGraphError(message, _FAULTY)
 
 

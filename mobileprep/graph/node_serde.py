@@ -44,7 +44,7 @@ _LONGEST_TAIL: Final = 1 << 9
 _MOST_FORMS: Final = 8
 
 _Tail = tuple[str, Attrs, tuple[bytes, bytes]]
-"""What stands behind a node's inputs: its device, attributes and debugging records."""
+"""Everything after a node's inputs: device, attributes, and debugging records."""
 
 M = TypeVar("M", bound=Message)
 
@@ -55,7 +55,7 @@ def parsed(kind: type[M], data: bytes, file: str) -> M:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        message = "is no binary GraphDef"
+        message = "is not a binary GraphDef"
         hint = "a text graph ends in .pbtxt; a SavedModel is named by its folder"
         raise CorruptFileError(message, hint, file) from error
     return proto

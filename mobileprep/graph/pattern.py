@@ -162,7 +162,7 @@ class Match:
 
 
 Check = Callable[[Match], str]
-"""Why a place that fits is to be left alone; an empty text where it is not."""
+"""Reason for skipping a match, or an empty string."""
 
 
 class Found(Struct, frozen=True):

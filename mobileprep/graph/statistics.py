@@ -48,7 +48,7 @@ def graph_statistics(graph: Graph, size: int) -> GraphStatistics:
     return GraphStatistics(ops.total(), parameters, ops["Const"], size, dict(sorted(ops.items())))
 
 
-NO_STATISTICS: Final = "no data is named, and no batch normalization has left its statistics"
+NO_STATISTICS: Final = "no data is named, and the graph has no statistics of batch normalizations"
 NO_STATISTICS_HINT: Final = (
     "name a .npz file with samples, or write {fuse_batch_norms: {keep_statistics: true}} before"
 )

@@ -239,7 +239,7 @@ def _shaped(elements: Array, shape: tuple[int, ...]) -> Array:
             message = f"a tensor has {len(shape)} axes, which is more than numpy's arrays have"
             raise UnsupportedError(message) from error
         message = f"{len(elements)} elements do not fit a tensor of shape {list(shape)}"
-        raise InvalidGraphError(message, "write the graph anew") from error
+        raise InvalidGraphError(message, "write the graph again") from error
 
 
 def _spread(values: Array | None, size: int, kind: np.dtype[Any]) -> Array:
@@ -259,7 +259,7 @@ def _split_strings(content: bytes | memoryview, size: int) -> Array:
     """String elements from tensor content: all lengths as varints, then all characters."""
     if size > len(content):
         message = f"{size} strings are declared in {len(content)} bytes"
-        raise InvalidGraphError(message, "write the graph anew")
+        raise InvalidGraphError(message, "write the graph again")
     cursor = Cursor(content, file="string tensor")
     lengths = [cursor.varint() for _ in range(size)]
     out = np.empty(size, dtype=object)
@@ -286,7 +286,7 @@ def _as_bytes(element: object) -> bytes:
         return element
     if isinstance(element, str):
         return element.encode()
-    message = f"an element of type {type(element).__name__} is no string"
+    message = f"an element of type {type(element).__name__} is not a string"
     raise UnsupportedError(message)
 
 
@@ -300,7 +300,7 @@ def check_shape(dims: Sequence[int], where: str) -> tuple[int, ...]:
     """A constant's dimensions as a tuple."""
     if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) > 1 << 62:
         message = f"a constant cannot have the shape {list(dims)}"
-        raise InvalidGraphError(message, "write the graph anew", where)
+        raise InvalidGraphError(message, "write the graph again", where)
     return tuple(dims)
 
 
@@ -414,6 +414,6 @@ def _check_length(tensor: Tensor, where: str) -> None:
         found = len(tensor.content)
         message = (
             f"a {tensor.dtype.short} tensor of shape {list(tensor.shape)} takes {expected} bytes, "
-            f"and {found} are there"
+            f"and {found} exist"
         )
         raise CorruptFileError(message, "the file is damaged", where)

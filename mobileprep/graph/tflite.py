@@ -25,7 +25,7 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref
 from mobileprep.graph.tensor import Tensor
 
 PREFIX: Final = "LiteRT."
-"""What the ops of such a graph begin with."""
+"""Prefix of the ops of such a graph."""
 
 TENSOR: Final = "_tensors"
 """The attribute that has the numbers of a node's outputs among the file's tensors."""

@@ -33,7 +33,7 @@ def check_names(graph: Graph, where: str) -> None:
             message = f"{count} nodes have the name {name!r}"
             raise InvalidGraphError(message, "export the graph again", where)
         if not _NAME.match(name):
-            message = f"{name!r} is no valid name of a node"
+            message = f"{name!r} is not a valid node name"
             raise InvalidGraphError(message, "export the graph again", where)
 
 
@@ -44,7 +44,7 @@ def check_inputs(graph: Graph, where: str) -> None:
         controls = False
         for ref in node.inputs:
             if ref.node not in names:
-                message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which is not there"
+                message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which does not exist"
                 raise InvalidGraphError(message, nearest_hint(ref.node, names), where)
             is_control = ref.index == CONTROL
             if controls and not is_control:

@@ -260,7 +260,7 @@ def _array(name: str, value: ArrayLike) -> Array:
     try:
         return np.asarray(value)
     except ValueError as error:
-        message = f"what is fed to {name!r} is no array: {error}"
+        message = f"the value for {name!r} is not an array: {error}"
         raise UsageError(message, "give each row as many values as the others") from error
 
 

@@ -196,9 +196,9 @@ def _other(name: str, names: Mapping[str, str], graph: Graph) -> str:
     if ref.node in names:
         return str(ref.renamed(names[ref.node]))
     if ref.node not in graph:
-        message = f"there is no tensor {name!r} in the first model"
+        message = f"the first model has no tensor {name!r}"
         raise UsageError(message, "name tensors of the first model in --outputs")
-    message = f"the second model has nothing that stands for {name!r} of the first"
+    message = f"the second model has no match for {name!r} of the first"
     raise UsageError(message, "name outputs that both have: --outputs a,b")
 
 

@@ -77,7 +77,9 @@ def write_picture(path: Path, text: str, kind: Format) -> None:
     """Have Graphviz draw a text in DOT."""
     program = shutil.which("dot")
     if program is None:
-        message = f"a picture of kind {kind} is drawn by Graphviz, whose program 'dot' is not here"
+        message = (
+            f"an image of format {kind} needs the program 'dot' of Graphviz, which is not installed"
+        )
         raise UnsupportedError(message, "install graphviz, or write DOT: --format dot", str(path))
     done = subprocess.run(
         [program, f"-T{kind}"], input=text.encode(), capture_output=True, check=False
@@ -147,7 +149,7 @@ def _errors(path: Path, graph: Graph) -> dict[str, float]:
         told = {t["tensor"].partition(":")[0]: float(t["damage"]["sqnr"]) for t in found["tensors"]}
     except NONSENSE as error:
         message = "is not what 'mobileprep debug-quantization --json' prints"
-        raise CorruptFileError(message, "write it anew", str(path)) from error
+        raise CorruptFileError(message, "write it again", str(path)) from error
     finite = {n: -v for n, v in told.items() if n in graph and abs(v) < float("inf")}
     if not finite:
         message = "names no tensor of the graph"
@@ -231,7 +233,7 @@ def surroundings(graph: Graph, name: str, radius: int) -> Graph:
     Inputs from elsewhere are left out.
     """
     if name not in graph:
-        message = f"there is no node {name!r} in the graph"
+        message = f"the graph has no node {name!r}"
         raise UsageError(message, nearest_hint(name, graph.by_name))
     found = {name}
     rim: Iterable[str] = (name,)

@@ -219,7 +219,7 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
     tensors = (*(i.spec.name for i in proposal.inputs), *proposal.outputs)
     for name in tensors if any(named) else ():
         if parse_ref(name).node not in source.graph:
-            message = f"there is no tensor {name!r} in the graph"
+            message = f"the graph has no tensor {name!r}"
             hint = nearest_hint(parse_ref(name).node, source.graph.by_name)
             raise UsageError(message, hint or "name other tensors", source.where)
     shapes, inputs = options.input_shapes, proposal.inputs
@@ -227,7 +227,7 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
         return proposal
     if len(shapes) != len(inputs):
         names = ", ".join(i.spec.name for i in inputs)
-        message = f"{len(shapes)} shapes are given for {len(inputs)} inputs: {names}"
+        message = f"{len(shapes)} shapes for {len(inputs)} inputs: {names}"
         hint = "give --input_shapes one shape for each of --inputs, with a colon between two"
         raise UsageError(message, hint, source.where)
     shaped = (

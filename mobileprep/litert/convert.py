@@ -250,7 +250,7 @@ def _checked(where: str, program: Program) -> Program:
         if op.options.values["narrow_range"]
     ]
     if narrow:
-        reason = "LiteRT has no narrow range for what is computed while the graph runs"
+        reason = "LiteRT has no narrow range for computed weights"
         mend = "compute in integers, by the mode int8; or export the model without it"
         raise refused([Refusal(node.name, node.op, reason, mend) for node in narrow], where)
     return program
@@ -392,7 +392,7 @@ ACTIVATIONS: Final[Mapping[str, str]] = {
     "RELU6": "RELU6",
     "RELU_N1_TO_1": "RELU_N1_TO_1",
 }
-"""Operators that others can do at once, and what the option is called then."""
+"""Operators that others can include, with the option of the included form."""
 
 # Operators with a bias: the place of weights and of the bias, and the axis of output channels.
 _BIASED: Final[Mapping[str, int]] = {

@@ -43,7 +43,7 @@ _PLAIN: Final = {
 _MAX_RANGE_OPS: Final = 16
 _LOW_ENDS: Final = ("Min", "Minimum", "Reshape", "RequantizationRange")
 _HIGH_ENDS: Final = ("Max", "Maximum", "Reshape", "RequantizationRange")
-_HINT: Final = "give mobileprep the float graph that it was made from"
+_HINT: Final = "convert the original float graph instead"
 
 
 def dequantized(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, int]:

@@ -20,7 +20,7 @@ from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
 
 PREFIX: Final = "Flex"
-"""What the names of such custom operators begin with."""
+"""Prefix of the names of such custom operators."""
 
 # Nothing of these stays within one operator, as of what runs functions.
 _NOT_ALONE: Final = frozenset(

@@ -45,7 +45,7 @@ _CONTROL_FLOW: Final = frozenset(
 _TENSOR_LISTS: Final = ("TensorList", "EmptyTensorList")
 _DEEPEST: Final = 64
 _MOST_CALLS: Final = 10_000
-_NO_OP: Final = "cut the graph before it, and feed what it computes"
+_NO_OP: Final = "cut the graph before it, and feed its output"
 
 
 def lowered(
@@ -110,7 +110,7 @@ class _Lowering:
         """The program of a function of the graph's library that is given values."""
         source = prepared_function(self.source.graph, name, [(v.dtype, v.shape) for v in given])
         if len(self.callers) == _DEEPEST or name in self.callers:
-            message = f"it runs {name!r}, which lies in {len(self.callers)} functions"
+            message = f"it runs {name!r}, which is in {len(self.callers)} functions"
             raise CannotExpressError(message, "leave recursion out")
         self.called.append(name)
         if len(self.called) > _MOST_CALLS:
@@ -245,7 +245,7 @@ def unconverted(op: str) -> CannotExpressError:
         mend = "export the model with its loops unrolled (Keras: unroll=True)"
         return CannotExpressError(reason, mend)
     if op.startswith("Decode"):
-        reason = "LiteRT decodes no pictures, sounds or records"
+        reason = "LiteRT cannot decode images, audio, or records"
         return CannotExpressError(reason, "decode in the app, and feed what this node puts out")
     builtin = builtin_named(op)
     if builtin is None:

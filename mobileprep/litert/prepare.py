@@ -100,7 +100,7 @@ def prepared_function(
     function = graph.library.functions.get(name)
     body = None if function is None else body_of(function, graph.library)
     if body is None or len(body.args) != len(given):
-        message = f"the function {name!r} is not there, or takes other arguments"
+        message = f"the function {name!r} does not exist, or accepts other arguments"
         raise InvalidGraphError(message, "export the graph again")
     fed = [
         Node(ref.node, "Placeholder", (), "", {"dtype": attr.dtype(d), "shape": attr.shape(s)})
@@ -233,7 +233,7 @@ def _between(
 def _check_fed(nodes: Sequence[Node]) -> None:
     missing = [node.name for node in nodes if node.op in PLACEHOLDERS]
     if missing:
-        message = f"the outputs need the placeholder {missing[0]!r}, which is no input"
+        message = f"the outputs need the placeholder {missing[0]!r}, which is not an input"
         raise UsageError(message, "name it among the inputs")
 
 

@@ -27,7 +27,7 @@ MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError)
 GIVE_SHAPES: Final = (
     "give the shapes of the inputs: `inputs:` in a recipe, --input_shapes for `mobileprep tflite`"
 )
-"""The fix for what needs sizes that the graph leaves open."""
+"""The fix if the graph does not record sizes."""
 
 
 _VERSION: Final = re.compile(r"V\d+\Z")
@@ -129,7 +129,7 @@ def check_node(node: Node, where: str) -> None:
             raise ValueError(message)
     held = node.attrs.get("padding")
     if held is not None and held.kind == "string" and held.value not in _PADDINGS:
-        message = f"there is no padding {held.value!r}"
+        message = f"unknown padding {held.value!r}"
         raise ValueError(message)
 
 

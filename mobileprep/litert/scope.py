@@ -124,7 +124,7 @@ class Scope:
         if wide.size and (
             wide.dtype.kind not in "biu" or not _BITS.min <= wide.min() <= wide.max() <= _BITS.max
         ):
-            message = f"its {name or 'numbers'} are no integers of 32 bits"
+            message = f"its {name or 'numbers'} are not 32-bit integers"
             raise OverflowError(message)
         return self.constant(wide.astype(np.int32), name)
 
@@ -211,7 +211,7 @@ def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
     unknown = next((kind for _, kind in outputs if kind not in NAMES), None)
     if unknown is not None:
         reason = f"LiteRT has no operators on {unknown.short}"
-        raise CannotExpressError(reason, "cast what it takes to another type before it")
+        raise CannotExpressError(reason, "cast its input to another dtype first")
     return tuple(Value("", dtype, shape) for shape, dtype in outputs)
 
 

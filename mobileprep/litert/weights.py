@@ -252,7 +252,7 @@ class Tables:
             fill(context, filler, make(context, table), *given)
         except CorruptFileError as error:
             name = Path(error.where).name
-            mend = f"put {name!r} beside the model, or in a directory `assets` there"
+            mend = f"put {name!r} next to the model, or in a directory `assets` there"
             reason = f"{error.where} {error.message}"
             raise CannotExpressError(reason, mend) from error
 
@@ -269,7 +269,7 @@ class Tables:
         nodes = [graph.get(ref.node) for ref in taken]
         known = [n.attr_tensor("value").array() for n in nodes if n is not None and n.op == "Const"]
         if len(known) < len(taken):
-            reason = f"{filler.name!r} fills it with what is no constant"
+            reason = f"{filler.name!r} fills it with values that are not constant"
             raise CannotExpressError(reason, _IN_THE_APP)
         return known
 

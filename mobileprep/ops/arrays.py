@@ -98,7 +98,7 @@ def check_outputs(count: int) -> None:
 def axis_of(axis: int, rank: int) -> int:
     """An axis counted from the front."""
     if not -rank <= axis < rank:
-        message = f"there is no axis {axis} among {rank}"
+        message = f"no axis {axis} among {rank}"
         raise ValueError(message)
     return axis % rank
 

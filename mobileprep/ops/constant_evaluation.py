@@ -62,7 +62,7 @@ def evaluate_node(
     if tf115 is not None:
         run = tf115(node.op) or run
     if run is None or definition is None:
-        message = f"node {node.name!r}: there is no kernel for {node.op}"
+        message = f"node {node.name!r}: no kernel for {node.op}"
         raise UnsupportedError(message)
     arrays = [constant_array(t) for t in inputs]
     rounds = node.op in _ARITHMETIC
@@ -72,11 +72,11 @@ def evaluate_node(
         charge(node.op, arrays, outputs)
     except OverBudgetError as error:
         message = f"node {node.name!r} ({node.op}): {error}"
-        hint = f"allow more by --memory or {MEMORY_VARIABLE}, or leave it out of what is folded"
+        hint = f"allow more by --memory or {MEMORY_VARIABLE}, or do not fold it"
         raise MemoryLimitError(message, hint) from error
     except OverWorkError as error:
         message = f"node {node.name!r} ({node.op}): {error}"
-        raise WorkLimitError(message, "leave it out of what is folded") from error
+        raise WorkLimitError(message, "do not fold it") from error
     except _NUMERIC as error:
         message = f"node {node.name!r} ({node.op}) cannot be computed: {error}"
         raise InvalidGraphError(message, "its inputs do not fit each other") from error
@@ -394,5 +394,5 @@ def _parsed(kind: type[_Message], data: bytes) -> _Message:
     try:
         return kind.FromString(data)
     except DecodeError as error:
-        message = "the bytes of a TensorList are no protobuf message"
+        message = "the bytes of a TensorList are not a protobuf message"
         raise CorruptFileError(message, "the file is damaged") from error

@@ -95,7 +95,7 @@ class RunContext:
 
 
 ContextKernel = Callable[..., Outputs]
-"""``kernel(context, node, *inputs) -> output or tuple of outputs``, run anew in every run."""
+"""``kernel(context, node, *inputs) -> output or tuple of outputs``, called in every run."""
 
 
 registry: Registry[ContextKernel] = Registry("op kernel with context")

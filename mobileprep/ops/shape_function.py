@@ -141,7 +141,7 @@ def _broadcast_dim(a: int, b: int) -> int:
 def axis_index(axis: int, rank: int) -> int:
     """An axis counted from the front."""
     if not -rank <= axis < rank:
-        message = f"there is no axis {axis} in {rank} dimensions"
+        message = f"no axis {axis} in {rank} dimensions"
         raise ShapeConflictError(message)
     return axis % rank if rank else 0
 

@@ -82,7 +82,7 @@ def cache_problems(root: MappingNode) -> Iterator[Problem]:
     written = remote.place.source
     # Messages show the line that they are about.
     hidden = SourceText(written.name, written.folder, written.text.replace(secret[0], "***@"))
-    message = "a recipe is no place for a user name or a password"
+    message = "a recipe cannot contain a user name or a password"
     hint = "sign in as the tools of that store do, by the environment or their own files"
     if scheme in _HTTP:
         hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
@@ -115,7 +115,7 @@ def _names_alike(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
 def _names_taken(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
     for name, place in names:
         if _BESIDE_FOLDERS.fullmatch(name):
-            message = f"{name!r} is the name of a file that builds write beside targets' folders"
+            message = f"{name!r} is the name of a file that builds write next to target directories"
             yield Problem(place, message, "give the target another name")
 
 
@@ -134,7 +134,7 @@ def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Proble
         yield Problem(place, message, f"add one of {', '.join(SOURCE_KINDS)}")
         return
     for kind in kinds[1:]:
-        message = f"a source is one model, and {kinds[0]!r} is given already"
+        message = f"a source is one model, and {kinds[0]!r} is a duplicate"
         yield Problem(source.entries[kind].key_place, message, "keep one of them")
     if kinds == ["graph"] and "checkpoint" not in source.entries:
         hint = "add 'checkpoint: ...', or write 'frozen' for a graph without variables"
@@ -147,7 +147,7 @@ def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Proble
 def _out_of_place(key: str, entry: Entry, goes_with: tuple[str, ...]) -> Problem:
     *first, last = map(repr, goes_with)
     named = f"{', '.join(first)} or {last}" if first else last
-    message = f"{key!r} goes with {named} only"
+    message = f"{key!r} applies only to {named}"
     return Problem(entry.key_place, message, "remove it")
 
 
@@ -160,7 +160,7 @@ def _source_pins(source: MappingNode) -> Iterator[Problem]:
     for name, entry in pins.items():
         # A checkpoint is a prefix, a SavedModel a folder: their files' names go on.
         if not any(name == file or name.startswith((f"{file}.", f"{file}/")) for file in files):
-            message = f"{show(name)} is no file of this source"
+            message = f"{show(name)} is not a file of this source"
             yield Problem(entry.key_place, message, nearest_hint(name, files))
 
 
@@ -174,7 +174,7 @@ def _auto(target: TargetSections) -> Iterator[Problem]:
         hint = "add 'calibration: {data: samples.npz}' to the recipe"
         yield Problem(mode.place, "'quantize: auto' needs a calibration, for the ranges", hint)
     if target.mapping("validation") is None:
-        message = "'quantize: auto' needs a validation, whose limits say what is good enough"
+        message = "'quantize: auto' needs a validation with limits"
         hint = "add 'validation: {data: test.npz, max_drop: 0.01}' to the recipe"
         yield Problem(mode.place, message, hint)
 
@@ -209,10 +209,10 @@ def _rules(quantize: MappingNode) -> Iterator[Problem]:
             continue
         if not rule.entries.keys() - {"nodes", "ops"}:
             hint = "add 'mode: float', or 'bits', 'granularity' or 'method'"
-            yield Problem(rule.place, "the rule says nothing of what is to be done", hint)
+            yield Problem(rule.place, "the rule has no effect", hint)
         method = rule.get("method")
         if "percentile" in rule.entries and (method is None or plain(method) != "percentile"):
-            message = "'percentile' goes with the method 'percentile' only"
+            message = "'percentile' needs the method 'percentile'"
             hint = "write 'method: percentile' as well, or remove it"
             yield Problem(rule.entries["percentile"].key_place, message, hint)
 
@@ -240,7 +240,7 @@ def _abis(target: TargetSections) -> Iterator[Problem]:
     if not there:
         place = target.tree.entries["abis"].key_place
         platforms = "', '".join(ABIS)
-        yield Problem(place, f"'abis' goes with the platforms '{platforms}' only", "remove it")
+        yield Problem(place, f"'abis' applies only to the platforms '{platforms}'", "remove it")
         return
     for item in listed.items:
         if plain(item) not in there:

@@ -76,12 +76,12 @@ def _problems(data: MappingNode) -> Iterator[Problem]:
             yield Problem(data.place, "the data names no file or folder", hint)
         return
     for kind in kinds[1:]:
-        message = f"data is of one kind, and {kinds[0]!r} is given already"
+        message = f"data is of one kind, and {kinds[0]!r} is a duplicate"
         yield Problem(data.entries[kind].key_place, message, "keep one of them")
     for key, entry in data.items():
         goes_with = KINDS_OF_KEYS.get(key, ())
         if goes_with and not set(goes_with) & set(kinds):
-            message = f"{key!r} goes with {' or '.join(map(repr, goes_with))} only"
+            message = f"{key!r} applies only to {' or '.join(map(repr, goes_with))}"
             yield Problem(entry.key_place, message, "remove it")
     if kinds[0] == "tfrecord" and "features" not in data.entries:
         place = data.entries["tfrecord"].key_place

@@ -16,8 +16,8 @@ transforms:
   - remove_nodes: {op: [CheckNumerics]}
   - optimize  # unused nodes, constants and batch norms folded, duplicates merged
 """
-"""As it stands in a recipe. Behind no convolution or matrix product that nothing else uses does it
-leave a batch norm, or more than a bias."""
+"""The spelling in a recipe. It leaves no batch norm, and at most a bias, after a convolution or
+matrix product with a single consumer."""
 
 
 _WIDTH: Final = 92
@@ -152,7 +152,7 @@ def check_section(limit: float) -> Iterator[str]:
     Args:
         limit: how far an output may be, as a share of its largest magnitude.
     """
-    yield "# Real samples tell more than drawn ones: data: FILE.npz, an array for each input."
+    yield "# Real samples are better than random ones: data: FILE.npz, an array for each input."
     yield f"check: {{max_difference: {limit:g}}}"
 
 

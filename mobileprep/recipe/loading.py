@@ -47,7 +47,9 @@ def check_names(recipes: Iterable[Recipe]) -> None:
     for recipe in recipes:
         if recipe.name in seen:
             message = f"{recipe.file} and {seen[recipe.name]} are both named {recipe.name!r}"
-            raise UsageError(message, "give one of them another name: outputs go by it")
+            raise UsageError(
+                message, "rename one of them, because output directories are named after recipes"
+            )
         seen[recipe.name] = recipe.file
 
 

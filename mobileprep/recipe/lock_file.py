@@ -22,7 +22,7 @@ from mobileprep.recipe.yaml_tree import parse_yaml
 
 LOCK: Final = "mobileprep.lock"
 _HEAD: Final = (
-    "# What the recipes of this folder are built with. 'mobileprep lock' writes it; check it in.\n"
+    "# Pinned inputs of the recipes in this directory. Written by 'mobileprep lock'; check it in.\n"
 )
 _TEXTS: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
 _DIGESTS: Final[dict[str, Any]] = {

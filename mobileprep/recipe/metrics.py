@@ -54,7 +54,7 @@ _FACTS: Final[Mapping[str, MetricFacts]] = {
 METRIC_NAMES: Final = ("auto", "top1", "top5", *_FACTS)
 """The metrics; of ``top1``, ``top2`` and so on the two that are usual."""
 AUTO: Final = "auto"
-"""``top1`` where the data has labels, else ``agreement``: what is measured if nothing is asked."""
+"""``top1`` if the data has labels, otherwise ``agreement``: the default."""
 
 
 def metric_facts(name: str) -> MetricFacts | None:
@@ -110,12 +110,12 @@ def _engines(target: TargetSections) -> Iterator[Problem]:
 def _keys(quantize: MappingNode, mode: str) -> Iterator[Problem]:
     for key in _WEIGHTS:
         if key in quantize.entries:
-            message = f"{key!r} does not go with 'artifact: tflite'"
+            message = f"{key!r} does not apply to 'artifact: tflite'"
             yield Problem(quantize.entries[key].key_place, message, "remove it, or choose 'int4'")
     for end in ("input", "output"):
         given = quantize.get(f"inference_{end}_type")
         if given is not None and mode in _ENDS and plain(given) not in _ENDS[mode]:
-            message = f"with '{mode}' an {end} is no {plain(given)}"
+            message = f"{plain(given)!r} is not an {end} type for '{mode}'"
             yield Problem(given.place, message, f"choose of {', '.join(_ENDS[mode])}")
     ranges = quantize.get("ranges")
     if ranges is not None and mode in INTEGER_MODES and plain(ranges) == "dynamic":
@@ -141,7 +141,7 @@ _UNITS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
         (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
     ),
 }
-"""By limit: what reads a text, what it is, and how it is written."""
+"""By unit: the parser, the name, and the formatter of a limit."""
 
 
 def resolve_budget(target: TargetSections) -> Budget:

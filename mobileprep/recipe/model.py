@@ -134,7 +134,7 @@ def protection_problems(target: TargetSections) -> Iterator[Problem]:
         return
     key, artifact = encrypt.get("key"), target.get("artifact")
     if isinstance(key, Scalar) and not (isinstance(key.value, str) and _NAMED_KEY.match(key.value)):
-        message = "a key is named, never written: a recipe is no place for it"
+        message = "name the key's variable: a recipe cannot contain the key itself"
         hint = "write 'key: env:NAME', where NAME is the variable that has it"
         yield Problem(_hidden(key.place), message, hint)
     if artifact is not None and plain(artifact) == "memmapped":
@@ -306,39 +306,36 @@ class Target(Located, frozen=True):
     engine: Annotated[
         Engine,
         Option(
-            "What runs the model for `calibration`, `check`, and `validation`: the interpreter "
-            "(`numpy`), which is always installed, `openvino`, `litert`, which converts the model "
-            "to a float `.tflite` file in memory, `tensorflow`, or the fastest installed one that "
-            "agrees with the interpreter on two samples (`auto`). The report names the engine. "
-            "Calibrated ranges can differ in their last digits between engines."
+            "Engine that runs the model for `calibration`, `check`, and `validation`: the "
+            "interpreter (`numpy`), `openvino`, `litert`, `tensorflow`, or the fastest installed "
+            "one that agrees with the interpreter on two samples (`auto`). The report names the "
+            "engine. Calibrated ranges can differ in their last digits between engines."
         ),
     ] = "numpy"
     validation: Validation | None = None
     quantization_report: Annotated[
         bool | None,
         Option(
-            "Whether the report tells how far quantizing takes each tensor from float, on 16 "
-            "samples of the validation, or of the calibration without one. Without it, that is "
-            "told of `quantize_nodes`; with `true`, of what only makes weights smaller as well."
+            "Whether the report compares each quantized tensor with float, on 16 samples of the "
+            "validation or the calibration. Default: only with `quantize_nodes`; `true` includes "
+            "transforms that only quantize weights."
         ),
     ] = None
     migration_report: Annotated[
         bool,
         Option(
-            "Whether the report tells whether TensorFlow Mobile 1.15 and LiteRT run the graph, "
-            "what each lacks, what to cut off or to feed instead, and the sizes, as "
-            "`mobileprep migrate` does. It is the graph before `quantize_weights` and "
-            "`quantize_nodes`, which are for TensorFlow's kernels alone. Not with "
-            "`artifact: tflite`, which is for LiteRT already."
+            "Whether the report says if TensorFlow Mobile 1.15 and LiteRT can run the graph, and "
+            "what to change, as `mobileprep migrate` does. It checks the graph before "
+            "`quantize_weights` and `quantize_nodes`. Not with `artifact: tflite`."
         ),
     ] = False
-    platform: Annotated[Platform, Option("What the target runs.")] = "generic"
+    platform: Annotated[Platform, Option("Platform of the target.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],
         Option(
-            "The binary interfaces to build TensorFlow for, of those that the platform has: of "
-            "`android` the first four, of `ios` `arm64` and `x86_64` (the simulator), of "
-            "`raspberry-pi` `armhf` and `aarch64`. Without them, all.",
+            "Binary interfaces to build TensorFlow for: the first four for `android`, `arm64` and"
+            " `x86_64` (simulator) for `ios`, `armhf` and `aarch64` for `raspberry-pi`. Default: "
+            "all.",
             min_items=1,
             unique=True,
         ),
@@ -347,16 +344,16 @@ class Target(Located, frozen=True):
     artifact: Annotated[
         Artifact,
         Option(
-            "The form of the model that ships: a binary GraphDef (`frozen`), a text one (`text`), "
-            "a file whose constants of 4,096 bytes and more the app maps into memory "
-            "(`memmapped`), or a file for LiteRT (`tflite`)."
+            "Format of the model: a binary GraphDef (`frozen`), a text GraphDef (`text`), a file "
+            "with memory-mapped constants of at least 4,096 bytes (`memmapped`), or a LiteRT file"
+            " (`tflite`)."
         ),
     ] = "frozen"
     flex: Annotated[
         bool,
         Option(
-            "With `artifact: tflite`, whether ops that LiteRT cannot express are left to the Flex "
-            "delegate (Select TensorFlow ops), which the app has to link then."
+            "With `artifact: tflite`, whether ops without a LiteRT operator are kept for the Flex"
+            " delegate (Select TensorFlow ops), which the app must link."
         ),
     ] = False
     registration: tuple[str, ...] = ("1.15",)
@@ -414,9 +411,8 @@ class Recipe(Located, frozen=True):
     memory: Annotated[
         int | None,
         Option(
-            "What the tensors of all runs of the model may take together, such as `4 GB`. It "
-            "decides no result: what does not fit fails. Without it, half of the machine's memory. "
-            "`--memory` and the environment's `MOBILEPREP_MEMORY` go before it.",
+            "Memory limit for the tensors of all runs of the model, such as `4 GB`. Default: half"
+            " of the machine's memory. `--memory` and `MOBILEPREP_MEMORY` override it.",
             definition="size",
         ),
     ] = None

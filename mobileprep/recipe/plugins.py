@@ -62,7 +62,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 def no_schema(reason: str, where: str) -> CorruptFileError:
     """The error for a file that is no schema of a transform's parameters."""
-    message = f"is no readable JSON Schema of a transform's parameters: {reason}"
+    message = f"is not a readable JSON Schema of a transform's parameters: {reason}"
     return CorruptFileError(message, _HINT, where)
 
 
@@ -82,7 +82,7 @@ def check_parameters_schema(schema: Any, where: str) -> None:  # noqa: ANN401 - 
     for reference in _references(schema):
         if not reference.startswith("#"):
             message = f"refers to {reference!r}, and nothing is fetched for it"
-            hint = "put what it refers to into the file itself, under '$defs'"
+            hint = "move the referenced schema into the file, under '$defs'"
             raise CorruptFileError(message, hint, where)
 
 

@@ -52,27 +52,27 @@ def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
     plugins = () if recipe.tree is None else plugins_of(recipe.tree)
     for plugin in plugins:
         if not os.path.isfile(plugin.file.path):  # noqa: PTH113
-            yield plugin.file, f"there is no file {plugin.file.name!r}"
+            yield plugin.file, f"no such file: {plugin.file.name!r}"
 
 
 def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
     source = target.source
     # os.path answers, where Path raises, for names too long.
     if source.kind == "saved_model" and not os.path.exists(source.file.path):  # noqa: PTH110
-        yield source.file, f"there is no folder {source.file.name!r}"
+        yield source.file, f"no such directory: {source.file.name!r}"
     for file in _checkpoints(target):
         if not _is_checkpoint(file):
-            yield file, f"there is no checkpoint {file.name!r}"
+            yield file, f"no such checkpoint: {file.name!r}"
     for data in _data(target):
         for file in (data.file, *data.beside):
             if not os.path.exists(file.path):  # noqa: PTH110
-                yield file, f"there is no {_what(data, file)} {file.name!r}"
+                yield file, f"no such {_what(data, file)}: {file.name!r}"
     if source.assets is not None and not os.path.exists(source.assets.path):  # noqa: PTH110
-        yield source.assets, f"there is no file or directory {source.assets.name!r}"
+        yield source.assets, f"no such file or directory: {source.assets.name!r}"
     for file in _files(target):
         is_directory = file is source.file and os.path.isdir(file.path)  # noqa: PTH112
         if not is_directory and not os.path.isfile(file.path):  # noqa: PTH113
-            yield file, f"there is no file {file.name!r}"
+            yield file, f"no such file: {file.name!r}"
 
 
 def _checkpoints(target: Target) -> Iterator[InputFile]:

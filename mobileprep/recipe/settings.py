@@ -27,9 +27,10 @@ ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
 """The binary interfaces that a recipe may name of each platform."""
 CACHE_MODES: Final[tuple[CacheMode, ...]] = get_args(CacheMode)
 SIGN_IN: Final = re.compile(r"\A(?:[^/]*@|[^/:\[]*:(?!\d*/).*@)")
-"""What an address has behind its scheme for signing in.
+"""Part of an address after its scheme that has credentials.
 
-A secret may hold a slash, which ends the host elsewhere: what follows the colon is no port then.
+A secret can contain a slash, which ends the host elsewhere: the text after the colon is then not
+a port.
 """
 ELEMENT_TYPES: Final = (
     *("float32", "float64", "float16", "bfloat16"),
@@ -41,7 +42,7 @@ ELEMENT_TYPES: Final = (
 SampleCount: TypeAlias = Annotated[
     int | None,
     Option(
-        "How many samples are run, spread evenly over the data. Without it, all.",
+        "Number of samples, evenly spread over the data. Default: all.",
         minimum=1,
         maximum=1_000_000_000,
     ),
@@ -49,8 +50,8 @@ SampleCount: TypeAlias = Annotated[
 SampleSeed: TypeAlias = Annotated[
     int | None,
     Option(
-        "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
-        "the first of each part.",
+        "Seed for drawing one sample from each of as many equal parts of the data. Default: the "
+        "first of each part.",
         minimum=0,
         maximum=4294967295,
     ),
@@ -111,14 +112,14 @@ class Source(Struct, frozen=True):
     checkpoint: Annotated[
         InputFile | None,
         Option(
-            "The values of the variables: a checkpoint's prefix, such as `model.ckpt-1000`.",
+            "Prefix of the checkpoint with the variables, such as `model.ckpt-1000`.",
             definition="path",
         ),
     ] = None
     tags: Annotated[
         tuple[str, ...],
         Option(
-            "The tags of the MetaGraph to take from a SavedModel. Without them, `serve`.",
+            "Tags of the MetaGraph in a SavedModel. Default: `serve`.",
             min_length=1,
             min_items=1,
             unique=True,
@@ -127,15 +128,15 @@ class Source(Struct, frozen=True):
     signature: Annotated[
         str | None,
         Option(
-            "The signature of a SavedModel or MetaGraph whose inputs and outputs are meant.",
+            "Signature of a SavedModel or MetaGraph that names inputs and outputs.",
             min_length=1,
         ),
     ] = None
     saver: Annotated[
         InputFile | None,
         Option(
-            "A SaverDef, binary or text, that names the op by which the graph restores. Without "
-            "it, the model's own.",
+            "A SaverDef, binary or text, that names the restore op. Default: the saver of the "
+            "model.",
             definition="path",
         ),
     ] = None
@@ -143,9 +144,8 @@ class Source(Struct, frozen=True):
     assets: Annotated[
         InputFile | None,
         Option(
-            "A file that the graph reads, such as the vocabulary of a lookup table, or a directory "
-            "of such files. They are found by their names, whatever directory the graph expects "
-            "them in. A SavedModel or MetaGraph brings its own in `assets/`.",
+            "A file that the graph reads, such as a vocabulary, or a directory of such files. "
+            "Files are found by name. SavedModels and MetaGraphs have their own in `assets/`.",
             definition="path",
         ),
     ] = None
@@ -168,7 +168,7 @@ class InputSpec(Struct, frozen=True):
     shape: Annotated[
         tuple[int, ...] | None,
         Option(
-            "The sizes of the dimensions; -1 for one that is not fixed.",
+            "Sizes of the dimensions; -1 for an open dimension.",
             minimum=-1,
             maximum=2147483647,
             max_items=254,
@@ -212,15 +212,15 @@ class Check(Struct, frozen=True):
     data: Annotated[
         Data | None,
         Option(
-            "The samples: a file or folder, or how it is read. Without it, the validation's; "
-            "without that, samples are drawn.",
+            "Samples: a file, a directory, or a mapping. Default: those of the validation, or "
+            "random samples.",
             definition="data",
         ),
     ] = None
     samples: Annotated[
         int,
         Option(
-            "How many samples are run; of more in the data, some that are spread evenly over it.",
+            "Number of samples, evenly spread over the data.",
             minimum=1,
             maximum=10000,
         ),
@@ -228,16 +228,16 @@ class Check(Struct, frozen=True):
     max_difference: Annotated[
         float | None,
         Option(
-            "How far any output may be from the source's, as a share of the largest magnitude that "
-            "the source gives for that output: 0.01 is one percent of it. Without it, the "
-            "difference is told, and only NaN, infinity and other shapes fail.",
+            "Largest permitted difference of any output, as a share of the largest magnitude of "
+            "that output in the source: 0.01 is one percent. Default: the difference is reported,"
+            " and only NaN, infinity, and other shapes fail.",
             minimum=0,
         ),
     ] = None
     engine: Annotated[
         Literal["litert", "graph"] | None,
         Option(
-            "What the check of a packaged `.tflite` file runs: the file, with LiteRT's interpreter "
+            "How a packaged `.tflite` file is checked: the file with LiteRT's interpreter "
             "(`litert`, the default, `pip install 'mobileprep[litert]'`), or the graph before "
             "conversion (`graph`). Only with `artifact: tflite`."
         ),
@@ -263,17 +263,17 @@ class LiteRT(Struct, frozen=True):
     detection_postprocess: Annotated[
         DetectionPostprocess,
         Option(
-            "`auto` replaces the post-processor of an SSD model, as TensorFlow's object detection "
-            "API exports it, by the operator TFLite_Detection_PostProcess "
-            "(`replace_detection_postprocess` after the chain); `keep` converts it as it is."
+            "`auto` replaces the post-processing of an SSD model from TensorFlow's object "
+            "detection API with the operator TFLite_Detection_PostProcess "
+            "(`replace_detection_postprocess` after the chain); `keep` converts it unchanged."
         ),
     ] = "keep"
     min_runtime: Annotated[
         str,
         Option(
-            'The oldest release of TensorFlow Lite that has to run the file, such as `"2.14"`. The '
-            "build fails if a node needs a later release. Without it, the file declares the "
-            "release that it needs, `2.14` or earlier where operators allow it.",
+            'Oldest release of TensorFlow Lite that must run the file, such as `"2.14"`. The '
+            "build fails if a node needs a later release. Default: the file declares the release "
+            "that it needs.",
             definition="release",
         ),
     ] = ""
@@ -284,58 +284,57 @@ class Budget(Struct, frozen=True):
 
     model_bytes: Annotated[
         int | None,
-        Option("The largest size of the model file.", definition="size"),
+        Option("Largest size of the model file.", definition="size"),
     ] = None
     compressed_bytes: Annotated[
         int | None,
         Option(
-            "The largest size of the model file as app packages store it: compressed by deflate, "
-            "as zlib's level 1 does it, which is at most some percent larger than level 9.",
+            "Largest compressed size of the model file, with zlib's level 1.",
             definition="size",
         ),
     ] = None
     parameters: Annotated[
         int | None,
-        Option("The most parameters: elements of all constants together.", minimum=0),
+        Option("Largest number of parameters: elements of all constants.", minimum=0),
     ] = None
     flops: Annotated[
         int | None,
         Option(
-            "The most operations for one sample, as `mobileprep benchmark --show_flops` counts "
-            "them: two for a multiplication and addition.",
+            "Largest number of operations for one sample, as `mobileprep benchmark --show_flops` "
+            "counts them.",
             definition="flops",
         ),
     ] = None
     activation_bytes: Annotated[
         int | None,
         Option(
-            "The most memory that tensors take at once for one sample, constants left out.",
+            "Largest peak memory of tensors for one sample, without constants.",
             definition="size",
         ),
     ] = None
     latency_ms: Annotated[
         float | None,
         Option(
-            "The most milliseconds that the operations for one sample take at the rate of the "
-            "target's `device`: the least that is possible there.",
+            "Longest time for the operations of one sample at the rate of the target's `device`: "
+            "a lower bound of the latency.",
             minimum=1e-6,
         ),
     ] = None
     kernels: Annotated[
         int | None,
-        Option("The most kernels that the header registers.", minimum=1),
+        Option("Largest number of kernels that the header registers.", minimum=1),
     ] = None
     kernel_bytes: Annotated[
         int | None,
         Option(
-            "The most code that those kernels may come to, by an estimate: see "
-            "[budgets](../how-to/set-budgets.md). Only for TensorFlow 1.15.",
+            "Largest estimated code size of these kernels ([budgets](../how-to/set-budgets.md)). "
+            "Only for TensorFlow 1.15.",
             definition="size",
         ),
     ] = None
     ops: Annotated[
         OpLimits | None,
-        Option("Which ops the model may have.", definition="op_limits"),
+        Option("Permitted ops of the model.", definition="op_limits"),
     ] = None
 
 
@@ -359,12 +358,12 @@ class Cache(Struct, frozen=True):
     remote: Annotated[
         str,
         Option(
-            "The address of the remote store: `https://...`, `http://...`, `s3://bucket/prefix`, "
-            "`gs://...`, `az://...`, or `file:///folder` for a shared folder. Required.",
+            "Address of the remote cache: `https://...`, `http://...`, `s3://bucket/prefix`, "
+            "`gs://...`, `az://...`, or `file:///directory`. Required.",
             definition="remote",
         ),
     ]
     mode: Annotated[
         CacheMode,
-        Option("Whether what this machine builds is sent there too, or only taken from there."),
+        Option("Whether this machine writes to the remote cache, or only reads it."),
     ] = "read-write"

@@ -88,7 +88,7 @@ def parse_transforms_flag(
     warnings = tuple(_in_words(problem) for problem in read.unknown)
     warnings += tuple(f"{step.place}: {step.name}: {step.note}" for step in read.steps if step.note)
     if read.unclosed is not None:
-        warnings += (f"{read.unclosed.place}: {read.unclosed.message} and is left out",)
+        warnings += (f"{read.unclosed.place}: {read.unclosed.message} and is ignored",)
     return read.steps, warnings
 
 
@@ -141,7 +141,7 @@ def _known(
     left_out = [
         Problem(
             entry.key_place,
-            f"{transform} has no parameter {show(key)}, which is left out",
+            f"{transform} has no parameter {show(key)}, which is ignored",
             nearest_hint(key, names),
         )
         for key, entry in parameters.items()
@@ -194,7 +194,7 @@ def _no_such(name: str, place: Place, schemas: TransformSchemas) -> Problem:
         hint = f"in a list, write '{bare}: {{parameter: value}}'"
     else:
         hint = nearest_hint(name, schemas.names)
-    return Problem(place, f"there is no transform {show(name)}", hint)
+    return Problem(place, f"unknown transform {show(name)}", hint)
 
 
 IGNORE_ERRORS = "ignore_errors"

@@ -125,7 +125,7 @@ def _limit_problems(choice: MappingNode, facts: MetricFacts) -> Iterator[Problem
     wrong, right = ("at_most", "at_least") if facts.higher_is_better else ("at_least", "at_most")
     if wrong in choice.entries:
         better = "higher" if facts.higher_is_better else "lower"
-        message = f"{wrong!r} is no limit of {_name(choice)}, of which {better} is better"
+        message = f"{wrong!r} is not a limit of {_name(choice)}, of which {better} is better"
         yield Problem(choice.entries[wrong].key_place, message, f"write {right!r}")
     if not facts.is_share and not any(key in choice.entries for key in _LIMITS):
         message = f"{_name(choice)} needs a limit, for it has a unit of its own"

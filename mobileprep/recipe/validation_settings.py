@@ -19,19 +19,17 @@ class MetricFunction(Struct, frozen=True):
 
     python: Annotated[
         InputFile,
-        Option("The Python file that has the function. Required.", definition="path"),
+        Option("Python file with the function. Required.", definition="path"),
     ]
     function: Annotated[
         str,
         Option(
-            "The function: it is called with the outputs, a dict of arrays by name, and the array "
-            "of labels or None, and returns a number. Required.",
+            "Function that gets the outputs as a dictionary of arrays, and the labels or None, "
+            "and returns a number. Required.",
             definition="function",
         ),
     ]
-    higher_is_better: Annotated[
-        bool, Option("Whether a model is better where the number is larger.")
-    ] = True
+    higher_is_better: Annotated[bool, Option("Whether larger numbers are better.")] = True
 
 
 class MetricChoice(Located, frozen=True):
@@ -45,21 +43,21 @@ class MetricChoice(Located, frozen=True):
     metric: Annotated[
         str | MetricFunction,
         Option(
-            "What is measured, by name, or a Python function of your own. `auto` is `top1` where "
-            "the data has labels, else `agreement`.",
+            "Metric name, or a Python function. `auto` is `top1` if the data has labels, "
+            "otherwise `agreement`.",
             definition="metric",
         ),
     ] = "auto"
     output: Annotated[
         str | None,
-        Option("The output that is judged. Without it, the first.", definition="tensor"),
+        Option("Output to measure. Default: the first.", definition="tensor"),
     ] = None
     outputs: Annotated[
         tuple[str, ...],
         Option(
-            "The outputs that are judged together: boxes, scores, classes and, if there is such an "
-            "output, how many of them count, for `mean_average_precision`; indices, values and "
-            "shape of a decoder's sparse tensor for the error rates.",
+            "Outputs to measure together: boxes, scores, classes, and optionally their number for"
+            " `mean_average_precision`; indices, values, and shape of a decoder's sparse tensor "
+            "for error rates.",
             definition="tensor",
             min_items=3,
             max_items=4,
@@ -67,43 +65,39 @@ class MetricChoice(Located, frozen=True):
     ] = ()
     labels: Annotated[
         str | None,
-        Option("The name of the array of labels. Without it, `label`.", min_length=1),
+        Option("Name of the array of labels. Default: `label`.", min_length=1),
     ] = None
     max_drop: Annotated[
         float | None,
         Option(
-            "How far the metric may fall below the source's, or an error rise above it, in the "
-            "metric's unit: 0.01 is one percent of the samples for `top1`. Without a limit, 0.01 "
-            "for metrics that are shares.",
+            "Largest permitted drop of the metric below the source's, or rise of an error, in the"
+            " metric's unit: 0.01 is one percent of the samples for `top1`. Default without other"
+            " limits: 0.01 for metrics that are shares.",
             minimum=0,
         ),
     ] = None
-    at_least: Annotated[
-        float | None, Option("The least that the metric may be, whatever the source's.")
-    ] = None
-    at_most: Annotated[
-        float | None, Option("The most that an error may be, whatever the source's.")
-    ] = None
+    at_least: Annotated[float | None, Option("Smallest permitted value of the metric.")] = None
+    at_most: Annotated[float | None, Option("Largest permitted value of an error.")] = None
     peak: Annotated[
         float | None,
         Option(
-            "For `psnr`: the largest value of an element, 1 or 255. Without it, the largest number "
-            "of the labels' type where that is a whole one.",
+            "For `psnr`: largest value of an element, 1 or 255. Default: the largest value of the"
+            " labels' integer dtype.",
             minimum=1e-30,
         ),
     ] = None
     threshold: Annotated[
         float | None,
-        Option("For `mean_iou` of one score for each element: what is above it is class 1."),
+        Option("For `mean_iou` with one score for each element: scores above it are class 1."),
     ] = None
     ignore: Annotated[
-        int | None, Option("For `mean_iou`: the label of elements that do not count, often 255.")
+        int | None, Option("For `mean_iou`: label of elements to ignore, often 255.")
     ] = None
     characters: Annotated[
         str | tuple[str, ...] | None,
         Option(
-            "For the error rates, where outputs are classes: the text of each class in order, as "
-            "a list or as one text with a character for each.",
+            "For error rates with classes as outputs: the string of each class, as a list, or as "
+            "one string with a character for each class.",
             definition="characters",
         ),
     ] = None
@@ -132,7 +126,7 @@ class Validation(Struct, frozen=True):
     data: Annotated[
         Data,
         Option(
-            "The test set: a file or folder, or how it is read. Required.",
+            "Test set: a file, a directory, or a mapping. Required.",
             definition="data",
         ),
     ]
@@ -150,7 +144,7 @@ class Validation(Struct, frozen=True):
     batch: Annotated[
         int,
         Option(
-            "How many samples are run at once, where the model does not say.",
+            "Batch size, if the model does not fix it.",
             minimum=1,
             maximum=100000,
         ),
@@ -158,16 +152,15 @@ class Validation(Struct, frozen=True):
     engine: Annotated[
         Literal["litert", "graph"] | None,
         Option(
-            "What the validation of a `.tflite` target runs: the packaged file, with LiteRT's "
-            "interpreter (`litert`, the default, `pip install 'mobileprep[litert]'`), or the graph "
-            "before conversion, with the recipe's `engine` (`graph`). Only with `artifact: tflite`."
+            "How a `.tflite` target is validated: the packaged file with LiteRT's interpreter "
+            "(`litert`, the default, `pip install 'mobileprep[litert]'`), or the graph before "
+            "conversion with the recipe's `engine` (`graph`). Only with `artifact: tflite`."
         ),
     ] = None
     strict: Annotated[
         bool,
         Option(
-            "Whether a sample that cannot be read ends the build; else it is left out, with a "
-            "warning that names it."
+            "Whether an unreadable sample fails the build; otherwise it is skipped with a warning."
         ),
     ] = False
 
@@ -202,7 +195,7 @@ QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "bfloat16": ("cast_weights", "minimum_size"),
     "round": ("round_weights", "num_steps"),
 }
-"""The transform that each mode of ``quantize`` stands for, and the parameter that it takes."""
+"""Transform of each mode of ``quantize``, and its parameter."""
 INTEGER_MODES: Final = ("int8", "int16x8")
 """The modes that compute in integers on LiteRT."""
 LITERT_MODES: Final = ("float16", "weights", "int4", *INTEGER_MODES)
@@ -218,34 +211,34 @@ class Calibration(Located, frozen=True):
     data: Annotated[
         Data | None,
         Option(
-            "The samples: a file or folder, or how it is read. Needed unless a range file that is "
-            "up to date is named.",
+            "Samples: a file, a directory, or a mapping. Required unless the range file is up to "
+            "date.",
             definition="data",
         ),
     ] = None
     method: Annotated[
         CalibrationMethod,
         Option(
-            "How a range comes of what a tensor holds: `min_max`, its least and greatest value; "
-            "`moving_average`, their averages from batch to batch; `percentile`, what is left when "
-            "as much is cut off at both ends; `entropy`, where least is lost of how values are "
-            "distributed; `mse`, where the squared error of rounding and clipping is least."
+            "Range of a tensor: `min_max`, its smallest and largest value; `moving_average`, "
+            "their averages over batches; `percentile`, without the most extreme values at both "
+            "ends; `entropy`, with the smallest change of the distribution; `mse`, with the "
+            "smallest squared error of rounding and clipping."
         ),
     ] = "percentile"
     percentile: Annotated[
         float,
-        Option("With `percentile`: how many percent of the values are kept.", 50, 100),
+        Option("With `percentile`: percentage of the values to keep.", 50, 100),
     ] = 99.99
     decay: Annotated[
         float,
-        Option("With `moving_average`: the weight that a batch leaves to those before it.", 0, 1),
+        Option("With `moving_average`: weight of the earlier batches.", 0, 1),
     ] = 0.99
     samples: SampleCount = None
     seed: SampleSeed = None
     batch: Annotated[
         int,
         Option(
-            "How many samples are run at once, where the graph takes any number.",
+            "Batch size, if the graph accepts any.",
             minimum=1,
             maximum=4096,
         ),
@@ -253,22 +246,21 @@ class Calibration(Located, frozen=True):
     strict: Annotated[
         bool,
         Option(
-            "Whether a sample that cannot be read ends the build; else it is left out, with a "
-            "warning that names it."
+            "Whether an unreadable sample fails the build; otherwise it is skipped with a warning."
         ),
     ] = False
     range_file: Annotated[
         InputFile | None,
         Option(
-            "Where `mobileprep calibrate` keeps the ranges, to be reviewed and checked in. While "
-            "it is up to date it is used instead of the data, which need not be there then.",
+            "File in which `mobileprep calibrate` stores the ranges for review and version "
+            "control. While it is up to date, builds do not need the data.",
             definition="path",
         ),
     ] = None
     workers: Annotated[
         int,
         Option(
-            "How many processes run samples at once. The ranges are the same with any number.",
+            "Number of processes. It does not affect the ranges.",
             minimum=1,
             maximum=256,
         ),
@@ -276,8 +268,8 @@ class Calibration(Located, frozen=True):
     dask: Annotated[
         str | None,
         Option(
-            "The address of a dask.distributed scheduler whose workers run the samples, such as "
-            "`tcp://host:8786`. The ranges are the same as here.",
+            "Address of a dask.distributed scheduler whose workers run the samples, such as "
+            "`tcp://host:8786`. It does not affect the ranges.",
             min_length=1,
         ),
     ] = None
@@ -290,8 +282,8 @@ class QuantizeRule(Struct, frozen=True):
     nodes: Annotated[
         str | None,
         Option(
-            "A regular expression, as RE2 has them, that is looked for in the layer's name: "
-            "`^Logits/` for what begins so. Without it, any name.",
+            "Regular expression (RE2) that is searched in the layer's name, such as `^Logits/`. "
+            "Default: any name.",
             min_length=1,
         ),
     ] = None
@@ -302,8 +294,8 @@ class QuantizeRule(Struct, frozen=True):
     mode: Annotated[
         RuleMode | None,
         Option(
-            "`nodes` computes in eight bits, `weights` only stores the weights in them, `float` "
-            "does neither. Without it, what is done anyway, or `weights` where that is nothing."
+            "`nodes` computes in 8 bits, `weights` only stores weights in 8 bits, `float` does "
+            "neither. Default: unchanged, or `weights`."
         ),
     ] = None
     bits: Annotated[
@@ -332,7 +324,7 @@ class QuantizeRule(Struct, frozen=True):
     ] = None
     percentile: Annotated[
         float | None,
-        Option("With `percentile`: how many percent of the weights are kept. Else 99.99.", 50, 100),
+        Option("With `percentile`: percentage of the weights to keep. Default: 99.99.", 50, 100),
     ] = None
 
     @property
@@ -364,12 +356,12 @@ class Quantize(Struct, frozen=True):
         inference_output_type: what float outputs become.
     """
 
-    mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
+    mode: Annotated[QuantizeMode, Option("Quantization mode.")] = "none"
     parameters: tuple[tuple[str, int], ...] = ()
     bits: Annotated[
         int | None,
         Option(
-            "With `weights`: how many bits an element takes, 8 where `granularity` alone is given "
+            "With `weights`: bits of an element, 8 if only `granularity` is set "
             "(`linear_quantize_weights`). Without both, 8 bits with one range for each constant "
             "(`quantize_weights`).",
             minimum=2,
@@ -379,25 +371,25 @@ class Quantize(Struct, frozen=True):
     granularity: Annotated[
         Granularity | None,
         Option(
-            "With `weights`: whether each constant has one scale (`tensor`), or each output "
-            "channel its own (`channel`). Where `bits` alone is given, `channel`."
+            "With `weights`: one scale for each constant (`tensor`), or for each output channel "
+            "(`channel`). Default with `bits`: `channel`."
         ),
     ] = None
     ranges: Annotated[
         RangeSource,
         Option(
-            "With `nodes`: where the ranges of tensors come from: measured in every run "
-            "(`dynamic`), by the calibration (`observed`), or from the fake quantization that the "
-            "model was trained with (`trained`), by the calibration for tensors without. `int8` "
-            "and `int16x8` have no `dynamic`, and take `observed` where nothing is said."
+            "Source of tensor ranges: measured in every run (`dynamic`), by the calibration "
+            "(`observed`), or by the fake quantization that the model was trained with "
+            "(`trained`), with the calibration for other tensors. `int8` and `int16x8` have no "
+            "`dynamic`; their default is `observed`."
         ),
     ] = "dynamic"
     rules: tuple[QuantizeRule, ...] = ()
     trials: Annotated[
         int,
         Option(
-            "With `auto`: how many graphs are made and measured at most, of which the best is "
-            "taken. For 30 layers 7 are enough if none has to be float, and 14 otherwise.",
+            "With `auto`: largest number of trials. 30 layers need 7 if none has to be float, and"
+            " 14 otherwise.",
             minimum=1,
             maximum=64,
         ),
@@ -405,9 +397,9 @@ class Quantize(Struct, frozen=True):
     inference_input_type: Annotated[
         EndType,
         Option(
-            "With `int8` and `int16x8`: what inputs in float are in the file: `float`, or integers "
-            "with the scale and zero point that the file tells, `int8` or `uint8` with `int8`, "
-            "`int16` with `int16x8`."
+            "With `int8` and `int16x8`: dtype of float inputs in the file: `float`, or integers "
+            "with a scale and a zero point, `int8` or `uint8` with `int8`, `int16` with "
+            "`int16x8`."
         ),
     ] = "float"
-    inference_output_type: Annotated[EndType, Option("The same of outputs.")] = "float"
+    inference_output_type: Annotated[EndType, Option("The same for outputs.")] = "float"

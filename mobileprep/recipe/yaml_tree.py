@@ -149,7 +149,9 @@ class _Composer:
             return self._mapping(place, depth)
         text = self._references.shown(event.value)
         if _SURROGATE.search(text):
-            _refuse(place, "half of a surrogate pair is no character", "write the character itself")
+            _refuse(
+                place, "half of a surrogate pair is not a character", "write the character itself"
+            )
         written_plain = event.implicit[0]
         value = resolve(text) if written_plain else text
         return Scalar(value, place, text, plain=written_plain)

@@ -86,7 +86,7 @@ Constants = Mapping[Edge, Any]
 
 
 RAN = np.zeros(0, np.int8)
-"""What a node's control output holds where the node ran."""
+"""Value of a node's control output if the node ran."""
 
 
 def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Action:

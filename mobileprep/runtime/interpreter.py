@@ -67,7 +67,7 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
         wanted = ", ".join("?" if d < 0 else str(d) for d in shape)
         given = str(list(array.shape)) if array.ndim else "a scalar"
         message = f"{str(ref)!r} takes the shape [{wanted}], and is fed {given}"
-        raise UsageError(message, "reshape or resize what is fed", where)
+        raise UsageError(message, "reshape or resize the value", where)
 
 
 def _as_bytes(array: Array) -> Array:
@@ -171,7 +171,7 @@ class Interpreter:
         for name, value in zip(fetches, results, strict=True):
             if value is DEAD:
                 message = f"{name!r} was not computed: its branch was not taken"
-                raise UsageError(message, "fetch what comes after the branches join", self._where)
+                raise UsageError(message, "fetch a tensor after the branches join", self._where)
         return results
 
     def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> ExecutionPlan:
@@ -236,8 +236,8 @@ def make_plan(
     refuse(region.lacking, where)
     for ref in fetches:
         if edge(ref) not in fed and region.tensor(ref) == NOWHERE:
-            message = f"{str(ref)!r} lies in a branch that is never taken"
-            raise UsageError(message, "fetch what comes after the branches join", where)
+            message = f"{str(ref)!r} is in a branch that never runs"
+            raise UsageError(message, "fetch a tensor after the branches join", where)
     given = [edge(r) for r in feeds]
     actions, constants = [*watches(given, watched), *region.actions], region.constants
     if known.combine:

@@ -41,7 +41,7 @@ from mobileprep.runtime.executor import ExecutionPlan, perform, placed, run_plan
 from mobileprep.runtime.selection import Survey, malformed_head, ordered_units, unit_inputs
 
 NOWHERE: Final[Edge] = ("", 0)
-"""The tensor that stands for one that is never computed."""
+"""Placeholder for a tensor that is never computed."""
 
 
 _STRUCTURE: Final = ENTERS | EXITS | NEXT_ITERATIONS

@@ -62,7 +62,7 @@ def closes_loop(consumer: Node, producer: Node) -> bool:
 def _producer(graph: Graph, node: Node, ref: Ref, where: str) -> Node:
     found = graph.get(ref.node)
     if found is None:
-        message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which is not there"
+        message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which does not exist"
         raise InvalidGraphError(message, nearest_hint(ref.node, graph.by_name), where)
     return found
 
@@ -159,7 +159,7 @@ def _sorted(needs: Sequence[set[int]], where: str) -> list[int]:
     try:
         sorter.prepare()
     except CycleError as error:
-        message = "a while loop needs what comes out of it"
+        message = "a while loop depends on its own output"
         raise InvalidGraphError(message, "export the graph again", where) from error
     ready = list(sorter.get_ready())
     heapq.heapify(ready)
@@ -238,5 +238,7 @@ def survey(
 
 def malformed_head(node: Node, where: str) -> InvalidGraphError:
     """What to say of a Merge that a loop returns to, but that does not begin one."""
-    message = f"node {node.name!r} ({node.op}) does not join what enters a loop with what returns"
+    message = (
+        f"node {node.name!r} ({node.op}) does not join the first value of a loop with later ones"
+    )
     return InvalidGraphError(message, "export the graph again", where)

@@ -100,7 +100,7 @@ def release_of(text: str) -> str:
     """The release whose tables fit a version such as ``2.21.0``."""
     release = ".".join(text.split(".")[:2])
     if release not in RELEASES:
-        message = f"there is no table of TensorFlow {text}"
+        message = f"no table of TensorFlow {text}"
         hint = nearest_hint(text, RELEASES) or f"choose one of {', '.join(RELEASES)}"
         raise UsageError(message, hint)
     return release

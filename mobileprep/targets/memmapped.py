@@ -224,7 +224,9 @@ def decrypt(data: Buffer, key: Key, file: str) -> bytes:
         return cipher.decrypt(nonce, bytes(data[header.size :]), packed)
     except InvalidTag as error:
         message = "was changed after it was encrypted"
-        raise CorruptFileError(message, "copy it again from what the build left", file) from error
+        raise CorruptFileError(
+            message, "copy it again from the output directory of the build", file
+        ) from error
 
 
 def _cipher(key: Key, synthetic: bytes) -> AESGCM:

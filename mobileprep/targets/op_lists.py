@@ -51,7 +51,7 @@ def parse_default_ops(text: str) -> tuple[OpKernel, ...]:
     for part in _split(text):
         op, colon, kernel = (piece.strip() for piece in part.partition(":"))
         if not (colon and _is_name(op) and _is_name(kernel)):
-            message = f"{part.strip()!r} is no pair of an op and its kernel class"
+            message = f"{part.strip()!r} is not a pair of an op and its kernel class"
             raise UsageError(message, "write 'Op:KernelClass,Op:KernelClass'")
         pairs.append(OpKernel(op, kernel))
     return tuple(pairs)
@@ -64,11 +64,11 @@ def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
         listed = json.loads(read_bytes(path, limit=_LARGEST_FILE).decode("utf-8"))
     except UnicodeDecodeError as error:
         where = f"{file}, byte {error.start}"
-        message = "is no UTF-8 text"
+        message = "is not valid UTF-8"
         raise CorruptFileError(message, hint, where) from error
     except json.JSONDecodeError as error:
         where = f"{file}:{error.lineno}:{error.colno}"
-        message = f"is no JSON: {error.msg}"
+        message = f"is not JSON: {error.msg}"
         raise CorruptFileError(message, hint, where) from error
     except ValueError as error:
         message = "has a number of more digits than can be read"
@@ -77,7 +77,7 @@ def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
         message = "is nested too deeply"
         raise CorruptFileError(message, hint, file) from error
     if not isinstance(listed, list):
-        message = "is no list of pairs"
+        message = "is not a list of pairs"
         raise CorruptFileError(message, hint, file)
     return tuple(_pair(entry, f"{file}, entry {i}") for i, entry in enumerate(listed, 1))
 
@@ -87,7 +87,7 @@ def _pair(entry: Any, where: str) -> OpKernel:  # noqa: ANN401 - whatever JSON h
         op, kernel = entry
         if _is_name(op) and (not kernel or _is_name(kernel)):
             return OpKernel(op, kernel or None)
-    message = "is no pair of an op and its kernel class"
+    message = "is not a pair of an op and its kernel class"
     raise CorruptFileError(message, f"give a JSON list, {_EXAMPLE}", where)
 
 

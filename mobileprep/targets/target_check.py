@@ -65,7 +65,7 @@ _LAYOUTS: Final = {
     "dilations": "put the layer between SpaceToBatchND and BatchToSpaceND instead of dilating it",
     "strides": "use the same stride for height and width",
 }
-"""Mends for kernels that refuse an attribute, by its name."""
+"""Fixes for kernels that refuse an attribute, by its name."""
 
 
 _CAUSES: Final[dict[str, Cause]] = {

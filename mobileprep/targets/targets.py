@@ -69,7 +69,7 @@ def platform_named(name: str) -> Platform:
     """The platform of that name."""
     found = PLATFORMS.get(name)
     if found is None:
-        message = f"there is no platform {name!r}"
+        message = f"unknown platform {name!r}"
         hint = nearest_hint(name, PLATFORMS) or f"choose one of {', '.join(PLATFORMS)}"
         raise UnsupportedError(message, hint)
     return found
@@ -140,7 +140,7 @@ class Device(Struct, frozen=True):
     """
 
     name: str
-    title: Annotated[str, Option("What it is, for reports. Required.", min_length=1)]
+    title: Annotated[str, Option("Name for reports. Required.", min_length=1)]
     gflops: Annotated[
         float,
         Option(
@@ -155,7 +155,7 @@ class Device(Struct, frozen=True):
     ]
     basis: Annotated[
         str,
-        Option("What the rate is: what networks reach, or a peak that none reaches.", min_length=1),
+        Option("Kind of the rate: reached by networks, or a peak that none reaches.", min_length=1),
     ] = "what its profile says"
     url: Annotated[str, Option("Where that was published.")] = ""
 
@@ -191,7 +191,7 @@ def find_device(name: str) -> Device:
     """The device of that name."""
     found = devices().get(name)
     if found is None:
-        message = f"there is no device {name!r}"
+        message = f"unknown device {name!r}"
         hint = nearest_hint(name, devices()) or f"choose one of {', '.join(devices())}"
         raise UsageError(message, hint)
     return found

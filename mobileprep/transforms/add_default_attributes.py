@@ -14,7 +14,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import default_attrs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
-_UNKNOWN: Final = "nobody knows its op"
+_UNKNOWN: Final = "its op is unknown"
 
 
 @transform("add_default_attributes")

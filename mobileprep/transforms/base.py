@@ -88,7 +88,7 @@ class Transform(Struct, frozen=True):
 
     transform_name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
-    """What it does, in a sentence or two, for the reference page and editors."""
+    """Description in one or two sentences, for the reference page and editors."""
     of_graph_transform_tool: ClassVar[bool] = False
     """Whether the original tool has a transform of that name."""
 
@@ -150,7 +150,7 @@ def transform_class(name: str) -> type[Transform]:
     """The class of a transform; only its own module is imported."""
     known = transform_names()
     if name not in known:
-        message = f"there is no transform {name!r}"
+        message = f"unknown transform {name!r}"
         raise UsageError(message, nearest_hint(name, known))
     module = f"{_PACKAGE}.{name}"
     found = transforms_in(import_on_demand(module)).get(name)

@@ -49,9 +49,9 @@ class EqualizeRanges(Transform, frozen=True):
     """
 
     summary = (
-        "Scales the channels between layers, up in one and down in the next, so that few have "
-        "weights much smaller than others, which 8 bits for a whole tensor would lose. The graph "
-        "computes what it did before. Batch normalizations are to be fused before."
+        "Scales channels up in one layer and down in the next, so that few have much smaller "
+        "weights than others, which 8 bits for a whole tensor would lose. The results do not "
+        "change. Fuse batch normalizations first."
     )
 
     relu6: Annotated[
@@ -178,7 +178,7 @@ class _Weights(Struct, frozen=True):
 
 
 _Side = tuple[Callable[[Logs], Logs], NDArray[np.bool_], Ids]
-"""The ranges of a layer under scales, which of them are of a block, and where they stand in it."""
+"""Ranges of a layer under scales, with the channels of a block and their positions."""
 
 
 def _by_place(inputs: Ids, logs: Logs) -> tuple[Ids, Logs]:

@@ -126,10 +126,10 @@ def _missing_constant(match: Match) -> str:
         return "block shape and filter are not constant"
     weights = filter_node.attr_tensor("value")
     if weights.dtype is not DType.FLOAT or len(weights.shape) != 4:
-        return f"the filter is no float32 tensor of four dimensions, but {weights}"
+        return f"the filter is not a float32 tensor of four dimensions, but {weights}"
     sizes = _ints(block)
     if sizes.shape != (2,) or not (sizes > 0).all():
-        return f"the block shape is no pair of positive numbers, but {sizes.tolist()}"
+        return f"the block shape is not a pair of positive numbers, but {sizes.tolist()}"
     height, width, *channels = weights.shape
     elements = _reach(height, int(sizes[0])) * _reach(width, int(sizes[1])) * channels[0]
     if elements * channels[1] > _LARGEST_FILTER:

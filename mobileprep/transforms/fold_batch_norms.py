@@ -156,5 +156,5 @@ def _check_as_tf115(match: Match) -> None:
 
 
 def _refuse(match: Match, message: str) -> TransformError:
-    hint = "ignore_errors skips the step; a recipe folds what can be folded"
+    hint = "ignore_errors skips the step; a recipe folds all possible matches"
     return refuse(FoldBatchNorms.transform_name, f"node {match.node.name!r}: {message}", hint)

@@ -135,7 +135,7 @@ class _Folding(Struct, frozen=True):
         reason = self._shape_reason(match)
         if reason and self.tf115:
             message = f"node {match.node.name!r}: {reason}"
-            hint = "ignore_errors skips the step; a recipe folds what can be folded"
+            hint = "ignore_errors skips the step; a recipe folds all possible matches"
             raise refuse(FoldOldBatchNorms.transform_name, message, hint)
         return reason
 
@@ -225,7 +225,7 @@ def _use_reason(match: Match) -> str:
     lost = set() if between is None else {between.name}
     is_used = not match.used_outside.isdisjoint(lost) or not match.read_outside.isdisjoint(layers)
     if is_used or len(layers) < len(numbers):
-        return "what comes before the batch normalization is used elsewhere"
+        return "the input of the batch normalization has other consumers"
     if not match.read_outside.isdisjoint(weights) or len(weights) < len(numbers):
         return "the weights are used elsewhere"
     consumers = match.graph.consumers.get(match.node.name, ())

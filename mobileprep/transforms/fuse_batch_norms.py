@@ -64,9 +64,9 @@ class FuseBatchNorms(Transform, frozen=True):
     keep_statistics: Annotated[
         bool,
         Option(
-            "Keep the mean and the deviation of each channel that normalization ops tell, for "
+            "Keep the mean and the deviation of each channel from normalization ops, for "
             "absorb_high_biases and correct_bias without data. correct_bias and packaging remove "
-            "them again."
+            "them."
         ),
     ] = False
 

@@ -22,7 +22,7 @@ class InlinePartitionedCall(Transform, frozen=True):
     that are fetched, and mistakes outputs of ops that have several.
     """
 
-    summary = "Replaces PartitionedCall by what the called function does."
+    summary = "Replaces PartitionedCall with the body of the called function."
 
     all_calls: Annotated[
         bool,

@@ -139,6 +139,6 @@ def _unfit(node: Node, types: list[DType], used: set[int]) -> str:
 def _types(node: Node, graph: Graph) -> list[DType]:
     definition = signature_of(node, graph.library)
     if definition is None:
-        message = f"nobody knows the outputs of the op {node.op} of node {node.name!r}"
+        message = f"unknown outputs of the op {node.op} of node {node.name!r}"
         raise refuse(_NAME, message, "name the ops to log: insert_logging(op=Conv2D)")
     return output_types(node, definition)

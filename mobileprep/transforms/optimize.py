@@ -19,8 +19,8 @@ ORDER: Final = (
     "merge_duplicate_nodes",
     "share_constants",
 )
-"""Each leaves what the model computes as it is, to the last bits of a float, and each may make
-room for the next: folding shows batch norms, and fusing them leaves duplicates."""
+"""Each keeps the results of the model, except for the last bits of floats, and can enable the next:
+folding exposes batch norms, and fusing them leaves duplicates."""
 
 # Every round that changes something removes or merges nodes; this many was never seen needed.
 _MOST_ROUNDS: Final = 10

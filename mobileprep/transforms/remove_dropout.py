@@ -10,7 +10,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import execution_order
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
-_OTHER_SCALE: Final = "what is kept is not scaled up by what is dropped"
+_OTHER_SCALE: Final = "kept values are not scaled up by the share of dropped ones"
 
 
 @transform("remove_dropout")

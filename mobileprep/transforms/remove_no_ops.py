@@ -35,8 +35,8 @@ class RemoveNoOps(Transform, frozen=True):
     """
 
     summary = (
-        "Removes nodes that give back what they were given, what only served them, and control "
-        "inputs that wait for constants alone."
+        "Removes nodes that return their input, nodes that only serve them, and control inputs "
+        "from constants."
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:

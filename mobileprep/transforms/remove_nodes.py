@@ -32,8 +32,8 @@ class RemoveNodes(Transform, frozen=True):
     """
 
     summary = (
-        "Removes nodes of the given ops that have one input, and connects what they fed to that "
-        "input. Inputs and outputs of the graph stay."
+        "Removes nodes of the given ops that have one input, and connects their consumers to that"
+        " input. Inputs and outputs of the graph are kept."
     )
     of_graph_transform_tool = True
 

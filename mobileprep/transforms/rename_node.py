@@ -37,7 +37,7 @@ class RenameNode(Transform, frozen=True):
             hint = "choose a name that is free"
             raise refuse(self.transform_name, f"there is a node {new!r} already", hint)
         if old not in graph:
-            warning = f"{self.transform_name}: there is no node {old!r}"
+            warning = f"{self.transform_name}: the graph has no node {old!r}"
             return Result(graph, warnings=(warning,))
         return Result(graph.with_nodes(self._renamed(n) for n in graph), 1)
 

@@ -117,7 +117,9 @@ def test_an_unreadable_picture_among_good_ones_is_warned_of(recipe: Path) -> Non
     warnings: list[str] = []
     build(recipe, folder / "out", jobs=1, warn=warnings.append)
     (told,) = warnings
-    assert "p: 1 of 3 samples cannot be read: b/3.png (is no JPEG, PNG, GIF or BMP)" in told
+    assert (
+        "p: 1 of 3 samples cannot be read: b/3.png (is not a JPEG, PNG, GIF, or BMP file)" in told
+    )
 
 
 def test_memory_is_that_of_batches_and_not_of_samples(tmp_path: Path) -> None:

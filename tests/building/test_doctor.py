@@ -78,6 +78,6 @@ def test_a_file_in_the_place_of_the_store_is_a_problem(
     (tmp_path / "store").write_text("")
     found = doctor()
     assert found.problems == (
-        f"{tmp_path / 'store'} is no folder: set MOBILEPREP_CACHE to another",
+        f"{tmp_path / 'store'} is not a directory: set MOBILEPREP_CACHE to another",
     )
     assert not found.store.writable

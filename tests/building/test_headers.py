@@ -52,9 +52,9 @@ def test_an_op_without_kernel_is_warned_of() -> None:
 def test_there_is_something_to_register() -> None:
     with pytest.raises(UsageError, match="no graphs are named"):
         registration_header([])
-    with pytest.raises(UsageError, match=r"there is no table of TensorFlow 1\.14"):
+    with pytest.raises(UsageError, match=r"no table of TensorFlow 1\.14"):
         registration_header([GRAPH], tensorflow="1.14")
-    with pytest.raises(UsageError, match="is no pair"):
+    with pytest.raises(UsageError, match="is not a pair"):
         registration_header([GRAPH], default_ops="Mine")
     with pytest.raises(InvalidGraphError, match="graph 2: holds no nodes"):
         registration_header([GRAPH, Graph()])

@@ -76,4 +76,4 @@ def test_the_verb_tells_and_its_exit_code_says_so(run: Run, files: tuple[Path, P
 def test_a_graph_without_a_library_is_refused(run: Run) -> None:
     done = run("doctor", "--graph", "m.pb")
     assert done.code == 2
-    assert "--graph goes with --library" in done.err
+    assert "--graph needs --library" in done.err

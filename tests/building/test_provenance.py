@@ -147,5 +147,5 @@ def test_it_is_written_beside_the_folder_and_removed_again(tmp_path: Path) -> No
 @pytest.mark.parametrize("builder", ["", "ci", "ci example", "https:", "a b:c", "u:" + "x" * 3000])
 def test_a_builder_is_named_by_a_uri(builder: str) -> None:
     check_builder("https://example.com/a?b=c#d")
-    with pytest.raises(UsageError, match="is no URI"):
+    with pytest.raises(UsageError, match="is not a URI"):
         check_builder(builder)

@@ -49,7 +49,7 @@ def test_a_name_by_itself_is_one_fetch() -> None:
 
 
 def test_rows_of_unequal_length_are_no_array() -> None:
-    with pytest.raises(UsageError, match="what is fed to 'x' is no array: "):
+    with pytest.raises(UsageError, match="the value for 'x' is not an array: "):
         run(graph(), {"x": [[1.0], [1.0, 2.0]]})
 
 
@@ -64,7 +64,7 @@ def test_texts_are_fed_as_texts() -> None:
     ("feeds", "fetches", "told"),
     [
         ({"x": [[1.0, 2.0]]}, ["out"], "nothing is fed to the placeholder 'y'"),
-        ({"xx": [[1.0]]}, ["out"], "there is no tensor 'xx'"),
+        ({"xx": [[1.0]]}, ["out"], "the graph has no tensor 'xx'"),
         ({"x": [1.0], "y": [1.0]}, ["out"], "'x' takes the shape [?, 2]"),
         ({"x": [["a", "b"]], "y": [[1.0, 1.0]]}, ["out"], "'x' takes float32"),
         ({}, ["none"], "'none' is not in the graph"),
@@ -84,7 +84,7 @@ def test_a_graph_without_ends_needs_fetches() -> None:
 
 
 def test_there_is_no_such_engine_or_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no engine 'numpi'"):
+    with pytest.raises(UsageError, match="unknown engine 'numpi'"):
         run(graph(), {}, ["out"], engine="numpi")
     with pytest.raises(CorruptFileError):
         run(tmp_path / "none.pb")

@@ -34,7 +34,7 @@ def test_a_folder_is_rebuilt_only_where_it_can_be(built: Path) -> None:
     ran.clear()
     for changed, told in (
         ({"tool": "another 9"}, "it was built by 'another 9', and this is mobileprep "),
-        ({"recipe": "other"}, "there is no recipe named 'other' here"),
+        ({"recipe": "other"}, "no recipe is named 'other'"),
         ({"target": "pho"}, "has no target 'pho'"),
         ({"sources": {}}, "'data/test.npz' was not a source of it"),
         ({"settings": {}}, "'abis' is "),

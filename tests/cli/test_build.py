@@ -394,9 +394,15 @@ def test_a_file_in_the_place_of_a_target_s_folder_is_told(built: Path, run: Run)
     shutil.rmtree(folder)
     folder.write_text("mine")
     told = run("build", built, "--dry-run", "--exit-code")
-    assert (told.code, f"digits/phone/publish: {folder} is no folder\n" in told.err) == (1, True)
+    assert (told.code, f"digits/phone/publish: {folder} is not a directory\n" in told.err) == (
+        1,
+        True,
+    )
     told = run("build", built)
-    assert (told.code, f"cannot be written: {folder.absolute()} is no folder" in told.err) == (
+    assert (
+        told.code,
+        f"cannot be written: {folder.absolute()} is not a directory" in told.err,
+    ) == (
         9,
         True,
     )
@@ -470,7 +476,7 @@ def test_a_file_in_the_place_of_the_output_folder_is_told_before_anything_runs(
 ) -> None:
     Path("out").write_text("mine")
     told = run("build", digits, *OUT)
-    assert (told.code, "out is no folder" in told.err) == (9, True)
+    assert (told.code, "out is not a directory" in told.err) == (9, True)
     assert "digits/freeze" not in told.err
 
 

@@ -107,7 +107,7 @@ def test_gc_keeps_what_was_used_within_the_hour_and_else_the_bound(
 ) -> None:
     before = objects(store)
     told = run("cache", "gc", "--max-size", "1KB")
-    assert "what was used within the last hour stays" in told.out
+    assert "entries used within the last hour are kept" in told.out
     assert objects(store) == before
     monkeypatch.setattr(eviction, "_GRACE_SECONDS", -1)
     found = facts(run, "gc", "--max-size", "100KB")
@@ -165,7 +165,7 @@ def test_verify_finds_and_removes_what_is_damaged(store: Path, built: Path, run:
     assert found["incomplete"] > 0
     told = run("cache", "verify")
     assert told.code == 0
-    assert "made again when needed" in told.out
+    assert "built again when needed" in told.out
     assert run("build", built, "--force").code == 0
     assert "need what is not there" not in run("cache", "verify").out
 
@@ -222,7 +222,7 @@ def test_clear_counts_nothing_of_what_lies_behind_a_link(
     told = run("cache", "clear")
     assert told.code == 0
     assert told.out == f"{store}: 0 bytes removed\n"
-    assert f"{store / name} is a link: what it leads to stays" in told.err
+    assert f"{store / name} is a symlink: its target is kept" in told.err
     assert (tmp_path / "big" / "file").exists()
     assert not (store / name).is_symlink()
 

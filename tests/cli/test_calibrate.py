@@ -118,7 +118,7 @@ def test_what_is_no_range_file_is_not_overwritten(recipe: Path, run: Run) -> Non
     other.write_text("mine: yes\n")
     told = run("calibrate", recipe)
     assert told.code == 4
-    assert "there is no key 'mine'" in told.err
+    assert "unknown key 'mine'" in told.err
     assert other.read_text() == "mine: yes\n"
 
 

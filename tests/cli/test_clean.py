@@ -71,7 +71,7 @@ def test_a_link_in_the_store_goes_and_what_it_leads_to_stays(
     folder.symlink_to(tmp_path / "elsewhere")
     told = run("clean", built, "--cache")
     assert told.code == 0
-    assert f"{folder} is a link: what it leads to stays" in told.err
+    assert f"{folder} is a symlink: its target is kept" in told.err
     assert not folder.is_symlink()
     assert (tmp_path / "elsewhere" / "cas").is_dir()
     assert run("report", built).code == 2

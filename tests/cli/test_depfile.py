@@ -35,7 +35,7 @@ def test_a_name_that_no_depfile_can_hold_ends_the_build_before_it_begins(
     digits.parent.rename("a;b")
     told = run("build", "a;b", "--depfile", "models.d")
     assert told.code == 2
-    assert "cannot stand in a depfile, because of ';'" in told.err
+    assert "cannot be written to a depfile, because of ';'" in told.err
     assert not OUT.exists()
 
 

@@ -62,7 +62,7 @@ def test_every_package_that_may_be_added_is_told_with_its_use(
     monkeypatch.setattr(importlib.metadata, "version", versions)
     told = run("doctor")
     assert told.code == 0
-    use = "for pictures as inputs, and the ops that decode them"
+    use = "for images as inputs, and ops that decode them"
     if version is None:
         expected = f"pillow             not installed  ({use}; pip install 'mobileprep[image]')"
     else:
@@ -134,7 +134,7 @@ def test_a_file_where_the_store_should_be_is_a_problem(run: Run, store: Path) ->
     (store / "none").write_text("in the way")
     told = run("doctor")
     assert told.code == 9
-    assert "is no folder: set MOBILEPREP_CACHE to another" in told.out
+    assert "is not a directory: set MOBILEPREP_CACHE to another" in told.out
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_link_that_leads_nowhere_is_in_the_way_of_a_store(
     (store / way).symlink_to("nowhere")
     told = run("doctor")
     assert told.code == 9
-    assert f"problem: {store / way} is no folder: " in told.out
+    assert f"problem: {store / way} is not a directory: " in told.out
 
 
 def test_a_look_at_a_store_leaves_it_as_it_is(run: Run, store: Path) -> None:

@@ -173,7 +173,7 @@ def test_every_promised_file_is_published(app: Path) -> None:
 def test_info_tells_files_and_reasons(app: Path) -> None:
     before = doit(app, "info", "model:digits/phone")
     assert "status     : run\n" in before.out
-    assert "built/digits/phone is not there" in before.out
+    assert "built/digits/phone does not exist" in before.out
     doit(app)
     done = doit(app, "info", "model:digits/phone")
     assert (done.code, "status     : up-to-date" in done.out) == (0, True)
@@ -205,7 +205,7 @@ def test_clean_removes_what_the_manifest_lists(app: Path) -> None:
     (folder / "mine.txt").write_text("kept")
     tried = doit(app, "clean", "-n", "model:digits/phone").out
     assert "removing file 'built/digits/phone/digits.pb'" in tried
-    assert "executing 'Python: remove what the manifest of built/digits/phone lists'" in tried
+    assert "executing 'Python: remove the files of the manifest in built/digits/phone'" in tried
     page = doit(app, "clean", "-n", "model:digits/report.html").out
     assert "executing 'Python: remove the page built/digits/report.html'" in page
     assert (folder / "digits.pb").is_file()

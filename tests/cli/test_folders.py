@@ -120,7 +120,7 @@ def test_an_empty_name_is_not_the_current_folder(
     monkeypatch.chdir(digits.parent)
     for flags in ([], ["-r"]):
         told = run("build", *flags, "")
-        assert (told.code, "an empty name is no recipe" in told.err) == (2, True)
+        assert (told.code, "an empty name is not a recipe" in told.err) == (2, True)
     assert not Path("out").exists()
 
 

@@ -349,7 +349,7 @@ def test_a_broken_graph_is_told_and_is_no_bug(model: Path, run: Run) -> None:
     taken = node("z", "AddV2", "x", "gone", T=FLOAT)
     split = node("z", "Split", "axis", "x", T=FLOAT, num_split=1 << 62)
     for nodes, told in (
-        ([placeholder("x", 2), taken], "takes 'gone', which is not there"),
+        ([placeholder("x", 2), taken], "takes 'gone', which does not exist"),
         ([placeholder("x", 2), const("axis", np.int32(0)), split], "declares 4611686018427387904"),
     ):
         write_graph(model, Graph(nodes))

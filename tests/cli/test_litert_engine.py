@@ -93,4 +93,4 @@ def test_the_report_tells_graphs_from_a_file_that_is_apart(digits: Path, run: Ru
     assert told.code == 0, told.err
     graphs, file = (line for line in told.out.splitlines() if line.startswith("engine "))
     assert "ran source, 6 transforms' graphs: agrees with numpy" in graphs
-    assert "ran model: apart from the graph" in file
+    assert "ran model: differs from the graph" in file

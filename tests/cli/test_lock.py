@@ -59,7 +59,7 @@ def test_a_source_that_changed_is_refused_or_without_the_flag_told(locked: Path,
     assert f"mobileprep.lock:{line}:" in told.err
     assert f"'model/graph.pbtxt' has the sha256 {sha256_file(graph)}" in told.err
     assert f"and {pinned} is pinned" in told.err
-    assert f"help: restore what is pinned, or run 'mobileprep lock {locked}'" in told.err
+    assert f"help: restore the pinned input, or run 'mobileprep lock {locked}'" in told.err
     told = run("build", locked, "--dry-run")
     assert told.code == 0
     assert "warning: mobileprep.lock does not fit: " in told.err

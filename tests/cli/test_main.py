@@ -82,7 +82,7 @@ def test_the_version_is_told(run: Run) -> None:
 def test_a_misspelt_verb_gets_the_nearest(run: Run) -> None:
     told = run("transfrom")
     assert told.code == 2
-    assert "there is no verb 'transfrom'" in told.err
+    assert "unknown verb 'transfrom'" in told.err
     assert "did you mean 'transform'?" in told.err
 
 
@@ -292,7 +292,7 @@ def test_what_others_have_to_do_at_the_end_is_done(before: str) -> None:
     command = [sys.executable, "-c", code, "no-such-verb"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "seen\n")
-    assert "there is no verb 'no-such-verb'" in done.stderr
+    assert "unknown verb 'no-such-verb'" in done.stderr
 
 
 def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

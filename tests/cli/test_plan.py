@@ -92,7 +92,7 @@ def keep_older() -> None:
         (remove_folder, "digits/phone/publish: out/digits/phone is not there"),
         (remove_manifest, "out/digits/phone/manifest.json is missing"),
         (put_folder, "out/digits/phone/digits.pb is no regular file"),
-        (leave_behind, "out/digits/phone/old.pb is left from an earlier build"),
+        (leave_behind, "out/digits/phone/old.pb remains from an earlier build"),
         (keep_older, "out/digits/phone/digits.pb is of an earlier build: its sha256 is "),
     ],
 )

@@ -113,7 +113,7 @@ def test_the_earlier_build_may_be_a_folder_its_report_or_what_it_printed(
     lines = told.out.splitlines()
     assert lines[0] == "digits/phone"
     assert lines[1].startswith("cause    transforms.quantize_weights.minimum_size: 1024 -> 16 (")
-    assert ("the earlier model is not at hand" in told.out) is (old == "all.json")
+    assert ("the earlier model is not available" in told.out) is (old == "all.json")
 
 
 def test_two_folders_are_compared_without_a_recipe(edited: Path, run: Run) -> None:

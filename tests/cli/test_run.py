@@ -289,8 +289,8 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
     [
         (["--feed=x"], "--feed takes name=file, name=number or name=random, and got"),
         (["--feed=x=random", "--feed=x=random"], "'x' is fed twice"),
-        (["--feed=nothing=random"], "there is no tensor 'nothing'"),
-        (["--feed=x=random:2,a"], "'2,a' is no shape"),
+        (["--feed=nothing=random"], "the graph has no tensor 'nothing'"),
+        (["--feed=x=random:2,a"], "'2,a' is not a shape"),
         (["--feed=x=random:-1,2"], "has a negative size"),
         (["--feed=x=random:99999999,99999"], "are too many"),
         (["--feed=x=random:1000,1000", "--memory=4MB"], "are too many"),
@@ -302,9 +302,9 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
         ),
         (["--feed=x=random"], "nothing is fed to the placeholder 'y' (float32[2])"),
         (["--feed=x=random", "--feed=y=random", "--fetch=none"], "'none' is not in the graph"),
-        (["--engine=fast"], "there is no engine 'fast'"),
-        (["--seed=-1"], "'-1' is no whole number from 0 on"),
-        (["--top=-1"], "'-1' is no whole number from 0 on"),
+        (["--engine=fast"], "unknown engine 'fast'"),
+        (["--seed=-1"], "'-1' is not a non-negative integer"),
+        (["--top=-1"], "'-1' is not a non-negative integer"),
         (["--feed=x=1,2,3", "--feed=y=1"], "'x' takes the shape [?, 2], and is fed [3]"),
     ],
 )
@@ -320,7 +320,7 @@ def test_files_that_do_not_fit_are_refused(run: Run, plain: Path, tmp_path: Path
     (tmp_path / "x.txt").write_text("1 2")
     told = run("run", "--graph", plain, "--feed", f"x={tmp_path / 'x.txt'}")
     assert told.code == 2
-    assert "a file's kind is told by the end of its name" in told.err
+    assert "the extension determines the format" in told.err
     told = run("run", "--graph", plain, "--feed", f"x={tmp_path / 'none.npy'}")
     assert told.code == 4
     assert "none.npy: cannot be read" in told.err

@@ -173,7 +173,7 @@ def test_a_checkpoint_that_a_state_file_names_elsewhere_is_not_read(app: Path, r
         path.unlink()
     told = run("build", app / "lookups.yaml")
     assert told.code == 4
-    assert "elsewhere/tuned', which does not lie beside it" in told.err
+    assert "elsewhere/tuned', which is not next to it" in told.err
 
 
 def test_a_checkpoint_may_be_of_the_older_format(app: Path, run: Run) -> None:

@@ -201,18 +201,18 @@ def test_what_leads_to_a_model_is_followed(named: str, read: str, run: Run) -> N
     assert told.code == 0, told.err
     assert "Variables of all kinds: 1, with 3 parameters, 12 bytes" in told.out
     assert "  y:0 (float32 [3])" in told.out
-    notes = [line for line in told.out.splitlines() if line.startswith("Note: what follows")]
+    notes = [line for line in told.out.splitlines() if line.startswith("Note: the following")]
     # The drop-in command that is printed names the file that was read.
     shown = read if read.endswith(".meta") else f"{read}/saved_model.pb"
     assert f"--graph={shown if read else named} " in told.out
-    assert notes == ([f"Note: what follows is of {read}"] if read else [])
+    assert notes == ([f"Note: the following is of {read}"] if read else [])
 
 
 def test_a_checkpoint_alone_and_what_is_no_model_are_refused(run: Run) -> None:
     write_bundle(Path("values"), {"w": W})
     told = run("summarize", "--in_graph=values")
     assert (told.code, told.out) == (2, "")
-    assert "no graph beside it fits" in told.err
+    assert "no graph next to it matches" in told.err
     np.savez("x.npz", x=W)
     told = run("summarize", "--in_graph=x.npz")
     assert (told.code, told.out) == (6, "")
@@ -265,11 +265,11 @@ def test_costs_are_those_of_the_part_between_inputs_and_outputs(run: Run) -> Non
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
-        (["--outputs=layer/bais"], 2, "there is no tensor 'layer/bais'"),
-        (["--inputs=gone"], 2, "there is no tensor 'gone'"),
-        (["--input_shapes=1,4:2"], 2, "2 shapes are given for 1 inputs: x"),
+        (["--outputs=layer/bais"], 2, "the graph has no tensor 'layer/bais'"),
+        (["--inputs=gone"], 2, "the graph has no tensor 'gone'"),
+        (["--input_shapes=1,4:2"], 2, "2 shapes for 1 inputs: x"),
         (["--input_shapes=1,b"], 2, "--input_shapes: '1,b' is not a shape"),
-        (["--device=raspberry-pie"], 2, "there is no device 'raspberry-pie'"),
+        (["--device=raspberry-pie"], 2, "unknown device 'raspberry-pie'"),
     ],
 )
 def test_wrong_names_and_shapes_are_refused(

@@ -87,7 +87,7 @@ def test_a_log_is_written_over_nothing_but_a_log(digits: Path, run: Run, name: s
     before = Path(name).read_bytes()
     told = run("build", digits, "--log-file", name)
     assert told.code == 9
-    assert f"{name}: is there and no log of mobileprep" in told.err
+    assert f"{name}: exists and is not a log of mobileprep" in told.err
     assert Path(name).read_bytes() == before
     Path("build.log").touch()
     for _ in range(2):

@@ -60,7 +60,7 @@ def test_run_answers_as_the_graph_does_for_any_tensor(file: Path, tmp_path: Path
 def test_benchmark_times_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     assert main(["benchmark", f"--graph={file}", "--max_num_runs=2"]) == 0
-    assert "litert does not tell the times of nodes" in capsys.readouterr().err
+    assert "litert does not measure the times of nodes" in capsys.readouterr().err
 
 
 def test_compare_finds_nothing_in_two_that_are_one(file: Path) -> None:

@@ -217,8 +217,8 @@ def test_constants_that_a_step_copied_are_told_with_the_mend(run: Run) -> None:
     _read_as_tensorflow_2_does()
     told = run("transform", *flags(transforms="fold_constants"))
     warned = (
-        "warning: fold_constants: 1 constants are there twice now, 10,000 bytes more, "
-        "for it makes a copy of each that is read through an Identity; put "
+        "warning: fold_constants: 1 constants are duplicated now, 10,000 bytes more, "
+        "because it copies each that is read through an Identity; put "
         "remove_nodes(op=Identity) before fold_constants, or merge_duplicate_nodes behind it\n"
     )
     assert warned in told.err

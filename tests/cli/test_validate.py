@@ -116,7 +116,7 @@ def test_an_input_that_cannot_be_drawn_is_told_at_the_check(run: Run) -> None:
     code, err = validate(run, "check: true\n")
     assert code == 3
     assert "recipe.yaml:9:8: check: no sample can be drawn for the input 'x'" in err
-    assert "name what DecodeJpeg gives as the input: 'y'" in err
+    assert "use the output of DecodeJpeg as the input: 'y'" in err
 
 
 def test_a_model_that_cannot_be_read_is_told_at_its_line(run: Run) -> None:
@@ -183,8 +183,8 @@ def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
         ("d.csv", ""),
         ("{csv: d.csv, labels: lable}", "d.csv has no column 'lable'"),
         ("{csv: d.csv, inputs: {y: a}}", "'inputs' names the input 'y'; the model has x"),
-        ("folder", "the folder folder holds neither pictures nor sounds nor TFRecords"),
-        ("no.csv", "there is no file 'no.csv'"),
+        ("folder", "the folder folder holds neither images nor audio nor TFRecords"),
+        ("no.csv", "no such file: 'no.csv'"),
         ("data.py", ""),
     ],
 )

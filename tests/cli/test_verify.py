@@ -73,7 +73,7 @@ def test_a_link_is_not_taken_for_the_file_that_it_leads_to(run: Run) -> None:
     (PHONE / "digits.pb").symlink_to(Path("kept.pb").absolute())
     told = run("verify", PHONE, "--quick")
     assert told.code == 4
-    assert "differs: its sha256 is none, as it is no plain file" in told.out
+    assert "differs: its sha256 is none, because it is not a regular file" in told.out
 
 
 @pytest.mark.usefixtures("built")
@@ -105,7 +105,7 @@ def test_a_source_that_changed_is_told_instead(built: Path, run: Run) -> None:
     told = run("verify", PHONE)
     assert told.code == 4
     assert "not built again: " in told.out
-    assert "model/graph.pbtxt is not there" in told.out
+    assert "model/graph.pbtxt does not exist" in told.out
 
 
 def test_a_recipe_that_changed_is_told_and_one_target_s_alone(built: Path, run: Run) -> None:
@@ -148,7 +148,7 @@ def test_a_recipe_that_is_not_here_is_told(built: Path, run: Run) -> None:
     Path("elsewhere/recipe.yaml").rename("elsewhere/other.yaml")
     told = run("verify", PHONE)
     assert told.code == 4
-    assert "there is no recipe named 'digits' here: name it with --recipe" in told.out
+    assert "no recipe is named 'digits': name its file with --recipe" in told.out
     assert run("verify", PHONE, "--recipe", "elsewhere/other.yaml").code == 0
     edited(Path("elsewhere/other.yaml"), "  phone:", "  tablet:")
     told = run("verify", PHONE, "--recipe", "elsewhere/other.yaml")
@@ -180,7 +180,7 @@ def test_equal_folders_are_each_compared(built: Path, run: Run) -> None:
 def test_what_cannot_be_verified_at_all_is_an_error(tmp_path: Path, run: Run) -> None:
     assert run("verify", tmp_path).code == 4
     (tmp_path / "manifest.json").write_text("{}")
-    assert "no manifest of a build" in run("verify", tmp_path).err
+    assert "not a manifest of a build" in run("verify", tmp_path).err
     assert run("verify", tmp_path, "-j", "0").code == 2
 
 

@@ -272,7 +272,7 @@ def test_what_is_gone_is_a_change(digits: Path) -> None:
 def test_flags_of_builds_that_end_are_refused(digits: Path, run: Run, flag: str) -> None:
     told = run("watch", digits, flag)
     assert told.code == 2
-    assert f"{flag} does not go with watch" in told.err
+    assert f"{flag} is not an option of watch" in told.err
 
 
 def test_a_wrong_command_line_ends_at_once(digits: Path, run: Run) -> None:

@@ -134,7 +134,7 @@ def test_what_would_take_hours_is_refused(name: str, run: Run) -> None:
     told = run("run", f"--graph={path}", "--fetch=y", "--max_flops=400GFLOP")
     assert told.code == 5, told.err
     assert "g.pb: node 'y' (" in told.err
-    assert "FLOP are left of what a run may" in told.err
+    assert "FLOP remain of the limit for a run" in told.err
     assert "--max_flops or MOBILEPREP_MAX_FLOPS" in told.err
     assert time.process_time() - started < SECONDS
 
@@ -167,7 +167,7 @@ def test_what_the_turns_of_a_loop_take_adds_up(run: Run) -> None:
     ]
     path = written([*(changed.get(x.name, x) for x in loop_graph()), *turn])
     told = run("run", f"--graph={path}", "--feed=x=1", "--fetch=y", "--max_flops=100GFLOP")
-    assert (told.code, "FLOP are left of what a run may" in told.err) == (5, True), told.err
+    assert (told.code, "FLOP remain of the limit for a run" in told.err) == (5, True), told.err
 
 
 @pytest.mark.slow

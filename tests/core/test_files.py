@@ -54,7 +54,7 @@ def test_what_lies_in_the_place_of_a_folder_is_told(tmp_path: Path, kind: str) -
         with pytest.raises(ArtifactError) as caught:
             write_bytes(obstacle / name, b"x", follow=False)
         assert caught.value.where == str(obstacle / name)
-        assert caught.value.message == f"cannot be written: {obstacle} is no folder"
+        assert caught.value.message == f"cannot be written: {obstacle} is not a directory"
         assert caught.value.hint == "remove it, or write elsewhere"
 
 
@@ -274,7 +274,7 @@ def test_a_file_may_be_called_minus(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("none")
-    with pytest.raises(ArtifactError, match="a link to none, which is not there"):
+    with pytest.raises(ArtifactError, match="a link to none, which does not exist"):
         write_text(tmp_path / "dangling", "x")
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")

@@ -28,10 +28,10 @@ def test_a_key_is_32_bytes_in_either_spelling(
     [
         (None, "MODEL_KEY, which has the key, is not set"),
         ("  ", "MODEL_KEY, which has the key, is not set"),
-        ("swordfish", "MODEL_KEY is no key of 32 bytes"),
-        (SECRET.hex()[:-2], "MODEL_KEY is no key of 32 bytes"),
-        (SECRET.hex() + "00", "MODEL_KEY is no key of 32 bytes"),
-        ("\u00e9" * 44, "MODEL_KEY is no key of 32 bytes"),
+        ("swordfish", "MODEL_KEY is not a key of 32 bytes"),
+        (SECRET.hex()[:-2], "MODEL_KEY is not a key of 32 bytes"),
+        (SECRET.hex() + "00", "MODEL_KEY is not a key of 32 bytes"),
+        ("\u00e9" * 44, "MODEL_KEY is not a key of 32 bytes"),
     ],
 )
 def test_what_is_no_key_is_refused_and_not_repeated(

@@ -34,7 +34,7 @@ def test_what_it_raises_is_told_at_its_line(tmp_path: Path) -> None:
     path.write_text("\n\n1 / 0\n")
     with pytest.raises(AccuracyError, match="ZeroDivisionError: division by zero") as caught:
         load_file(path, "own", AUTHOR)
-    assert (caught.value.where, caught.value.hint) == (f"{path}:3", "mend the helper")
+    assert (caught.value.where, caught.value.hint) == (f"{path}:3", "fix the helper")
 
 
 def test_ending_the_program_is_no_success(tmp_path: Path) -> None:
@@ -46,5 +46,5 @@ def test_ending_the_program_is_no_success(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"the helper .* is not there"):
+    with pytest.raises(UsageError, match=r"the helper .* does not exist"):
         load_file(tmp_path / "none.py", "none", AUTHOR)

@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_told(tmp_path: Path, arrays: dict, told: str) -> N
     ("arrays", "mend"),
     [
         ({"x": X}, "name the labels that it has by 'labels', or take a metric that needs none"),
-        ({"pictures": X, "label": Y}, "save the array under that name, or tell its own by"),
+        ({"pictures": X, "label": Y}, "save the array under that name, or name its own with"),
     ],
 )
 def test_an_array_that_is_not_there_is_told_with_what_to_do(

@@ -71,7 +71,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, options: dict, told: s
 
 def test_no_text_is_no_csv(tmp_path: Path) -> None:
     files = DataFiles("d", write(tmp_path / "d.csv", b"a\n\xff\n"))
-    with pytest.raises(CorruptFileError, match="is no UTF-8 text in line 2"):
+    with pytest.raises(CorruptFileError, match="is not valid UTF-8 in line 2"):
         opened(files, [fed((-1,))])
 
 

@@ -68,7 +68,7 @@ def test_without_a_number_an_endless_function_is_refused(tmp_path: Path, monkeyp
         ("    yield {'y': [1, 2]}, 0\n", "sample 0 has no array 'x'; it has y", 0),
         ("    yield [1, 2], 0\n", "sample 0 is list, not a dictionary of arrays", 0),
         ("    yield {'x': [1, 2]}\n", "sample 0 has no label", 0),
-        ("    yield {'x': [1, [2]]}, 0\n", "sample 0 is no array", 0),
+        ("    yield {'x': [1, [2]]}, 0\n", "sample 0 is not an array", 0),
         ("    yield {'x': [None, object()]}, 0\n", "sample 0 holds Python objects", 0),
         ("    yield {'x': ['a', 'b']}, 0\n", "takes float32, and the sample is <U1", 0),
         ("    yield {'x': [1, 2]}, 0\n", "has 1 samples, and 2 are asked for", 0),

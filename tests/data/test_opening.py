@@ -47,9 +47,9 @@ def test_arrays_are_known_by_any_name(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFileError, match=r"it cannot be told what d\.bin holds"):
+    with pytest.raises(CorruptFileError, match=r"cannot detect the format of d\.bin"):
         data_kind(DataFiles("d.bin", write(tmp_path / "d.bin", b"?")))
-    with pytest.raises(CorruptFileError, match="holds neither pictures nor sounds"):
+    with pytest.raises(CorruptFileError, match="holds neither images nor audio"):
         data_kind(DataFiles("d", tmp_path))
     write(tmp_path / "a.png", b"")
     write(tmp_path / "a.wav", b"")

@@ -111,13 +111,13 @@ def test_an_unreadable_picture_is_left_out_and_named(tmp_path: Path) -> None:
     assert batch.labels.tolist() == [0, 1]
     (told,) = warnings
     assert told.startswith("photos: 1 of 3 samples cannot be read: cat/2.png (")
-    assert told.endswith("; they are left out")
+    assert told.endswith("; they are skipped")
 
 
 def test_with_strict_an_unreadable_picture_is_an_error(tmp_path: Path) -> None:
     pictures(tmp_path, NAMES)
     write(tmp_path / NAMES[1], b"no picture")
-    with pytest.raises(CorruptFileError, match="is no JPEG, PNG, GIF or BMP") as caught:
+    with pytest.raises(CorruptFileError, match="is not a JPEG, PNG, GIF, or BMP file") as caught:
         list(opened(of(tmp_path), [IMAGE], strict=True).batches(2))
     assert caught.value.where == "photos, cat/2.png"
 
@@ -132,14 +132,14 @@ def test_pictures_of_which_none_can_be_read_are_an_error(tmp_path: Path) -> None
     ("make", "told"),
     [
         ({"names": []}, "photos holds no files that end in"),
-        ({"names": ["a.png", "cat/b.png"]}, r"1 of 2 files lie in no folder .* first of them a\.p"),
+        ({"names": ["a.png", "cat/b.png"]}, r"1 of 2 files are not in a directory .* such as a\.p"),
         ({"classes": "cat\n"}, r"dog/a/3\.PNG has the label 'dog', which l\.txt does not list"),
         ({"classes": "cat\ncat\n"}, "the class 'cat' is listed in line 1 already"),
         ({"classes": ""}, "lists no classes"),
         ({"labels": "cat/1.png,0\n"}, r"2 of 3 files have no label in l\.csv, .* cat/2\.png"),
         ({"labels": "f,l\ncat/1.jpg,0\n"}, r"1 of 1 rows name no file of photos, .* 'cat/1\.jpg'"),
         ({"labels": "file\n"}, "a row needs two columns"),
-        ({"labels": b"\xff\xfe"}, "is no UTF-8 text"),
+        ({"labels": b"\xff\xfe"}, "is not valid UTF-8"),
         ({"resize": (5, 5)}, r"takes the shape \[\?, 4, 6, 3\], and the sample has \[5, 5, 3\]"),
         ({"mean": (1.0, 2.0)}, "'mean' has 2 numbers for 3 channels"),
         ({"input": "imagee"}, "photos is for the input 'imagee'; the model has image"),

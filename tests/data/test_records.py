@@ -112,9 +112,9 @@ def test_a_record_whose_checksum_is_another_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"no records at all, but a text", "is no TFRecord file"),
+        (b"no records at all, but a text", "is not a TFRecord file"),
         (tf_record(RECORDS)[:-1], "ends within a record of"),
-        (tf_record(RECORDS) + b"\0" * 20, "the checksum of a length is another"),
+        (tf_record(RECORDS) + b"\0" * 20, "the checksum of a length does not match"),
         (gzip.compress(tf_record(RECORDS))[:-30], "is damaged"),
         (zlib.compress(tf_record(RECORDS))[:-30], "is damaged"),
         (b"", "holds no samples"),
@@ -131,7 +131,7 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, told: str) -> No
     [
         (FeatureReading("rwo"), "record 0 has no feature 'rwo'; it has image, ints"),
         (FeatureReading("row", shape=(3,)), r"'row' has 2 values, not those of \[3\]"),
-        (FeatureReading("row", "raw"), "'row' is no single text, as 'raw' needs it"),
+        (FeatureReading("row", "raw"), "'row' is not a single string, as 'raw' needs it"),
         (FeatureReading("raw", "raw", "float64", (3,)), r"'raw' has 9 values"),
         (FeatureReading("ints"), "'ints' has values that uint8 cannot hold"),
     ],

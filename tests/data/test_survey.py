@@ -69,7 +69,7 @@ def test_copies_of_texts_are_a_doubt() -> None:
 def test_noise_is_a_doubt() -> None:
     noise = np.random.default_rng(2).random((20, 16, 16, 3)).astype(np.float32)
     (found,) = doubts(noise)
-    assert "the pictures look like noise, as neighboring pixels correlate by " in found
+    assert "the images look like noise, because neighboring pixels correlate by " in found
     assert len(doubts(np.moveaxis(noise, 3, 1))) == 1
 
 
@@ -153,4 +153,4 @@ def test_bytes_that_nothing_scales_are_found() -> None:
 def test_rotated_pictures_are_a_doubt() -> None:
     survey = surveyed(photos(12), rotated=("a.jpg", "b.jpg"))
     (found,) = survey.doubts(network(), [fed(SHAPE)])
-    assert "d: 2 of 12 pictures have an EXIF orientation, such as a.jpg; it is ignored" in found
+    assert "d: 2 of 12 images have an EXIF orientation, such as a.jpg; it is ignored" in found

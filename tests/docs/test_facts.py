@@ -229,7 +229,7 @@ def test_python_examples_run_in_order(digits: Path, capsys: pytest.CaptureFixtur
     assert printed[6].startswith(f"{Path('out/digits/phone')} ")
     assert printed[6].endswith(" changed")
     assert "digits/freeze: fresh" in printed[7:-1]
-    assert printed[-1] == "there is no tensor 'imgae' in the graph did you mean 'image'?"
+    assert printed[-1] == "the graph has no tensor 'imgae' did you mean 'image'?"
     assert mobileprep.build(digits, targets=["phone"]).ran == ()
 
 

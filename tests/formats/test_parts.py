@@ -32,7 +32,7 @@ def test_the_kind_is_told_from_the_beginning() -> None:
     assert index_kind(index_bytes(FILE, (), [])) == FILE
     assert index_kind(b"") is None
     assert index_kind(b"mobileprep graph 2\n") is None
-    with pytest.raises(CorruptFileError, match="is no index of parts"):
+    with pytest.raises(CorruptFileError, match="is not an index of parts"):
         read_index(index_bytes(GRAPH, (), []), "f", FILE)
 
 

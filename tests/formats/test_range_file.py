@@ -80,16 +80,16 @@ def test_a_number_has_as_many_digits_as_float32_needs(value) -> None:
         ("- a\n", "ranges.yaml:1", "a mapping is expected here"),
         ("version: 2\ntensors: {}\n", "ranges.yaml:1", "its version is not 1"),
         ("tensors: {}\n", "ranges.yaml:1", "its version is not 1"),
-        ("version: 1\nmethods: a\n", "ranges.yaml:2", "there is no key 'methods'"),
-        ("version: 1\nsamples: -3\n", "ranges.yaml:1", "'samples' is no number: '-3'"),
+        ("version: 1\nmethods: a\n", "ranges.yaml:2", "unknown key 'methods'"),
+        ("version: 1\nsamples: -3\n", "ranges.yaml:1", "'samples' is not a number: '-3'"),
         ("version: 1\nunseen: {}\n", "ranges.yaml:2", "a list is expected here"),
         (HEAD + "  a: {min: 1}\n", "ranges.yaml:4", "'a' has no max"),
         (HEAD + "  a: {min: 1, max: 2, m: 3}\n", "ranges.yaml:4", "a range has no 'm'"),
         (HEAD + "  a: {min: 2, max: 1}\n", "ranges.yaml:4", "the range of 'a' is empty"),
-        (HEAD + "  a: {min: .nan, max: 1}\n", "ranges.yaml:4", "the min of 'a' is no finite"),
-        (HEAD + "  a: {min: nan, max: 1}\n", "ranges.yaml:4", "the min of 'a' is no finite"),
-        (HEAD + "  a: {min: 0, max: 1e39}\n", "ranges.yaml:4", "the max of 'a' is no finite"),
-        (HEAD + "  a: {min: 0, max: 1_0}\n", "ranges.yaml:4", "the max of 'a' is no finite"),
+        (HEAD + "  a: {min: .nan, max: 1}\n", "ranges.yaml:4", "the min of 'a' is not a finite"),
+        (HEAD + "  a: {min: nan, max: 1}\n", "ranges.yaml:4", "the min of 'a' is not a finite"),
+        (HEAD + "  a: {min: 0, max: 1e39}\n", "ranges.yaml:4", "the max of 'a' is not a finite"),
+        (HEAD + "  a: {min: 0, max: 1_0}\n", "ranges.yaml:4", "the max of 'a' is not a finite"),
         (HEAD + "  a: {min: [0], max: 1}\n", "ranges.yaml:4", "a text or a number is expected"),
         (HEAD + "  a: &a {min: 0, max: 1}\n", "ranges.yaml:4", "tags and anchors are not read"),
         (HEAD + "  a: {min: !!int 0, max: 1}\n", "ranges.yaml:4", "tags and anchors"),
@@ -111,7 +111,7 @@ def test_what_is_no_range_file_is_told_by_its_line(text, place, message) -> None
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     path = tmp_path / "ranges.yaml"
     path.write_bytes(b"version: 1\n\xff")
-    with pytest.raises(CorruptFileError, match="byte 11 is no UTF-8"):
+    with pytest.raises(CorruptFileError, match="byte 11 is not valid UTF-8"):
         read_range_file(path)
     with pytest.raises(CorruptFileError):
         read_range_file(tmp_path / "missing.yaml")

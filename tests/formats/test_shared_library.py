@@ -50,7 +50,7 @@ def test_texts_are_looked_for_with_their_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"MZ not", "is no ELF library"),
+        (b"MZ not", "is not an ELF library"),
         (b"\x7fELF", "damaged headers"),
         (elf_library()[:100], "damaged headers|outside of the file"),
         (elf_library()[:-1], "outside of the file"),

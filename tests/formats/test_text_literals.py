@@ -39,9 +39,9 @@ def test_escapes_stand_for_bytes(text: bytes, expected: bytes) -> None:
     [
         (rb"\400", r"the escape \400 is beyond one byte"),
         (rb"\777", r"the escape \777 is beyond one byte"),
-        (rb"\ud800", r"the escape \ud800 is no character"),
-        (rb"\udfff", r"the escape \udfff is no character"),
-        (rb"\U00110000", r"the escape \U00110000 is no character"),
+        (rb"\ud800", r"the escape \ud800 is not a character"),
+        (rb"\udfff", r"the escape \udfff is not a character"),
+        (rb"\U00110000", r"the escape \U00110000 is not a character"),
         (rb"\q", r"the escape \q is unknown"),
         (b"a\\", "the escape \\ is unknown"),
     ],

@@ -80,7 +80,7 @@ def test_without_a_checkpoint_the_variables_are_told(tmp_path):
         assert "--checkpoint" in caught.value.hint
     with pytest.raises(InvalidGraphError, match="'w'"):
         find_model(tmp_path / "g.pb", tmp_path / "m")
-    with pytest.raises(UsageError, match="holds values and no graph"):
+    with pytest.raises(UsageError, match="is a checkpoint without a graph"):
         find_model(tmp_path / "m.index")
 
 
@@ -161,5 +161,5 @@ def test_what_holds_no_model_is_told(tmp_path):
         find_model(tmp_path / "notes.yaml")
     with pytest.raises(UnsupportedError, match=r"is an image \(JPEG\)"):
         find_model(tmp_path / "photo.pb")
-    with pytest.raises(CorruptFileError, match="is not there"):
+    with pytest.raises(CorruptFileError, match="does not exist"):
         find_model(tmp_path / "none.pb")

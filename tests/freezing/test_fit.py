@@ -79,7 +79,7 @@ def test_an_input_that_no_output_needs_is_told() -> None:
 def test_a_signature_that_is_not_there_is_told() -> None:
     ((keys, message, _),) = misfits(signature="serve")
     assert keys == ("source", "signature")
-    assert "there is no signature 'serve'" in message
+    assert "unknown signature 'serve'" in message
 
 
 def test_a_source_without_outputs_is_told() -> None:

@@ -42,7 +42,7 @@ def test_what_nothing_uses_any_more_goes_where_that_is_asked_for() -> None:
     [
         (graph(x="Op", a="Op x", out="Op a:1"), "an output that nothing could replace is used"),
         (graph(x="Op", w="Op", a="Op x ^w", out="Op a"), "it waits for other nodes"),
-        (graph(x="Switch", a="Op x", out="Op ^a"), "it tells others which branch is taken"),
+        (graph(x="Switch", a="Op x", out="Op ^a"), "it determines which branch runs"),
         (
             graph(s="Switch", x="Op", a="Op x ^s", out="Op a"),
             "its control inputs decide whether it runs",

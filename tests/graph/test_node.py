@@ -55,7 +55,7 @@ def test_an_attribute_is_read_as_its_kind(method: str) -> None:
 def test_an_attribute_of_another_kind_is_an_error(method: str) -> None:
     other = attr.string("x") if method != "attr_str" else attr.integer(1)
     node = Node("n", "Op", attrs={"a": other})
-    with pytest.raises(InvalidGraphError, match=r"attribute 'a' of node 'n' \(Op\) is no "):
+    with pytest.raises(InvalidGraphError, match=r"attribute 'a' of node 'n' \(Op\) is not a "):
         getattr(node, method)("a")
 
 

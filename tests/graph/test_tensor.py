@@ -76,7 +76,7 @@ def test_strings_are_bytes() -> None:
 def test_objects_that_are_no_strings_are_refused(elements: list[object]) -> None:
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
-    with pytest.raises(UnsupportedError, match="is no string"):
+    with pytest.raises(UnsupportedError, match="is not a string"):
         Tensor.of(array)
 
 

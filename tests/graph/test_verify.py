@@ -103,7 +103,7 @@ def test_names_that_tensorflow_takes_are_taken(name: str) -> None:
     "name", ["", "a b", "a:0", "^a", "-a", "/a", "\\a", "a\n", "\N{MICRO SIGN}", "a,b"]
 )
 def test_malformed_names_are_refused(name: str) -> None:
-    with pytest.raises(InvalidGraphError, match="is no valid name"):
+    with pytest.raises(InvalidGraphError, match="is not a valid node name"):
         check_graph(Graph([Node(name, "Op")]), "g")
 
 
@@ -116,7 +116,7 @@ def test_a_name_taken_twice_is_refused() -> None:
 def test_a_missing_input_is_named_with_its_nearest(ref: str) -> None:
     with pytest.raises(InvalidGraphError) as caught:
         check_inputs(Graph([Node("scope/sum", "Op"), Node("b", "Op", (parse_ref(ref),))]), "g.pb")
-    assert caught.value.message == f"node 'b' (Op) takes {ref!r}, which is not there"
+    assert caught.value.message == f"node 'b' (Op) takes {ref!r}, which does not exist"
     assert caught.value.hint == "did you mean 'scope/sum'?"
     assert caught.value.where == "g.pb"
 
@@ -190,6 +190,6 @@ def test_a_missing_name_among_many_is_told_soon() -> None:
     nodes = [Node(f"block{i % 97}/layer{i}/weights", "Op") for i in range(50_000)]
     nodes.append(Node("b", "Op", (parse_ref("block7/layer9/weight"),)))
     started = time.process_time()
-    with pytest.raises(InvalidGraphError, match="which is not there"):
+    with pytest.raises(InvalidGraphError, match="which does not exist"):
         check_inputs(Graph(nodes), "g")
     assert time.process_time() - started < 2

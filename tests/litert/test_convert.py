@@ -236,7 +236,7 @@ def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed()
 def test_names_that_are_not_there_are_refused() -> None:
     with pytest.raises(UsageError, match="'picture' is not in the graph"):
         model(network(), ["picture"], ["probabilities"])
-    with pytest.raises(UsageError, match="placeholder 'image', which is no input"):
+    with pytest.raises(UsageError, match="placeholder 'image', which is not an input"):
         model(network(), [], ["probabilities"])
 
 

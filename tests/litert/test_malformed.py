@@ -34,10 +34,10 @@ def split(count: int) -> Node:
     [
         (op("y", "Conv2D", ["x"], padding="SAME", **STRIDES), "takes 1 tensors, not 2"),
         (op("y", "Conv2D", [], padding="SAME", **STRIDES), "takes 0 tensors, not 2"),
-        (op("y", "Conv2D", ["x", "w"], padding="SME", **STRIDES), "there is no padding b'SME'"),
+        (op("y", "Conv2D", ["x", "w"], padding="SME", **STRIDES), "unknown padding b'SME'"),
         (op("y", "Reshape", ["x"]), "takes 1 tensors, not 2"),
         (op("y", "Sub", ["x"]), "takes 1 tensors, not 2"),
-        (op("y", "Transpose", ["x", "pairs"]), "is no order of 4 axes"),
+        (op("y", "Transpose", ["x", "pairs"]), "is not a permutation of 4 axes"),
         (op("y", "DepthToSpace", ["x"], block_size=1 << 40), "its block_size is beyond 32 bits"),
         (op("y", "Pack", ["x"], N=1, axis=1 << 40), "its axis is beyond 32 bits"),
         (split(1 << 62), "declares 4611686018427387904 tensors for 'output'"),
@@ -54,8 +54,8 @@ def test_a_node_that_is_not_whole_is_named(node: Node, told: str) -> None:
 @pytest.mark.parametrize(
     ("order", "told"),
     [
-        (0, "is no order of dimensions"),
-        ([0, 5], "there is no axis 5 in 2 dimensions"),
+        (0, "is not a permutation of the dimensions"),
+        ([0, 5], "no axis 5 in 2 dimensions"),
         ([[0, 1]], "expected a vector"),
     ],
 )

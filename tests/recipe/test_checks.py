@@ -53,20 +53,20 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + SOURCE + "targets: {p: {quantize: {mode: auto}}}\ncalibration: {data: d.npz}\n",
             (
-                "4:32 targets.p.quantize.mode: 'quantize: auto' needs a validation, whose limits "
-                "say what is good enough; add 'validation: {data: test.npz, max_drop: 0.01}' to "
+                "4:32 targets.p.quantize.mode: 'quantize: auto' needs a validation with limits; "
+                "add 'validation: {data: test.npz, max_drop: 0.01}' to "
                 "the recipe"
             ),
         ),
         (
             HEAD + SOURCE + "targets: {p: {quantize: {mode: nodes, trials: 3}}}\n",
-            "4:39 targets.p.quantize.trials: 'trials' goes with 'auto' only; remove it",
+            "4:39 targets.p.quantize.trials: 'trials' applies only to 'auto'; remove it",
         ),
         (
             HEAD + SOURCE + "targets: {p: {quantize: {mode: round, ranges: observed}}}\n",
             (
-                "4:39 targets.p.quantize.ranges: 'ranges' goes with 'nodes', 'int8' or 'int16x8' "
-                "only; remove it"
+                "4:39 targets.p.quantize.ranges: 'ranges' applies only to 'nodes', 'int8' or "
+                "'int16x8'; remove it"
             ),
         ),
         (
@@ -95,7 +95,7 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             + SOURCE
             + "targets: {p: {artifact: tflite, quantize: {mode: weights, bits: 4}}}\n",
             (
-                "4:59 targets.p.quantize.bits: 'bits' does not go with 'artifact: tflite'; remove "
+                "4:59 targets.p.quantize.bits: 'bits' does not apply to 'artifact: tflite'; remove "
                 "it, or choose 'int4'"
             ),
         ),
@@ -105,8 +105,8 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             + "targets: {p: {artifact: tflite, quantize: {mode: int16x8, ranges: trained,"
             + " inference_input_type: int8}}}\n",
             (
-                "4:98 targets.p.quantize.inference_input_type: with 'int16x8' an input is no int8; "
-                "choose of float, int16"
+                "4:98 targets.p.quantize.inference_input_type: 'int8' is not an input type for "
+                "'int16x8'; choose of float, int16"
             ),
         ),
         (
@@ -124,14 +124,14 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             + SOURCE
             + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Conv2D], percentile: 99}]}}}\n",
             (
-                "4:63 targets.p.quantize.rules[0].percentile: 'percentile' goes with the method "
-                "'percentile' only; write 'method: percentile' as well, or remove it"
+                "4:63 targets.p.quantize.rules[0].percentile: 'percentile' needs the method "
+                "'percentile'; write 'method: percentile' as well, or remove it"
             ),
         ),
         (
             HEAD + SOURCE + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Conv2D]}]}}}\n",
             (
-                "4:47 targets.p.quantize.rules[0]: the rule says nothing of what is to be done; "
+                "4:47 targets.p.quantize.rules[0]: the rule has no effect; "
                 "add 'mode: float', or 'bits', 'granularity' or 'method'"
             ),
         ),
@@ -141,7 +141,7 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         ),
         (
             HEAD + SOURCE + TARGETS + "calibration: {data: d, method: mse, percentile: 99}\n",
-            ("5:37 calibration.percentile: 'percentile' goes with 'percentile' only; remove it"),
+            ("5:37 calibration.percentile: 'percentile' applies only to 'percentile'; remove it"),
         ),
         (
             HEAD + TARGETS + "source: {}\n",
@@ -153,14 +153,14 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + TARGETS + "source:\n  frozen: a\n  graph: b\n  saved_model: c\n",
             (
-                "6:3 source.graph: a source is one model, and 'frozen' is given already; "
+                "6:3 source.graph: a source is one model, and 'frozen' is a duplicate; "
                 "keep one of them"
             ),
         ),
         (
             HEAD + TARGETS + "source:\n  frozen: a\n  graph: b\n  saved_model: c\n",
             (
-                "7:3 source.saved_model: a source is one model, and 'frozen' is given already; "
+                "7:3 source.saved_model: a source is one model, and 'frozen' is a duplicate; "
                 "keep one of them"
             ),
         ),
@@ -174,25 +174,25 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + TARGETS + "source: {frozen: g, checkpoint: c}\n",
             (
-                "4:21 source.checkpoint: 'checkpoint' goes with 'graph' or 'meta_graph' only; "
+                "4:21 source.checkpoint: 'checkpoint' applies only to 'graph' or 'meta_graph'; "
                 "remove it"
             ),
         ),
         (
             HEAD + TARGETS + "source: {meta_graph: g, tags: [serve]}\n",
-            "4:25 source.tags: 'tags' goes with 'saved_model' only; remove it",
+            "4:25 source.tags: 'tags' applies only to 'saved_model'; remove it",
         ),
         (
             HEAD + TARGETS + "source: {frozen: g, signature: s}\n",
             (
-                "4:21 source.signature: 'signature' goes with 'meta_graph' or 'saved_model' only; "
+                "4:21 source.signature: 'signature' applies only to 'meta_graph' or 'saved_model'; "
                 "remove it"
             ),
         ),
         (
             HEAD + TARGETS + f"source: {{frozen: model.pb, sha256: {{modl.pb: {'a' * 64}}}}}\n",
             (
-                "4:37 source.sha256['modl.pb']: 'modl.pb' is no file of this source; "
+                "4:37 source.sha256['modl.pb']: 'modl.pb' is not a file of this source; "
                 "did you mean 'model.pb'?"
             ),
         ),
@@ -203,30 +203,30 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: round, minimum_size: 3}\n",
             (
-                "6:29 targets.p.quantize.minimum_size: 'minimum_size' goes with 'weights', "
-                "'float16' or 'bfloat16' only; remove it"
+                "6:29 targets.p.quantize.minimum_size: 'minimum_size' applies only to 'weights', "
+                "'float16' or 'bfloat16'; remove it"
             ),
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: float16, bits: 4}\n",
-            "6:31 targets.p.quantize.bits: 'bits' goes with 'weights' only; remove it",
+            "6:31 targets.p.quantize.bits: 'bits' applies only to 'weights'; remove it",
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: nodes, granularity: tensor}\n",
             (
-                "6:29 targets.p.quantize.granularity: 'granularity' goes with 'weights' only; "
+                "6:29 targets.p.quantize.granularity: 'granularity' applies only to 'weights'; "
                 "remove it"
             ),
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: none, num_steps: 3}\n",
-            "6:28 targets.p.quantize.num_steps: 'num_steps' goes with 'round' only; remove it",
+            "6:28 targets.p.quantize.num_steps: 'num_steps' applies only to 'round'; remove it",
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    abis: [x86]\n",
             (
-                "6:5 targets.p.abis: 'abis' goes with the platforms 'android', 'ios', "
-                "'raspberry-pi' only; remove it"
+                "6:5 targets.p.abis: 'abis' applies only to the platforms 'android', 'ios', "
+                "'raspberry-pi'; remove it"
             ),
         ),
         (
@@ -275,13 +275,13 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + SOURCE + TARGETS + "transforms: [fold_constant]\n",
             (
-                "5:14 transforms[0]: there is no transform 'fold_constant'; "
+                "5:14 transforms[0]: unknown transform 'fold_constant'; "
                 "did you mean 'fold_constants'?"
             ),
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    then:\n      - nope\n",
-            "7:9 targets.p.then[0]: there is no transform 'nope'",
+            "7:9 targets.p.then[0]: unknown transform 'nope'",
         ),
     ],
 )
@@ -293,8 +293,8 @@ def test_the_problem_has_its_place(problems, text, expected):
 def test_targets_keep_clear_of_files_beside_their_folders(problems, name):
     (found,) = problems(HEAD + SOURCE + f"targets:\n  {name}: {{}}\n")
     assert found == (
-        f"5:3 targets[{name!r}]: {name!r} is the name of a file that builds write beside targets' "
-        "folders; give the target another name"
+        f"5:3 targets[{name!r}]: {name!r} is the name of a file that builds write next to target "
+        "directories; give the target another name"
     )
 
 

@@ -89,7 +89,7 @@ def test_a_generator_and_what_it_reads(tmp_path):
             "{npz: a, csv: b}",
             "recipe.yaml:5:29: validation.data.csv: data is of one kind",
         ),
-        ("{npz: a, resize: [2, 2]}", "'resize' goes with 'pictures' or 'tfrecord' only"),
+        ("{npz: a, resize: [2, 2]}", "'resize' applies only to 'pictures' or 'tfrecord'"),
         (
             "{pictures: a, std: 0}",
             "recipe.yaml:5:39: validation.data.std: values cannot be",

@@ -63,8 +63,8 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         loaded(tmp_path, "targets: {a: {device: gate.yaml}, b: {device: smartfone}}\n")
     assert "r.yaml:4:23" in caught.value.message and "gate.yaml" in caught.value.message
-    assert "there is no device 'smartfone'; did you mean 'smartphone'?" in caught.value.message
-    with pytest.raises(UsageError, match="no device 'smartfone'"):
+    assert "unknown device 'smartfone'; did you mean 'smartphone'?" in caught.value.message
+    with pytest.raises(UsageError, match="unknown device 'smartfone'"):
         device_named("smartfone")
     with pytest.raises(CorruptFileError):
         device_named(str(tmp_path / "gate.yaml"))

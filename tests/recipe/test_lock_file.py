@@ -27,8 +27,8 @@ def test_a_lock_is_text_to_review(tmp_path: Path) -> None:
     pins = Pins("0.1.0", {"openvino": "2025.1"}, {"model/g.pb": DIGEST, "data/b.npz": DIGEST})
     lock = LockFile(tmp_path / "mobileprep.lock", {"b.yaml": pins, "a.yaml": Pins("1", {}, {})})
     assert lock_text(lock) == (
-        "# What the recipes of this folder are built with. "
-        "'mobileprep lock' writes it; check it in.\n"
+        "# Pinned inputs of the recipes in this directory. Written by 'mobileprep lock'; "
+        "check it in.\n"
         "version: 1\n"
         "recipes:\n"
         '  "a.yaml":\n'

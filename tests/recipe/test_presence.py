@@ -44,15 +44,15 @@ def test_a_checkpoint_of_another_number_of_files_and_a_missing_saver_are_told(mi
         write("", file)
     found = missing("source: {graph: g, checkpoint: 'c-?????-of-00003', saver: s}\n")
     assert [line.split(": ", 1)[1].split(";")[0] for line in found] == [
-        "there is no checkpoint 'c-?????-of-00003'",
-        "there is no file 's'",
+        "no such checkpoint: 'c-?????-of-00003'",
+        "no such file: 's'",
     ]
 
 
 def test_missing_assets_are_named(missing, write):
     write("", "g")
     (line,) = missing("source: {frozen: g, assets: words}\n")
-    assert line.endswith("there is no file or directory 'words'")
+    assert line.endswith("no such file or directory: 'words'")
 
 
 def test_all_missing_files_are_told_once_at_their_places(missing):
@@ -61,17 +61,17 @@ def test_all_missing_files_are_told_once_at_their_places(missing):
         f"source: {{graph: g, checkpoint: m/c, sha256: {{m/c.index: {'a' * 64}}}}}\n"
     )
     assert found == [
-        "recipe.yaml:4:20: there is no file 'd/t.npz': its folder does not exist",
-        "recipe.yaml:5:17: there is no file 'g'",
-        "recipe.yaml:5:32: there is no checkpoint 'm/c': its folder does not exist",
-        "recipe.yaml:5:46: there is no file 'm/c.index': its folder does not exist",
+        "recipe.yaml:4:20: no such file: 'd/t.npz': its folder does not exist",
+        "recipe.yaml:5:17: no such file: 'g'",
+        "recipe.yaml:5:32: no such checkpoint: 'm/c': its folder does not exist",
+        "recipe.yaml:5:46: no such file: 'm/c.index': its folder does not exist",
     ]
 
 
 def test_the_nearest_name_is_given(missing, write):
     write("", "model/graph.pb")
     assert missing("source: {frozen: model/grahp.pb}\n") == [
-        "recipe.yaml:4:18: there is no file 'model/grahp.pb'; did you mean 'graph.pb'?"
+        "recipe.yaml:4:18: no such file: 'model/grahp.pb'; did you mean 'graph.pb'?"
     ]
 
 
@@ -79,13 +79,13 @@ def test_what_has_the_name_is_told(missing, write, tmp_path):
     write("", "folder/x")
     (tmp_path / "link").symlink_to("gone")
     told = "source: {%s}\nvalidation: {data: link}\n"
-    link = "recipe.yaml:5:20: there is no file 'link': it is a link that leads nowhere"
+    link = "recipe.yaml:5:20: no such file: 'link': it is a link that leads nowhere"
     directory = "folder is a directory, not a file; name the file in it"
     for source, what in (
         ("frozen: folder", directory),
         ("saved_model: folder/x", "folder/x is a file, not the directory of a SavedModel"),
-        ("frozen: link", "there is no file 'link': it is a link that leads nowhere"),
-        ("frozen: /dev/null", "there is no file '/dev/null': it is a device or a pipe"),
+        ("frozen: link", "no such file: 'link': it is a link that leads nowhere"),
+        ("frozen: /dev/null", "no such file: '/dev/null': it is a device or a pipe"),
     ):
         first, second = missing(told % source)
         assert first.partition(": ")[2].startswith(what)
@@ -129,8 +129,8 @@ def test_files_of_transforms_are_looked_for(write):
     )
     path = write(HEAD + f"source: {{frozen: run.log}}\ntransforms: '{chain}'\n")
     assert lines(path) == [
-        "recipe.yaml:5:60: there is no file 'run.lg'; did you mean 'run.log'?",
-        "recipe.yaml:5:101: there is no checkpoint 'c'",
+        "recipe.yaml:5:60: no such file: 'run.lg'; did you mean 'run.log'?",
+        "recipe.yaml:5:101: no such checkpoint: 'c'",
     ]
 
 
@@ -139,7 +139,7 @@ def test_the_code_of_an_own_transform_is_looked_for(write):
     write('{"properties": {}}', "tools/mine.json")
     text = "plugins: [tools/mine.py]\nsource: {frozen: model.pb}\ntransforms: [mine]\n"
     assert lines(write(HEAD + text)) == [
-        "recipe.yaml:4:11: there is no file 'tools/mine.py'; did you mean 'mine.json'?"
+        "recipe.yaml:4:11: no such file: 'tools/mine.py'; did you mean 'mine.json'?"
     ]
 
 
@@ -151,9 +151,9 @@ def test_a_range_file_stands_in_for_the_data_of_a_calibration(load, write, missi
         check_files(load(f"{HEAD}{source}calibration: {{{keys}}}\n"))
     check_files(load(f"{HEAD}{source}calibration: {{data: there.npz, range_file: gone.yaml}}\n"))
     (told,) = missing(f"{source}calibration: {{data: gone.npz, range_file: other.yaml}}\n")
-    assert "there is no file 'gone.npz'" in told
+    assert "no such file: 'gone.npz'" in told
     (told,) = missing(f"{source}calibration: {{range_file: other.yaml}}\n")
-    assert "there is no file 'other.yaml'" in told
+    assert "no such file: 'other.yaml'" in told
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_a_name_longer_than_any_file_has_is_told_at_its_place(missing, write, te
 @pytest.mark.parametrize(
     ("plugins", "told"),
     [
-        ("[tools/mine.py]", "recipe.yaml:4:11: there is no file 'tools/mine.py': its folder does"),
-        ("[mime.py]", "recipe.yaml:4:11: there is no file 'mime.py'; did you mean 'mine.py'?"),
-        ("[mine.py, .]", "recipe.yaml:4:20: there is no file '.': it is a folder"),
+        ("[tools/mine.py]", "recipe.yaml:4:11: no such file: 'tools/mine.py': its folder does"),
+        ("[mime.py]", "recipe.yaml:4:11: no such file: 'mime.py'; did you mean 'mine.py'?"),
+        ("[mine.py, .]", "recipe.yaml:4:20: no such file: '.': it is a folder"),
     ],
 )
 def test_a_missing_plugin_is_told_though_no_chain_names_its_transform(

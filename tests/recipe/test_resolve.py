@@ -466,5 +466,5 @@ def test_rules_are_an_option_of_the_step(target):
 
 
 def test_a_mode_that_takes_no_ranges_takes_no_rules_either(load):
-    with pytest.raises(RecipeError, match="'rules' goes with"):
+    with pytest.raises(RecipeError, match="'rules' applies only to"):
         load(HEAD + "targets: {p: {quantize: {mode: weights, rules: [{mode: float}]}}}\n")

@@ -159,7 +159,7 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
     [
         (
             "t: [fold_constant]",
-            "1:5 t.0: there is no transform 'fold_constant'; did you mean 'fold_constants'?",
+            "1:5 t.0: unknown transform 'fold_constant'; did you mean 'fold_constants'?",
         ),
         (
             "t: [rewrite_quantized_stripped_model_for_hexagon]",
@@ -172,14 +172,14 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
         (
             "t: [fold_constant: {x: 1}]",
             (
-                "1:5 t.0.fold_constant: there is no transform 'fold_constant'; "
+                "1:5 t.0.fold_constant: unknown transform 'fold_constant'; "
                 "did you mean 'fold_constants'?"
             ),
         ),
         (
             "t:\n  - remove_nodes(op=Identity)",
             (
-                "2:5 t.0: there is no transform 'remove_nodes(op=Identity)'; "
+                "2:5 t.0: unknown transform 'remove_nodes(op=Identity)'; "
                 "in a list, write 'remove_nodes: {parameter: value}'"
             ),
         ),
@@ -201,7 +201,7 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
         ),
         (
             "t: 'fold_constants fold_constant'",
-            "1:20 t: there is no transform 'fold_constant'; did you mean 'fold_constants'?",
+            "1:20 t: unknown transform 'fold_constant'; did you mean 'fold_constants'?",
         ),
         (
             "t: |\n  fold_constants\n  remove_nodes(op=A, ops=B)\n",
@@ -243,7 +243,7 @@ def test_the_flag_drops_what_is_not_closed_with_a_warning(schemas):
     steps, warnings = parse_transforms_flag("fold_constants remove_nodes(op=A", schemas)
     assert [step.name for step in steps] == ["fold_constants"]
     assert warnings == (
-        "--transforms:1:16: the transform 'remove_nodes' has no closing ')' and is left out",
+        "--transforms:1:16: the transform 'remove_nodes' has no closing ')' and is ignored",
     )
 
 
@@ -260,7 +260,7 @@ def test_the_flag_tells_all_problems_as_a_usage_error(schemas):
         parse_transforms_flag("fold_constant\nround_weights(num_steps=x)", schemas)
     assert caught.value.exit_code == 2
     lines = str(caught.value).splitlines()
-    assert lines[0].startswith("--transforms:1:1: there is no transform 'fold_constant'")
+    assert lines[0].startswith("--transforms:1:1: unknown transform 'fold_constant'")
     assert lines[3].startswith("--transforms:2:25: round_weights.num_steps: expected a whole")
 
 

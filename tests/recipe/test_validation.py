@@ -66,7 +66,7 @@ def test_a_function_is_a_file_that_must_be_there(tmp_path: Path) -> None:
     assert [file.path for file in found.functions] == [tmp_path / "tools" / "m.py"]
     for name in ("m.pb", "d.npz", "recipe.yaml"):
         (tmp_path / name).write_text(f"{HEAD}validation: {{data: d.npz{keys}}}\n")
-    with pytest.raises(CorruptFileError, match=r"no file 'tools/m\.py'"):
+    with pytest.raises(CorruptFileError, match=r"no such file: 'tools/m\.py'"):
         check_files(load_recipe(tmp_path / "recipe.yaml", environ={}))
 
 
@@ -84,8 +84,11 @@ def test_places_are_those_of_the_metric_and_its_limit(tmp_path: Path) -> None:
         (", metric: tpo1", "'tpo1' cannot be used here: .*; did you mean 'top1'"),
         (", metric: top0", "'top0' cannot be used here"),
         (", metric: psnr", r"6:\d+: validation.metric: 'psnr' needs a limit"),
-        (", metric: psnr, at_most: 3", "'at_most' is no limit of 'psnr', of which higher is"),
-        (", metric: word_error_rate, at_least: 0.5", "'at_least' is no limit .* write 'at_most'"),
+        (", metric: psnr, at_most: 3", "'at_most' is not a limit of 'psnr', of which higher is"),
+        (
+            ", metric: word_error_rate, at_least: 0.5",
+            "'at_least' is not a limit .* write 'at_most'",
+        ),
         (", metric: top1, max_drop: 1.5", "validation.max_drop: must be at most 1; one percent"),
         (", metric: top1, max_drop: -1", "must be at least 0"),
         (", metric: top1, peak: 2", "'peak' does not concern the metric 'top1'"),
@@ -99,7 +102,7 @@ def test_places_are_those_of_the_metric_and_its_limit(tmp_path: Path) -> None:
         (", metric: {python: m.py, function: f}", "this function needs a limit"),
         (
             ", metric: {python: m, function: f, higher_is_better: false}, at_least: 1",
-            "'at_least' is no limit of this function, of which lower is better",
+            "'at_least' is not a limit of this function, of which lower is better",
         ),
         (", metrics: [{metric: top1}], max_drop: 0.1", "'max_drop' is of a single metric, and th"),
         (", metrics: [{metric: top1}], metric: auc", "'metric' is of a single metric"),

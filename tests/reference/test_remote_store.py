@@ -224,5 +224,5 @@ def test_the_configuration_of_the_page_works(tmp_path: Path, files: list[Offered
         assert not reader.send("ac", "7" * 64, files[2].source)
         assert all(fetch_many(reader, wanted(files, tmp_path / "other")))
         assert not any(fetch_many(doubter, wanted(files, tmp_path / "other")))
-    assert "refuses what is sent to it (403)" in reader.warnings[0]
+    assert "refuses uploads (403)" in reader.warnings[0]
     assert "cannot be trusted" in doubter.warnings[0]

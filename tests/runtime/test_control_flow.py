@@ -98,7 +98,7 @@ def test_a_branch_that_is_never_taken_may_have_any_op() -> None:
     assert [a.tolist() for a in out] == [3, 0]
     with pytest.raises(UnsupportedError, match="Frobnicate"):
         Interpreter(Graph(frozen_branch(on=True))).run(["z"], {"x": f32(-3)})
-    with pytest.raises(UsageError, match="'train' lies in a branch that is never taken"):
+    with pytest.raises(UsageError, match="'train' is in a branch that never runs"):
         Interpreter(Graph(frozen_branch(on=False))).run(["train"], {"x": f32(-3)})
 
 
@@ -275,7 +275,7 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
                 n("y", "Exit", "sum"),
             ],
             "y",
-            "does not join what enters a loop with what returns",
+            "does not join the first value of a loop with later ones",
         ),
         (
             [

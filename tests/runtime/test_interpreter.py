@@ -154,7 +154,7 @@ def test_a_missing_input_is_an_error() -> None:
     error = failure(Graph([n("a", "Identity", "gone")]), ["a"], {})
     assert (type(error), error.message) == (
         InvalidGraphError,
-        "node 'a' (Identity) takes 'gone', which is not there",
+        "node 'a' (Identity) takes 'gone', which does not exist",
     )
 
 

@@ -48,7 +48,7 @@ def test_a_missing_input_is_told_with_the_nearest_name() -> None:
     graph = Graph([placeholder("images"), node("y", "Relu", "image")])
     with pytest.raises(InvalidGraphError) as caught:
         needed(graph, "y")
-    assert caught.value.message == "node 'y' (Relu) takes 'image', which is not there"
+    assert caught.value.message == "node 'y' (Relu) takes 'image', which does not exist"
     assert "'images'" in caught.value.hint
 
 

@@ -157,20 +157,20 @@ def test_a_cut_package_is_refused_by_name(tmp_path: Path) -> None:
             read_graph(path)
         assert str(path) in str(caught.value)
     path.write_bytes(data[:-5])
-    with pytest.raises(CorruptFileError, match="the last eight bytes name byte"):
+    with pytest.raises(CorruptFileError, match="the last eight bytes refer to byte"):
         read_graph(path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"memory_region_name": attr.string("memmapped_package://other")}, "is not there"),
-        ({"memory_region_name": attr.string("/etc/passwd")}, "is not there"),
+        ({"memory_region_name": attr.string("memmapped_package://other")}, "does not exist"),
+        ({"memory_region_name": attr.string("/etc/passwd")}, "does not exist"),
         ({"shape": attr.shape((1 << 40,))}, "are needed, has"),
         ({"shape": attr.shape((-1,))}, "cannot have the shape"),
         ({"shape": attr.shape(None)}, "has no region"),
         ({"dtype": attr.dtype(DType.STRING)}, "has no region"),
-        ({"memory_region_name": attr.string("memmapped_package://.")}, "no multiple of 64"),
+        ({"memory_region_name": attr.string("memmapped_package://.")}, "not a multiple of 64"),
     ],
 )
 def test_nodes_that_name_what_is_not_there_are_refused(

@@ -46,7 +46,7 @@ def test_commas_and_colons_inside_a_class_belong_to_it() -> None:
     "text", ["NoOp", "NoOp:", ":NoOp", "NoOp:NoOp,,x", 'A:"', "A:\\", "A:\n é"]
 )
 def test_a_part_that_is_no_pair_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no pair"):
+    with pytest.raises(UsageError, match="is not a pair"):
         parse_default_ops(text)
 
 
@@ -63,15 +63,15 @@ def test_a_json_list_is_read_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "ops.json:1:1: is no JSON"),
-        (b'[["A", "B"],\n ["C"', "ops.json:2:6: is no JSON"),
-        (b"\xff", "byte 0: is no UTF-8 text"),
-        (b'{"A": "B"}', "ops.json: is no list of pairs"),
-        (b'["AB"]', "entry 1: is no pair"),
-        (b'[["A", "B"], ["C"]]', "entry 2: is no pair"),
-        (b'[["A", 3]]', "entry 1: is no pair"),
-        (b'[["", "B"]]', "entry 1: is no pair"),
-        (b'[["A", "B\\"; evil"]]', "entry 1: is no pair"),
+        (b"", "ops.json:1:1: is not JSON"),
+        (b'[["A", "B"],\n ["C"', "ops.json:2:6: is not JSON"),
+        (b"\xff", "byte 0: is not valid UTF-8"),
+        (b'{"A": "B"}', "ops.json: is not a list of pairs"),
+        (b'["AB"]', "entry 1: is not a pair"),
+        (b'[["A", "B"], ["C"]]', "entry 2: is not a pair"),
+        (b'[["A", 3]]', "entry 1: is not a pair"),
+        (b'[["", "B"]]', "entry 1: is not a pair"),
+        (b'[["A", "B\\"; evil"]]', "entry 1: is not a pair"),
         (b"[" * 100_000, "is nested too deeply"),
         (b"[" + b"1" * 5000 + b"]", "has a number of more digits"),
     ],

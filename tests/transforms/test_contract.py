@@ -140,7 +140,7 @@ def test_a_missing_input_is_an_error_that_says_so(name, tf115):
 
 
 def test_a_misspelt_transform_is_an_error_with_the_nearest_name():
-    with pytest.raises(UsageError, match="there is no transform 'remove_node'") as caught:
+    with pytest.raises(UsageError, match="unknown transform 'remove_node'") as caught:
         make_transform("remove_node", {})
     assert caught.value.hint == "did you mean 'remove_nodes'?"
 

@@ -197,7 +197,7 @@ def test_golden():
     graph = between(node("act", "Relu6", "biased"))
     result = apply("equalize_ranges", graph)
     assert result.matched == 1
-    assert result.skipped == {"what it puts out is fed or fetched": 1}
+    assert result.skipped == {"its output is an input or output of the graph": 1}
     assert (
         shown(result.graph)
         == """\
@@ -246,7 +246,7 @@ NEAR_MISSES = {
             node("act", "Add", "biased squashed"),
         ),
         {},
-        "Add combines its channels with what is not scaled",
+        "Add combines its channels with tensors that are not scaled",
     ),
     "a mean over channels": (
         between(

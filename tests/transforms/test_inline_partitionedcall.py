@@ -177,7 +177,7 @@ def test_a_type_that_nothing_binds_is_an_error():
     graph = _polymorphic_graph(
         _bound_call("scaled", "x x", (DType.INT32, DType.FLOAT)), node("out", "Neg", "call:1")
     )
-    with pytest.raises(InvalidGraphError, match="nothing says what the attribute 'T'"):
+    with pytest.raises(InvalidGraphError, match="the type of the attribute 'T'"):
         apply("inline_partitionedcall", graph)
 
 

@@ -154,7 +154,7 @@ def test_new_names_are_free(tf115):
 
 def test_ops_that_nobody_knows_are_an_error():
     graph = Graph([node("a", "Mine", ""), node("out", "Relu", "a")])
-    with pytest.raises(TransformError, match="nobody knows the outputs of the op Mine"):
+    with pytest.raises(TransformError, match="unknown outputs of the op Mine"):
         apply("insert_logging", graph)
 
 

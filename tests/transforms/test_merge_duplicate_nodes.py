@@ -132,7 +132,7 @@ def test_nodes_with_a_state_stay(tf115):
 
 @BOTH
 def test_placeholders_stay_though_nobody_named_them(tf115):
-    """The original merges them, and what is fed to one is lost."""
+    """The original merges them, and the value for one is lost."""
     graph = Graph([placeholder("a"), placeholder("b"), node("out", "Sub", "a b")])
     result = apply("merge_duplicate_nodes", graph, inputs=(), tf115=tf115)
     assert result.matched == 0
@@ -145,7 +145,7 @@ def test_ops_that_nobody_knows_stay(tf115):
     graph = Graph([placeholder(), node("a", "Mine", "x"), node("b", "Mine", "x"), _out("a b")])
     result = apply("merge_duplicate_nodes", graph, tf115=tf115)
     assert result.matched == 0
-    assert result.skipped == {"nobody knows whether its op has a state": 1}
+    assert result.skipped == {"its op is unknown, so it may have state": 1}
 
 
 def _out(inputs):

@@ -86,7 +86,7 @@ LEFT = {
     ),
     "used elsewhere": (
         [node("r", "Relu", "layer"), node("m", "Mul", "layer a"), node("out", "AddV2", "m r")],
-        {"what comes before it is used elsewhere": 1},
+        {"its input has other consumers": 1},
     ),
     "division by zero": (
         [const("z", np.zeros(5)), node("out", "RealDiv", "layer z")],

@@ -63,8 +63,8 @@ def test_types_and_shapes_are_recorded_where_input_types_are_given():
         ({"remote_fused_graph_executor_name": ""}, "executor_name is empty"),
         ({"input_types": "float,float", "input_shapes": "1"}, "1 inputs have 2 types and 1 shapes"),
         ({"input_types": "float", "input_shapes": "1:2"}, "2 shapes"),
-        ({"input_types": "string", "input_shapes": "1"}, "'string' is no type"),
-        ({"input_types": "float", "input_shapes": "1,x"}, "'1,x' is no shape"),
+        ({"input_types": "string", "input_shapes": "1"}, "'string' is not a dtype"),
+        ({"input_types": "float", "input_shapes": "1,x"}, "'1,x' is not a shape"),
         ({"input_types": "float", "input_shapes": "99999,99999"}, "too large"),
     ],
 )

@@ -315,14 +315,14 @@ def _layer(weights="w", values=None, **attrs):
 
 
 NEAR_MISSES = {
-    "it is no float32 op": _layer(T=DType.HALF),
-    "there is no eight-bit form with channels first": _layer(data_format="NCHW"),
-    "there is no eight-bit form with dilations": _layer(dilations=(1, 2, 2, 1)),
-    "there is no eight-bit form with explicit padding": _layer(
+    "it is not a float32 op": _layer(T=DType.HALF),
+    "channels first has no 8-bit form": _layer(data_format="NCHW"),
+    "dilations have no 8-bit form": _layer(dilations=(1, 2, 2, 1)),
+    "explicit padding has no 8-bit form": _layer(
         padding="EXPLICIT", explicit_paddings=(0, 0, 1, 1, 1, 1, 0, 0)
     ),
-    "there is no eight-bit form with unequal strides": _layer(strides=(1, 2, 1, 1)),
-    "there is no eight-bit form with groups of channels": Graph(
+    "unequal strides have no 8-bit form": _layer(strides=(1, 2, 1, 1)),
+    "groups of channels have no 8-bit form": Graph(
         [
             const("x", normal(1, 5, 5, 4)),
             const("w", normal(3, 3, 2, 6)),
@@ -332,7 +332,7 @@ NEAR_MISSES = {
     "the windows of its eight-bit form may lie elsewhere": _layer(
         strides=(1, 4, 4, 1), padding="VALID"
     ),
-    "its weights are no constant": _layer(weights="x"),
+    "its weights are not constant": _layer(weights="x"),
     "its weights hold infinity or NaN": _layer(values=np.full((1, 1, 4, 5), np.nan)),
     "its weights have the wrong shape": _layer(values=normal(4, 5)),
     "its sums may not fit 32 bits": Graph(
@@ -345,7 +345,7 @@ NEAR_MISSES = {
             conv("out", "x w", op="DepthwiseConv2dNative"),
         ]
     ),
-    "there is no eight-bit form of its op": Graph(
+    "its op has no 8-bit form": Graph(
         [placeholder(), const("w", normal(4, 5)), node("out", "BatchMatMulV2", "x w")]
     ),
 }

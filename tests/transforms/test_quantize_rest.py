@@ -13,7 +13,7 @@ from tests.transforms.graphs import apply, const, conv, node, normal, placeholde
 
 NAME = "quantize_nodes"
 DEPTHWISE = "TensorFlow has no kernel of its own for eight-bit depthwise convolutions"
-STORED = "; its weights are stored in eight bits"
+STORED = "; its weights are stored in 8 bits"
 X = normal(1, 5, 5, 128, seed=5)
 
 

@@ -115,8 +115,8 @@ def test_a_layer_that_a_rule_leaves_float_is_counted():
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("", "says nothing"),
-        ("nodes=x", "says nothing"),
+        ("", "has no effect"),
+        ("nodes=x", "has no effect"),
         ("mode=int8", "mode the value 'int8'"),
         ("bits=9", "bits the value '9'"),
         ("mode=float mode=nodes", "is not understood"),

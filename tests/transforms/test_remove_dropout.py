@@ -124,7 +124,7 @@ def test_what_is_left_is_the_tensor_as_it_was():
 def test_another_scale_is_left_with_a_reason(graph):
     result = apply("remove_dropout", graph)
     assert result.graph is graph
-    assert result.skipped == {"what is kept is not scaled up by what is dropped": 1}
+    assert result.skipped == {"kept values are not scaled up by the share of dropped ones": 1}
 
 
 def test_a_selection_of_something_else_than_zero_is_no_dropout():

@@ -220,7 +220,7 @@ def test_the_tell_tale_of_a_branch_stays():
     )
     result = apply("remove_no_ops", graph, inputs=("p",), outputs=("one",))
     assert result.graph is graph
-    assert result.skipped == {"it tells others which branch is taken": 1}
+    assert result.skipped == {"it determines which branch runs": 1}
 
 
 def test_what_waits_for_a_constant_alone_once_a_no_op_is_gone_waits_no_more():

@@ -133,7 +133,7 @@ def test_a_node_that_tells_which_branch_is_taken_stays(tf115):
     result = apply("remove_nodes", graph, inputs=("p",), tf115=tf115, **IDENTITY)
     assert {"then", "else"} <= {n.name for n in result.graph}
     assert "passed" not in result.graph
-    assert result.skipped == {"it tells others which branch is taken": 2}
+    assert result.skipped == {"it determines which branch runs": 2}
 
 
 @BOTH

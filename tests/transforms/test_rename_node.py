@@ -35,7 +35,7 @@ def test_a_node_that_is_not_there_is_a_warning():
     graph = Graph([placeholder()])
     result = apply("rename_node", graph, **NAMES)
     assert result.graph is graph
-    assert result.warnings == ("rename_node: there is no node 'deep/out'",)
+    assert result.warnings == ("rename_node: the graph has no node 'deep/out'",)
 
 
 def test_a_name_that_is_taken_is_an_error():

@@ -44,7 +44,7 @@ def test_a_circle_is_an_error_that_names_a_node_of_it():
 
 
 def test_a_missing_input_is_an_error():
-    with pytest.raises(InvalidGraphError, match="takes 'gone', which is not there"):
+    with pytest.raises(InvalidGraphError, match="takes 'gone', which does not exist"):
         apply("sort_by_execution_order", Graph([node("a", "Relu", "gone")]))
 
 

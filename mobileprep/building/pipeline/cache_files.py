@@ -19,7 +19,7 @@ _MARK_SECONDS: Final = 1800
 
 
 FORMAT: Final = "v2"
-"""The folder of what this version reads and writes."""
+"""Directory of the cache format that this version reads and writes."""
 
 
 def default_folder() -> Path:

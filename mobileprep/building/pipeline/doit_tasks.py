@@ -120,7 +120,7 @@ class Judge:
         except MobileprepError as error:
             self._told = [str(error)]
         if not self._told and not values.get(_HAS_RUN):
-            self._told = ["doit has not run it before, or was told to forget it"]
+            self._told = ["doit has not run it before, or has forgotten it"]
         return not self._told
 
     def __str__(self) -> str:

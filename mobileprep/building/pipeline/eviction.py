@@ -258,7 +258,7 @@ def bound_of(text: str, where: str) -> int:
     """A size as it is written, ``5GB`` or ``500 MiB``."""
     found = parse_bytes(text)
     if found is None:
-        message = f"{text!r} is no size"
+        message = f"{text!r} is not a valid size"
         hint = "write a number with KB, MB, GB or TB, such as 5GB"
         hint += f", or {_UNBOUNDED}" if where == MAX_VARIABLE else ""
         raise UsageError(message, hint, where)

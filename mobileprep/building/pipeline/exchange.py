@@ -70,7 +70,7 @@ class StoreExchange:
         self._folder = folder
         self._read: dict[int, tuple[Graph, Output]] = {}
         self.left: dict[str, Output] = {}
-        """The graphs that the stage has left, by name."""
+        """Graphs that the stage wrote, by name."""
 
     def path(self, upstream: Upstream) -> Path:
         """Where an output lies that is a file."""

@@ -43,7 +43,7 @@ Listener = Callable[[str, Moment], None]
 """Called with a task's name as it starts, and again as it ends, by the thread that runs it."""
 
 Warn = Callable[[str, str], None]
-"""Called with a task's name and what it has to say before it does its work."""
+"""Called with a task's name and a message before the task does its work."""
 
 Advance = Callable[[str, int, int], None]
 """Called with a task's name, how many samples it has run, and how many there are."""

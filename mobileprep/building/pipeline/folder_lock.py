@@ -142,7 +142,7 @@ def _lock(path: Path, locks: _Locks) -> Holder | str | None:
         _check_same(path, identity)
         if facts.st_nlink > 1:
             # What is written there would be in a file of the user's too.
-            raise _no_file(path, "what has this name has another one too")
+            raise _no_file(path, "the lock file has another hard link")
         _write(descriptor, path, locks.holder)
         locks.files.add(identity)
         locks.stack.callback(_let_go, path, descriptor)
@@ -265,7 +265,9 @@ def _remove_folders(made: Iterable[Path]) -> None:
             path.rmdir()
 
 
-def _no_file(path: Path, reason: str = "what has this name is no file") -> ArtifactError:
+def _no_file(
+    path: Path, reason: str = "a file is expected, but this name is not one"
+) -> ArtifactError:
     return ArtifactError(f"cannot be locked: {reason}", "remove it", str(path))
 
 

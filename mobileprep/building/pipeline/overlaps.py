@@ -49,7 +49,7 @@ def check_beside(path: Path, read: Iterable[Path], folders: Iterable[Path]) -> N
     folder = _Places(folders).holder(path)
     if folder is not None:
         message = f"it would lie among the outputs of a target, in {folder}"
-        raise ArtifactError(message, "name a file beside that folder", str(path))
+        raise ArtifactError(message, "name a file outside of that directory", str(path))
 
 
 def _check_store(folders: Iterable[Path], store: Path) -> None:

@@ -199,7 +199,7 @@ MANIFEST: Final = "manifest.json"
 
 
 TOOL: Final = f"mobileprep {__version__}"
-"""What manifests and reports say that they are made by."""
+"""The generator that manifests and reports name."""
 
 
 MOST_MANIFEST: Final = 64 << 20
@@ -305,7 +305,7 @@ def _digests(listed: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _none_of_ours(path: Path) -> CorruptFileError:
-    return CorruptFileError("is no manifest of a build", _HINT, str(path))
+    return CorruptFileError("is not a manifest of a build", _HINT, str(path))
 
 
 def _refuse(error: OSError) -> None:
@@ -320,7 +320,7 @@ def folder_reasons(todo: Changes, expected: Mapping[str, str]) -> list[str]:
     """
     obstacle = no_folder_above(todo.folder)
     if obstacle is None and not todo.folder.exists() and todo.write:
-        return [f"{from_here(todo.folder)} is not there"]
+        return [f"{from_here(todo.folder)} does not exist"]
     # Several files may tell of the same thing in the place of their folder.
     return list(dict.fromkeys(_reasons(todo, expected)))
 
@@ -341,13 +341,13 @@ def _reasons(todo: Changes, expected: Mapping[str, str]) -> Iterator[str]:
         if name != MANIFEST or len(todo.write) == 1:
             yield _reason(file_inside(todo.folder, name), expected[name], before.get(name))
     for name in todo.remove:
-        yield f"{from_here(todo.folder / name)} is left from an earlier build"
+        yield f"{from_here(todo.folder / name)} remains from an earlier build"
 
 
 def _reason(path: Path, expected: str, before: str | None) -> str:
     obstacle = no_folder_above(path)
     if obstacle is not None:
-        return f"{from_here(obstacle)} is no folder"
+        return f"{from_here(obstacle)} is not a directory"
     return f"{from_here(path)} {_fault(path, expected, before)}"
 
 
@@ -362,7 +362,7 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
     if not path.exists():
         return "is missing"
     if not path.is_file():
-        return "is no regular file"
+        return "is not a regular file"
     try:
         found = sha256_file(path)
     except CorruptFileError as error:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # No record is longer.
 _MOST_RECORD: Final = 64 << 20
 INLINE = 64 << 10
-"""Outputs of at most so many bytes that are JSON stand in the record itself."""
+"""Largest size of a JSON output that is stored in the record itself."""
 
 
 class Store:
@@ -256,8 +256,8 @@ class Store:
         """The digests of all objects that the record in a file needs, its indexes' included."""
         record = record_from(self._json("ac", path.stem))
         if record is None:
-            message = "is no record"
-            hint = "'mobileprep cache verify' removes what is damaged"
+            message = "is not a record"
+            hint = "'mobileprep cache verify' removes damaged entries"
             raise CorruptFileError(message, hint, str(path))
         parts = [o.part for o in record.outputs.values() if o.part is not None]
         indexes = [o.index for o in record.outputs.values() if o.index is not None]
@@ -351,7 +351,7 @@ def _parts_there(index: Part, sharing: Sharing) -> tuple[Part, ...] | None:
 HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
 _SIZE = 2
 """Where a stamp has the length."""
-_GONE_HINT = "build again: what is missing is made anew"
+_GONE_HINT = "build again to restore the missing entries"
 
 
 class Objects:

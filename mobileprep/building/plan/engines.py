@@ -168,7 +168,7 @@ class MeasuringStage(RunningStage, frozen=True, kw_only=True):
 
 
 BEFORE_CONVERSION: Final = "the graph before conversion"
-"""What a basis calls the graph that a .tflite file is converted from."""
+"""Name of the graph before conversion to .tflite in a basis."""
 
 
 class EngineRecord(Struct, frozen=True):

@@ -160,7 +160,7 @@ def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> Corrupt
     found = what_is_there(path)
     if found:
         return CorruptFileError(f"{named.shown} is {found}", "", _where(named))
-    message = f"{named.shown} is not there"
+    message = f"{named.shown} does not exist"
     known = sorted(names)
     with contextlib.suppress(OSError):
         known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - names alone are asked

@@ -18,11 +18,11 @@ from mobileprep.recipe.model import Target, digestible
 RecordType = TypeVar("RecordType", bound=Struct)
 
 PUBLISHED: Final = "files/"
-"""What a stage leaves below this folder goes into the target's."""
+"""Directory in a stage's outputs that is published to the target."""
 
 
 PAGE: Final = "page.json"
-"""What the report page tells of a graph as a whole, beside the graph that a stage leaves."""
+"""Facts about a graph for the report page, next to the graph that a stage writes."""
 
 
 Section: TypeAlias = Literal[

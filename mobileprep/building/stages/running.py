@@ -155,7 +155,7 @@ def _apart(job: Job[RunningStage], agreement: Agreement, samples: int) -> Engine
     if math.isfinite(agreement.largest):
         within = _within(agreement.largest)
         return EngineRecord(agreement.engine, TOLERANCE, version, samples, within)
-    unlike = "the file gives other whole numbers, texts, shapes, NaN or infinities than its graph"
+    unlike = "the file returns other integers, strings, shapes, NaN, or infinities than its graph"
     return EngineRecord(agreement.engine, TOLERANCE, version, unlike=unlike)
 
 

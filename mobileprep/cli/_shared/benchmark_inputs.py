@@ -56,7 +56,7 @@ def _shape(text: str) -> tuple[int, ...]:
     try:
         shape = tuple(int(d) for d in text.split(",") if d)
     except ValueError as error:
-        message = f"{text!r} is no shape"
+        message = f"{text!r} is not a shape"
         raise UsageError(message, "write sizes with commas: 1,224,224,3") from error
     if any(d < 0 for d in shape):
         message = f"the shape {text!r} has an unknown size"
@@ -67,7 +67,7 @@ def _shape(text: str) -> tuple[int, ...]:
 def _dtype(text: str) -> DType:
     found = dtype_from_text(text)
     if found is None or (found.numpy is None and found is not DType.STRING):
-        message = f"{text!r} is no type that can be fed"
+        message = f"{text!r} is not a dtype that can be fed"
         raise UsageError(message, "write float, int32, uint8, bool or string")
     return found
 
@@ -76,5 +76,5 @@ def _values(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(v) for v in text.split(",") if v)
     except ValueError as error:
-        message = f"{text!r} is no list of numbers"
+        message = f"{text!r} is not a list of numbers"
         raise UsageError(message, "write numbers with commas, input layers with colons") from error

@@ -43,10 +43,10 @@ _NO_THREAD: Final = "can't start new thread"
 _OF_WRITING: Final = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS})
 
 _MENDS: Final[dict[type[MobileprepError], str]] = {
-    UsageError: "'mobileprep help VERB' tells what a verb takes",
-    CorruptFileError: "check that this is the file you mean, or get it anew",
-    InvalidGraphError: "export the model again; 'mobileprep summarize' tells what is in it",
-    UnsupportedError: "'mobileprep check-target' and docs/reference/ops.md tell what is supported",
+    UsageError: "see 'mobileprep help VERB'",
+    CorruptFileError: "check that this is the right file, or get it again",
+    InvalidGraphError: "export the model again; 'mobileprep summarize' shows its contents",
+    UnsupportedError: "'mobileprep check-target' and docs/reference/ops.md list what is supported",
     TransformError: "leave the step out, or look at its options in docs/reference/transforms.md",
     AccuracyError: "look at the data and at the limits that the recipe sets",
     ArtifactError: "check the disk's space and rights, or name another place",

@@ -40,7 +40,7 @@ def recipe_files(names: Iterable[str], *, recursive: bool, out: str) -> list[Pat
     found: dict[str, Path] = {}
     for name in names:
         if not name:
-            message = "an empty name is no recipe"
+            message = "an empty name is not a recipe"
             raise UsageError(message, "name a file or a folder; '.' is the current one")
         for path in _below(Path(name), out) if recursive else [_named(Path(name))]:
             found.setdefault(os.path.realpath(path), path)

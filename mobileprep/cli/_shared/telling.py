@@ -96,7 +96,7 @@ def _log(name: str | None) -> Iterator[Callable[[str], None] | None]:
         stream = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        raise ArtifactError(message, "name a file in a folder that is there", str(path)) from error
+        raise ArtifactError(message, "name a file in an existing directory", str(path)) from error
     with stream:
 
         def write(line: str) -> None:
@@ -115,7 +115,7 @@ def _check_log(path: Path) -> None:
         stream.seek(max(0, path.stat().st_size - _ENDS))
         if is_log(begin, stream.read()):
             return
-    message = "is there and no log of mobileprep"
+    message = "exists and is not a log of mobileprep"
     raise ArtifactError(message, "name another file, or remove this one", str(path))
 
 

@@ -63,7 +63,7 @@ def _averaged(
     return float(low), float(high)
 
 
-_HINT: Final = "run 'mobileprep calibrate' to measure again, and check in what it writes"
+_HINT: Final = "run 'mobileprep calibrate' to measure again, and check in the range file"
 _SHOWN: Final = 20
 
 
@@ -97,7 +97,7 @@ def _as_a_whole(
     ranges: RangeFile, method: Method, samples: int | None, data: str | None
 ) -> Iterator[str]:
     if ranges.method != str(method):
-        yield f"it was measured by {ranges.method or 'nobody knows what'}, and {method} is asked"
+        yield f"it was measured with {ranges.method or 'another method'}, not {method}"
     if data is not None and ranges.data != data:
         yield "it was measured on other data"
     elif samples is not None and ranges.samples > samples:

@@ -189,7 +189,7 @@ def _on_dask(work: Work, pieces: Sequence[tuple[int, int]], address: str) -> Ite
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        message = f"there is no Dask scheduler at {address}: {error}"
+        message = f"no Dask scheduler found at {address}: {error}"
         raise UnsupportedError(message, "start one: dask scheduler") from error
     with client:
         most = max(sum(client.nthreads().values()), 1) * _WAITING

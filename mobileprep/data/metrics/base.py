@@ -214,7 +214,7 @@ def make_metric(name: str, options: MetricOptions) -> Metric:
         return TopK(int(top[1]))
     kind = METRICS.get(name)
     if kind is None:
-        message = f"there is no metric {name!r} of labels"
+        message = f"unknown metric {name!r} of labels"
         raise InternalError(message)
     return kind(name, options)
 
@@ -316,9 +316,9 @@ def wanted_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
         if labels.dtype.kind in "iu" and labels.ndim == 2:
             return [_spelt(row[row >= 0], characters, name, LabelError) for row in labels]
     except UnicodeDecodeError as error:
-        message = f"a label of {name!r} is no UTF-8: {error.reason}"
-        raise LabelError(message, "save the references as texts") from error
-    message = f"the labels {name!r} are {labels.dtype} of shape {list(labels.shape)}, no texts"
+        message = f"a label of {name!r} is not valid UTF-8: {error.reason}"
+        raise LabelError(message, "save the references as strings") from error
+    message = f"the labels {name!r} are {labels.dtype} of shape {list(labels.shape)}, not strings"
     raise LabelError(message, "save a text for each sample")
 
 
@@ -345,7 +345,7 @@ def _spelt(classes: Array, characters: Sequence[str], name: str, kind: type[Accu
     unknown = [int(found) for found in classes if not 0 <= found < len(characters)]
     if unknown:
         message = f"class {unknown[0]} of {name!r} has no character; there are {len(characters)}"
-        hint = "give 'characters' an entry for each class, '' for those that stand for nothing"
+        hint = "give 'characters' an entry for each class, '' for classes to ignore"
         raise kind(message, hint)
     return "".join(characters[int(found)] for found in classes)
 
@@ -355,8 +355,8 @@ def _decoded(text: str | bytes, *, errors: str) -> str:
 
 
 def _no_texts(name: str, output: Array) -> OutputError:
-    message = f"the output {name!r} is {output.dtype} of shape {list(output.shape)}, no texts"
-    hint = "name an output of texts or classes, or the indices, values and shape of a sparse one"
+    message = f"the output {name!r} is {output.dtype} of shape {list(output.shape)}, not strings"
+    hint = "name an output of strings or classes, or the indices, values, and shape of a sparse one"
     return OutputError(message, hint)
 
 
@@ -398,8 +398,8 @@ class ErrorRate(Metric):
     def value(self) -> float:
         """See ``Metric.value``: 0 at best."""
         if not self._tokens:
-            message = "the labels are empty texts: nothing was said that could be missed"
-            raise AccuracyError(message, "validate on samples with texts")
+            message = "the labels are empty strings, so the error rate is undefined"
+            raise AccuracyError(message, "validate on samples with text")
         return self._edits / self._tokens
 
 

@@ -127,7 +127,7 @@ def _objects(batch: MetricBatch) -> Array:
         hint = "save [samples, objects, 5]: two corners and the class of each; -1 fills up"
         raise LabelError(message, hint)
     if not np.isfinite(labels).all() or (labels[:, :, 4] != np.floor(labels[:, :, 4])).any():
-        message = f"the labels {name!r} have NaN, infinity or classes that are no whole numbers"
+        message = f"the labels {name!r} have NaN, infinity, or classes that are not integers"
         raise LabelError(message, "fill up with rows whose class is -1")
     full = np.zeros((*labels.shape[:2], 6))
     full[:, :, : labels.shape[2]] = labels

@@ -131,7 +131,7 @@ class Psnr(Metric):
             return self._peak
         if kind.kind in "iu":
             return float(np.iinfo(kind).max)
-        message = f"psnr needs the largest value of an element, and {kind} does not tell it"
+        message = f"psnr needs the largest value of an element, and {kind} does not have it"
         raise LabelError(message, "add 'peak: 1' for values from 0 to 1, or 'peak: 255'")
 
 
@@ -175,10 +175,10 @@ def wanted_numbers(batch: MetricBatch) -> Array:
             f"the labels {name!r} have the shape {list(labels.shape)}, and the output "
             f"{batch.name!r} has {list(output.shape)}"
         )
-        raise LabelError(message, "save for each sample what the output should be")
+        raise LabelError(message, "save the expected output of each sample")
     if labels.dtype.kind not in "biuf":
         message = f"the labels {name!r} are {labels.dtype}, and the metric needs numbers"
-        raise LabelError(message, "save for each sample what the output should be")
+        raise LabelError(message, "save the expected output of each sample")
     flat: Array = labels.reshape(batch.count, math.prod(output.shape[1:])).astype(np.float64)
     lost = np.flatnonzero(~np.isfinite(flat).all(axis=1))
     if len(lost):
@@ -273,7 +273,7 @@ class OutputAgreement:
         share = self.share_of_peak
         if share is None:
             message = f"the output {self._name!r} has other shapes than the source's"
-            raise OutputError(message, "compare texts and detections by a metric of their own")
+            raise OutputError(message, "compare strings and detections with another metric")
         has_classes = self._is_ranked and not self._is_counted and self._samples > 0
         if kind == "top1_agreement" and not has_classes:
             message = f"the output {self._name!r} has no score for each class"

@@ -19,7 +19,7 @@ _BYTE: Final = struct.Struct("<B")
 _MOST_OBJECTS: Final = 1 << 24
 _DEEPEST: Final = 64
 IDENTIFIER: Final = b"TFL3"
-"""What stands at byte 4 of every file."""
+"""File identifier at byte 4."""
 
 
 def is_tflite(data: bytes | memoryview) -> bool:
@@ -30,7 +30,7 @@ def is_tflite(data: bytes | memoryview) -> bool:
 def check(data: bytes | memoryview, file: str) -> None:
     """Follow every offset of a file, by the format's tables."""
     if len(data) < 8 or not is_tflite(data):
-        message = "is no .tflite file"
+        message = "is not a .tflite file"
         raise CorruptFileError(message, "convert the model again", file)
     _Checker(data, file).root()
 
@@ -72,7 +72,7 @@ class _Checker:
             return
         self._seen.add((position, kind))
         if depth > _DEEPEST or len(self._seen) > _MOST_OBJECTS:
-            what = "tables lie in each other without end"
+            what = "tables are nested endlessly"
             raise self._corrupt(position, what)
         vtable = position - self._number(_INT32, position)
         slots, size = self._vtable(position, vtable)

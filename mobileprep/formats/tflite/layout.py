@@ -17,7 +17,7 @@ Field = tuple[str, str]
 """A field's name and type: ``int``, ``[float]``, ``string``, a table, a union or ``[table]``."""
 
 Slot = tuple[int, struct.Struct | None]
-"""The id of a field, and how its number is stored; None for an offset to what it holds."""
+"""Id of a field and the format of its number; None for an offset to its value."""
 
 _CODES: Final[Mapping[str, str]] = {
     "byte": "b",

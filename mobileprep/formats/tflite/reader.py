@@ -105,7 +105,7 @@ class _Reader:
     def _indices(self, numbers: tuple[int, ...], count: int, lowest: int) -> tuple[int, ...]:
         """Numbers of tensors that are there."""
         if any(not lowest <= number < count for number in numbers):
-            what = f"a tensor is named that is not there: there are {count}"
+            what = f"a tensor index is out of range: the subgraph has {count}"
             raise self._corrupt(what)
         return numbers
 
@@ -114,7 +114,7 @@ class _Reader:
         shape, buffer = _numbers(tensor, "shape"), tensor.number("buffer")
         signature = _numbers(tensor, "shape_signature")
         if buffer >= len(self._buffers) or any(size < 0 for size in shape):
-            what = f"the tensor {name!r} has a buffer that is not there, or a size below 0"
+            what = f"the tensor {name!r} has an unknown buffer, or a negative size"
             raise self._corrupt(what)
         self._check_size(name, kind, shape, self._buffers[buffer])
         return LiteTensor(
@@ -147,7 +147,7 @@ class _Reader:
     def _operator(self, operator: Table, tensors: int) -> OperatorRecord:
         number = operator.number("opcode_index")
         if number >= len(self._codes):
-            what = f"an operator has the code {number}, which is not there"
+            what = f"an operator has the code {number}, which does not exist"
             raise self._corrupt(what)
         inputs = self._indices(_numbers(operator, "inputs"), tensors, -1)
         outputs = self._indices(_numbers(operator, "outputs"), tensors, 0)
@@ -184,7 +184,7 @@ class _Reader:
     def _signature(self, entry: Table, graphs: tuple[SubGraphRecord, ...]) -> SignatureRecord:
         number = entry.number("subgraph_index")
         if number >= len(graphs):
-            what = f"a signature is of the subgraph {number}, which is not there"
+            what = f"a signature is of the subgraph {number}, which does not exist"
             raise self._corrupt(what)
         count = len(graphs[number].tensors)
         inputs, outputs = (
@@ -198,7 +198,7 @@ class _Reader:
 
     def _known(self, number: int, count: int) -> int:
         if number >= count:
-            what = f"a signature names the tensor {number}, which is not there"
+            what = f"a signature names the tensor {number}, which does not exist"
             raise self._corrupt(what)
         return number
 
@@ -246,14 +246,14 @@ _OPTIONAL: Final[Mapping[str, Collection[int]]] = {
     "BIDIRECTIONAL_SEQUENCE_LSTM": frozenset((*_CELL, *(17 + at for at in _CELL), *range(39, 48))),
     "BIDIRECTIONAL_SEQUENCE_RNN": (9, 10, 11),
 }
-"""Which inputs of an operator may be left out, by LiteRT's kernels."""
+"""Inputs of an operator that can be omitted, as LiteRT's kernels define."""
 _ANY: Final = frozenset(
     {
         *("CALL", "CALL_ONCE", "CUSTOM", "IF", "WHILE"),
         *("STABLEHLO_CASE", "STABLEHLO_COMPOSITE", "STABLEHLO_CUSTOM_CALL", "STABLEHLO_WHILE"),
     }
 )
-"""Operators that hand on what they are given, or of which nothing is known."""
+"""Operators that return their inputs, or that are unknown."""
 
 
 def fault_of_tensor_use(graph: SubGraphRecord, buffers: Sequence[bytes | memoryview]) -> str | None:
@@ -281,7 +281,7 @@ def fault_of_tensor_use(graph: SubGraphRecord, buffers: Sequence[bytes | memoryv
     return (
         None
         if missing is None
-        else f"the output {graph.tensors[missing].name!r} is given by nothing"
+        else f"the output {graph.tensors[missing].name!r} is not the output of any operator"
     )
 
 

@@ -91,12 +91,14 @@ class _Names:
                     f"the function {self._function.name!r} calls the op {node.op!r}, which is "
                     "unknown"
                 )
-                raise UnsupportedError(message, "functions with custom ops cannot be taken apart")
+                raise UnsupportedError(message, "functions with custom ops cannot be parsed")
             self._slots[node.name] = output_slots(node, definition)
         return self._slots[node.name]
 
     def _fail(self, ref: Ref) -> Ref:
-        message = f"the function {self._function.name!r} refers to {str(ref)!r}, which is not there"
+        message = (
+            f"the function {self._function.name!r} refers to {str(ref)!r}, which does not exist"
+        )
         raise InvalidGraphError(message, "export the model again")
 
 
@@ -160,7 +162,7 @@ def _filled(value: AttrValue, bindings: Mapping[str, AttrValue], node: Node) -> 
         return AttrValue("list(func)", tuple(map(filled, value.value)))
     found = bindings.get(value.value)
     if found is None:
-        message = f"nothing says what the attribute {value.value!r} of {node.name!r} is"
+        message = f"the type of the attribute {value.value!r} of {node.name!r} is unknown"
         raise InvalidGraphError(message, "export the model again")
     return found
 

@@ -59,7 +59,7 @@ def _converted(name: str, release: str) -> OpDef:
 @lru_cache(maxsize=len(RELEASES))
 def _protos(release: str) -> dict[str, pb.OpDef]:
     if release not in RELEASES:
-        message = f"there are no op definitions of TensorFlow {release}"
+        message = f"no op definitions of TensorFlow {release}"
         hint = nearest_hint(release, RELEASES) or f"one of {', '.join(RELEASES)}"
         raise UnsupportedError(message, hint)
     listed = pb.OpList()
@@ -189,7 +189,7 @@ OLDER_OPS: Final = {
     "QuantizeAndDequantizeV4": "QuantizeAndDequantizeV2",
     "SelectV2": "Select",
 }
-"""By op, the older one. What the transform ``downgrade`` has a rule for."""
+"""The older op, by op, for which the transform ``downgrade`` has a rule."""
 
 
 def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:

@@ -126,7 +126,7 @@ def _registrations(op: str, label: str, release: str) -> tuple[_Registration, ..
 def _table(release: str) -> Mapping[str, str]:
     """The rows of each op as JSON text: parsing all for the sake of a few ops takes too long."""
     if release not in RELEASES:
-        message = f"there is no kernel table of TensorFlow {release}"
+        message = f"no kernel table of TensorFlow {release}"
         hint = nearest_hint(release, RELEASES) or f"one of {', '.join(RELEASES)}"
         raise UnsupportedError(message, hint)
     text = gzip.decompress((_DATA / f"kernels-{release}.tsv.gz").read_bytes()).decode()

@@ -122,7 +122,7 @@ def makefile_sources(ops: Collection[str] = ()) -> tuple[str, ...]:
 def _files_by_op(release: str) -> Mapping[str, frozenset[str]]:
     name = _OP_FILES.get(release)
     if name is None:
-        message = f"there is no table of the kernel files of TensorFlow {release}"
+        message = f"no table of the kernel files of TensorFlow {release}"
         hint = nearest_hint(release, _OP_FILES) or f"one of {', '.join(_OP_FILES)}"
         raise UnsupportedError(message, hint)
     return {op: frozenset(files) for op, files in _json(name)["files"].items()}

@@ -139,7 +139,7 @@ def time_graph(
         tell(f"the engine is {runner.name}")
     _sleep(pause)
     if runner.name != "numpy":
-        tell(f"{runner.name} does not tell the times of nodes")
+        tell(f"{runner.name} does not measure the times of nodes")
         return Timings(runner.name, warm, plain, None, None)
     tell("the same with the times of nodes")
     stats = StepStats()
@@ -231,7 +231,7 @@ def filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[flo
         raise UsageError(message, "give a shape that fits the values, and the machine")
     if kind is None:
         if values:
-            message = f"{name!r} takes text, for which values cannot be given"
+            message = f"{name!r} expects strings, for which values cannot be given"
             raise UsageError(message, "leave --input_layer_values empty for it")
         return np.full(shape, b"", dtype=object)
     flat = np.zeros(size, dtype=kind)
@@ -249,7 +249,7 @@ def write_entry(
     """
     path = Path(prefix + name.replace("/", "__"))
     if os.path.lexists(path):
-        message = "is there already"
+        message = "exists already"
         raise ArtifactError(message, "remove it, or choose another --output_prefix", str(path))
     count = max(runs, 1)
     entry = delimited(1, name.encode()) + _integer(2, runs)

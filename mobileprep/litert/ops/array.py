@@ -83,7 +83,7 @@ def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """TRANSPOSE."""
     known = scope.known(node, 1)
     if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
-        message = f"{list(integers(known))} is no order of dimensions"
+        message = f"{list(integers(known))} is not a permutation of the dimensions"
         raise ValueError(message)
     if inputs[0].rank is not None and inputs[0].rank < 2:
         # The runtime leaves the result for a scalar as it finds the memory.

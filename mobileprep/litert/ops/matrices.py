@@ -226,7 +226,7 @@ def cumprod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     count = known_size(value, axis)
     if count > _LONGEST:
         message = f"it runs along {count} numbers, of at most {_LONGEST}"
-        raise CannotExpressError(message, "cut the graph before it, and feed what it computes")
+        raise CannotExpressError(message, "cut the graph before it, and feed its output")
     sizes = value.shape or ()
     axis %= len(sizes)
     apart = scope.emit(

@@ -166,7 +166,7 @@ def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     readers = scope.graph.consumers.get(node.name, ())
     if any(r.node == node.name and r.index > 0 for n in readers for r in n.inputs):
         reason = "its moments are read"
-        raise CannotExpressError(reason, "cut the graph at what is normalized")
+        raise CannotExpressError(reason, "cut the graph before the normalization")
     image, scale, offset, mean, variance = inputs[:5]
     image = channels_last(scope, node, image)
     shape = last_shape(node, scope.output_shape(node))

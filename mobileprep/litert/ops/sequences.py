@@ -148,7 +148,7 @@ def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     handle, keys, default = inputs
     _check_handle(handle)
     if default.shape != ():
-        reason = "what missing keys have is no single value"
+        reason = "the default for missing keys is not a scalar"
         raise CannotExpressError(reason, "make the default a scalar")
     shape, kind = keys.shape, node.attr_dtype("Tout")
     taken = (handle, keys, default)
@@ -165,7 +165,7 @@ def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 def _check_handle(handle: Value) -> None:
     if handle.name or handle.dtype is not DType.RESOURCE:
-        reason = "its table is given to it"
+        reason = "its table is an input"
         raise CannotExpressError(reason, "look up outside of loops and branches")
 
 
@@ -249,7 +249,7 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
     """DYNAMIC_UPDATE_SLICE for one row; SCATTER_ND and a choice for many."""
     target, indices, rows = inputs
     if target.rank is None or indices.shape is None or indices.shape[-1:] != (1,):
-        reason = "its indices are no column of row numbers"
+        reason = "its indices are not a column of row numbers"
         raise CannotExpressError(reason, "give a tensor of known rank, and one index a row")
     indices = as_int32(scope, node, 1, indices)
     indices, rows = _last_rows(scope, node, indices, rows)

@@ -141,7 +141,7 @@ def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
         return "its weights are not finite"
     bias = op.inputs[layer.bias] if len(op.inputs) > layer.bias else None
     if bias is not None and (bias.data is None or not np.isfinite(bias.data).all()):
-        return "its bias is no finite constant"
+        return "its bias is not a finite constant"
     return None
 
 
@@ -223,7 +223,7 @@ def hidden_by_masks(
         if masked is None or steps is None or steps.scale <= _MOST_STEP:
             continue
         step = f"one step of {masked.name!r} would be {steps.scale:.3g}"
-        reason = f"{step}, more than a softmax tells apart"
+        reason = f"{step}, more than a softmax can distinguish"
         found[op] = reason
         for maker in _masking(masked, readers, kind, ranges):
             if maker in kept:

@@ -109,11 +109,11 @@ def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
     """x with a border that mirrors it, the edge itself left out (REFLECT) or not (SYMMETRIC)."""
     widths, mode = _widths(x, paddings), node.attr_str("mode")
     if mode not in ("REFLECT", "SYMMETRIC"):
-        message = f"there is no mode {mode!r}"
+        message = f"unknown mode {mode!r}"
         raise ValueError(message)
     room = 1 if mode == "REFLECT" else 0
     if any(max(w) > d - room for d, w in zip(x.shape, widths, strict=True)):
-        message = f"paddings {widths} are wider than what they mirror"
+        message = f"paddings {widths} are wider than the mirrored part"
         raise ValueError(message)
     # Of a scalar, numpy takes no list of widths.
     return np.pad(x, widths, mode="reflect" if room else "symmetric") if widths else x

@@ -294,7 +294,7 @@ def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
         message = "the step of a range cannot be 0"
         raise ValueError(message)
     if (last - first) * step < 0:
-        message = f"there is no range from {first} to {last} by {step}"
+        message = f"empty range from {first} to {last} by {step}"
         raise ValueError(message)
     count = max(math.ceil((last - first) / step), 0) if start.dtype.kind == "f" else 0
     if start.dtype.kind != "f":
@@ -312,7 +312,7 @@ def range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [(UNKNOWN,)]
     start, limit, step = (v.reshape(()).item() for v in values if v is not None)
     if step == 0 or (limit - start) * step < 0:
-        message = f"there is no range from {start} to {limit} by {step}"
+        message = f"empty range from {start} to {limit} by {step}"
         raise ShapeConflictError(message)
     if all(isinstance(x, int) for x in (start, limit, step)):
         return [(-(-(limit - start) // step),)]

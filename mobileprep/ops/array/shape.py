@@ -105,7 +105,7 @@ def reshape(node: Node, x: Array, dims: Array) -> Array:
     """The same elements under another shape, of which one dimension may be -1."""
     wanted = list(integers(dims))
     if min(wanted, default=0) < UNKNOWN:
-        message = f"{wanted} is no shape"
+        message = f"{wanted} is not a shape"
         raise ValueError(message)
     if wanted.count(UNKNOWN) == 1:
         wanted[wanted.index(UNKNOWN)] = _left_over(x.shape, [d for d in wanted if d != UNKNOWN])
@@ -202,7 +202,7 @@ def invert_permutation(node: Node, order: Array) -> Array:
     out = np.full_like(order, -1)
     values = integers(order)
     if sorted(values) != list(range(len(values))):
-        message = f"{list(values)} is no permutation"
+        message = f"{list(values)} is not a permutation"
         raise ValueError(message)
     out[order] = np.arange(len(values), dtype=order.dtype)
     return out
@@ -265,7 +265,7 @@ def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if order is not None:
         source = with_rank(source, len(order))
         if sorted(axis_index(a, len(order)) for a in order) != list(range(len(order))):
-            message = f"{list(order)} is no order of {len(order)} axes"
+            message = f"{list(order)} is not a permutation of {len(order)} axes"
             raise ShapeConflictError(message)
         return [tuple(source[a] for a in order)]
     if source is None:

@@ -34,7 +34,7 @@ def sliced_axis(node: Node, values: Array) -> int | None:
     """
     axis = node.attr_int("axis", -1)
     if not -1 <= axis < values.ndim:
-        message = f"node {node.name!r} ({node.op}): there is no axis {axis} among {values.ndim}"
+        message = f"node {node.name!r} ({node.op}): no axis {axis} among {values.ndim}"
         raise InvalidGraphError(message, "count the axis from the front, or give -1 for none")
     return None if axis == -1 or values.shape[axis] == 1 else axis
 
@@ -149,7 +149,7 @@ def strided_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     begins, ends = args.integers(1), args.integers(2)
     for bounds in (begins, ends):
         if bounds is not None and len(bounds) != len(strides):
-            message = f"{len(bounds)} bounds and {len(strides)} strides are given"
+            message = f"{len(bounds)} bounds and {len(strides)} strides for "
             raise ShapeConflictError(message)
     return [tuple(_sizes(args.node, shape, begins, ends, strides))]
 
@@ -211,7 +211,7 @@ def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> i
     if masks.shrink >> i & 1:
         # Of a single element neither mask counts.
         if not -extent <= first < extent or step < 0:
-            message = f"there is no element {first} among {extent}"
+            message = f"no element {first} among {extent}"
             raise ValueError(message)
         return first
     return slice(

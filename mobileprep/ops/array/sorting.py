@@ -48,7 +48,7 @@ flop_rule("TopKV2")(free)
 
 def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
     if x.ndim < 1 or not 0 <= count <= x.shape[-1]:
-        message = f"there are no {count} elements along the last axis of {list(x.shape)}"
+        message = f"fewer than {count} elements along the last axis of {list(x.shape)}"
         raise ValueError(message)
     order = _descending(x)[..., :count]
     return np.take_along_axis(x, order, axis=-1), order.astype(
@@ -82,7 +82,7 @@ def nth_element(node: Node, x: Array, n: Array) -> Array:
     """The n-th smallest (or largest) element along the last axis."""
     place = scalar(n)
     if x.ndim < 1 or not 0 <= place < x.shape[-1]:
-        message = f"there is no element {place} along the last axis of {list(x.shape)}"
+        message = f"no element {place} along the last axis of {list(x.shape)}"
         raise ValueError(message)
     ordered = np.sort(x, axis=-1)
     return np.asarray(ordered[..., -1 - place if node.attr_bool("reverse", False) else place])

@@ -149,7 +149,7 @@ def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...
     """No outputs; the text goes to the printer."""
     stream = node.attr_str("output_stream", "stderr")
     if stream not in STREAMS and not stream.startswith(_FILE):
-        message = f"there is no output stream {stream!r}"
+        message = f"unknown output stream {stream!r}"
         raise InvalidGraphError(message, f"TensorFlow knows {', '.join(STREAMS)} and {_FILE}PATH")
     told = one_text(text).decode("utf-8", "replace") + node.attr_str("end", "\n")
     if context.printer is not None:

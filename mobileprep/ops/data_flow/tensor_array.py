@@ -58,7 +58,7 @@ class TensorArray:
             check_places(index + 1, _MOST)
             self.items += [None] * (index + 1 - len(self.items))
         if not 0 <= index < len(self.items):
-            message = f"there is no place {index} among {len(self.items)}"
+            message = f"no element {index} among {len(self.items)}"
             raise IndexError(message)
         old = self.items[index]
         self.nbytes += value.nbytes - (0 if old is None else old.nbytes)
@@ -79,7 +79,7 @@ class TensorArray:
         found = []
         for index in indices:
             if not 0 <= index < len(self.items):
-                message = f"there is no place {index} among {len(self.items)}"
+                message = f"no element {index} among {len(self.items)}"
                 raise IndexError(message)
             value = self.items[index]
             if value is None and (like is None or any(d < 0 for d in like)):
@@ -122,7 +122,7 @@ def handle_of(value: object) -> Array:
 def _array(handle: Array) -> TensorArray:
     found = handle.item() if handle.dtype == object and handle.size == 1 else None
     if not isinstance(found, TensorArray):
-        message = "the handle is no TensorArray"
+        message = "the handle is not a TensorArray"
         raise TypeError(message)
     return found
 

@@ -73,7 +73,7 @@ class TensorList(Struct, frozen=True):
 
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self.items):
-            message = f"there is no element {index} among {len(self.items)}"
+            message = f"no element {index} among {len(self.items)}"
             raise IndexError(message)
 
     def full_shape(self, shape: TensorShape) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ def list_in(handle: Array) -> TensorList:
     """The list of a handle."""
     found = handle.item() if handle.dtype == object and handle.size == 1 else None
     if not isinstance(found, TensorList):
-        message = "the handle is no TensorList"
+        message = "the handle is not a TensorList"
         raise TypeError(message)
     return found
 
@@ -239,7 +239,7 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
     ):
         items += [None] * (checked_count(place + 1) - len(items))
     if not 0 <= place < len(items):
-        message = f"there is no element {place} among {len(items)}"
+        message = f"no element {place} among {len(items)}"
         raise IndexError(message)
     old = items[place]
     items[place] = found.checked(value)
@@ -389,7 +389,7 @@ def _scattered(found: TensorList, x: Array, places: tuple[int, ...]) -> Array:
     items = list(found.items)
     for place, part in zip(places, x, strict=True):
         if not 0 <= place < len(items):
-            message = f"there is no element {place} among {len(items)}"
+            message = f"no element {place} among {len(items)}"
             raise IndexError(message)
         items[place] = found.checked(np.asarray(part, dtype=x.dtype))
     return found.with_items(tuple(items))

@@ -89,7 +89,7 @@ def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
     """
     data, edges = _jpeg(node, contents), integers(window)
     if len(edges) != _EDGES or min(edges) < 0 or min(edges[2:]) < 1:
-        message = f"{list(edges)} is no window"
+        message = f"{list(edges)} is not a window"
         raise ValueError(message)
     top, left, height, width = edges
     pixels = decode_jpeg(data, _channels(node), node.attr_int("ratio", 1))
@@ -156,7 +156,7 @@ def _gif(node: Node, data: bytes) -> Array:
     if node.op in ("DecodeGif", "DecodeImage"):
         return frames
     if len(frames) > 1:
-        message = f"an animation of {len(frames)} frames is no single image"
+        message = f"an animation of {len(frames)} frames is not a single image"
         raise ValueError(message)
     return np.squeeze(frames, axis=0)
 
@@ -197,7 +197,7 @@ def _unknown(node: Node) -> CorruptFileError:
         "DecodeImage": "JPEG, PNG, GIF or BMP",
         "ExtractJpegShape": "JPEG",
     }
-    message = f"node {node.name!r} ({node.op}) is fed what is no image that it decodes"
+    message = f"node {node.name!r} ({node.op}) cannot decode its input"
     return CorruptFileError(message, f"feed it {kinds.get(node.op, 'JPEG, PNG or GIF')}")
 
 

@@ -110,7 +110,7 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
         raise ValueError(message)
     height, width = wanted
     if min(height, width, *images.shape[1:3]) < 1:
-        message = f"there is no image of {height} x {width} pixels or in {list(images.shape)}"
+        message = f"no image of {height} x {width} pixels or in {list(images.shape)}"
         raise ValueError(message)
     # Where there are no images, the places of pixels along each axis are worked out all the same.
     batch, channels = max(len(images), 1), max(images.shape[3], 1)
@@ -160,7 +160,7 @@ def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size
     elif method == "nearest":
         crops = _picked(images, owners, _rounded(rows.place), _rounded(columns.place))
     else:
-        message = f"there is no method {method!r}"
+        message = f"unknown method {method!r}"
         raise ValueError(message)
     inside = rows.inside[:, :, None] & columns.inside[:, None, :]
     outside = np.float32(node.attr_float("extrapolation_value", 0.0))
@@ -189,7 +189,7 @@ def _checked(images: Array, boxes: Array, owners: Array, size: Array) -> tuple[i
         message = "images of four axes, four numbers a box, and a size of two are needed"
         raise ValueError(message)
     if min(*wanted, *images.shape[1:3]) < 1:
-        message = f"there are no crops of {wanted[0]} x {wanted[1]} pixels"
+        message = f"no crops of {wanted[0]} x {wanted[1]} pixels"
         raise ValueError(message)
     if owners.size and not 0 <= int(owners.min()) <= int(owners.max()) < images.shape[0]:
         message = f"boxes of images that are not among the {images.shape[0]}"

@@ -41,7 +41,7 @@ class _Batch(Struct, frozen=True):
     def of(serialized: Array, *, single: bool) -> _Batch:
         """The examples of a tensor of texts."""
         if serialized.ndim > 1 or (single and serialized.ndim):
-            message = f"serialized examples of shape {list(serialized.shape)} are no vector"
+            message = f"serialized examples of shape {list(serialized.shape)} are not vectors"
             raise ValueError(message)
         spend(_STEPS * STEP * serialized.size, "reading the examples")
         return _Batch([read_example(data) for data in texts(serialized)], single)

@@ -147,7 +147,7 @@ class _Diagonals(Struct, frozen=True):
         """The diagonals that a node's input and attribute tell."""
         band = (0,) if k is None else integers(k)
         if len(band) not in (1, 2) or band[0] > band[-1]:
-            message = f"{list(band)} are no diagonals"
+            message = f"{list(band)} are not diagonals"
             raise ValueError(message)
         default = "RIGHT_LEFT" if node.op.endswith("V3") else "LEFT_LEFT"
         return cls(band[0], band[-1], node.attr_str("align", default))
@@ -276,7 +276,7 @@ def _band(args: ShapeArgs) -> tuple[int, int] | None:
     if named is None:
         return None
     if len(named) not in (1, 2) or named[0] > named[-1]:
-        message = f"{list(named)} are no diagonals"
+        message = f"{list(named)} are not diagonals"
         raise ShapeConflictError(message)
     return named[0], named[-1]
 

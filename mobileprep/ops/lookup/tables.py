@@ -107,7 +107,7 @@ flop_rule("InitializeTable", "InitializeTableV2")(free)
 def _table(handle: Array) -> Table:
     found = handle.item() if handle.dtype == object and handle.size == 1 else None
     if not isinstance(found, Table):
-        message = "the handle is no table"
+        message = "the handle is not a table"
         raise TypeError(message)
     return found
 
@@ -181,7 +181,7 @@ def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  
     try:
         return float(text) if kind.is_floating else int(text)
     except ValueError as error:
-        message = f"line {row.number + 1} holds {text[:20]!r}, which is no {kind.short}"
+        message = f"line {row.number + 1} holds {text[:20]!r}, which is not a {kind.short}"
         raise InvalidGraphError(
             message, "take the vocabulary that the model has", str(path)
         ) from error

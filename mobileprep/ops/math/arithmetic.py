@@ -351,7 +351,7 @@ def bias_add(node: Node, x: Array, bias: Array) -> Array:
     """x plus one number for each channel: the last axis, or the second of NCHW."""
     same_type(node, x, bias)
     if bias.ndim != 1 or x.ndim < 2:
-        message = "a bias is a vector, and what it is added to has two axes or more"
+        message = "a bias is a vector, and its other input has at least two axes"
         raise ValueError(message)
     first = node.op == "BiasAdd" and node.attr_str("data_format", "NHWC").startswith("NC")
     channels = x.shape[1 if first else -1]

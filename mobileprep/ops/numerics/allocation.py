@@ -42,7 +42,7 @@ class Holdings:
         self.outer = outer
         self._counted = 0
         self.made = 0
-        """Bytes of what was made since the tensors were last counted; the run adds to it."""
+        """Bytes allocated since the tensors were last counted; the run adds to it."""
 
     def left(self, wanted: int) -> int:
         """The bytes that are left; counted exactly only where ``wanted`` would not fit."""
@@ -126,14 +126,14 @@ def check_total(count: int, what: str, most: int | None = None) -> None:
     left = memory_left(count)
     left = left if most is None else min(left, most)
     if count > left:
-        message = f"{what} takes {count:,} bytes, and {left:,} are left of what a run may take"
+        message = f"{what} takes {count:,} bytes, and {left:,} remain of the memory limit of a run"
         raise OverBudgetError(message)
 
 
 def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
     """Refuse shapes that cannot be, that no device could hold, or that the run may not take."""
     if any(d < 0 for d in shape):
-        message = f"{list(shape)} is no shape"
+        message = f"{list(shape)} is not a shape"
         raise ValueError(message)
     if len(shape) > MAX_AXES:
         message = f"a tensor of {len(shape)} axes; numpy's arrays have at most {MAX_AXES}"

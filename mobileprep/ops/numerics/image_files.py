@@ -264,7 +264,7 @@ class Normalization(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 1 or max(self.height, self.width) > 1 << 14:
-            message = f"pictures of {self.width} x {self.height} pixels cannot be made"
+            message = f"an image of {self.width} x {self.height} pixels is too large"
             raise UsageError(message, "give a width and a height from 1 to 16384")
         if self.std == 0:
             raise UsageError("values cannot be divided by 0", "give a standard deviation")  # noqa: EM101
@@ -302,7 +302,7 @@ def decoded(data: bytes, channels: int = 3) -> Array:
     try:
         return _decoded(data, channels)
     except OverBudgetError as error:
-        raise CorruptFileError(str(error), "use a smaller picture, or allow more") from error
+        raise CorruptFileError(str(error), "use a smaller image, or raise the limit") from error
 
 
 def exif_orientation(data: bytes) -> int:
@@ -343,7 +343,7 @@ def _decoded(data: bytes, channels: int) -> Array:
         return _in_channels(decode_gif(data, first_only=True)[0], channels)
     if kind == "BMP":
         return _in_channels(decode_bmp(data, 3), channels)
-    raise CorruptFileError("is no JPEG, PNG, GIF or BMP", "convert the picture")  # noqa: EM101
+    raise CorruptFileError("is not a JPEG, PNG, GIF, or BMP file", "convert the image")  # noqa: EM101
 
 
 def _in_channels(pixels: Array, channels: int) -> Array:

@@ -204,7 +204,7 @@ _LEVELS: Final = 256
 # Ends that the search for the least squared error tries on each side.
 _TRIED: Final = 256
 ENTROPY_LEVELS: Final = 128
-"""As many levels as a symmetric range of eight bits has on each side."""
+"""Number of levels on each side of a symmetric 8-bit range."""
 # How far apart tried ends are.
 _ENTROPY_STRIDE: Final = 8
 

@@ -103,7 +103,7 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
         made = looked_at = 0
         while position <= len(searched):
             if made - looked_at > _LOOK:
-                check_bytes(made, "what the text becomes")
+                check_bytes(made, "the replacement")
                 looked_at = made
             spend(STEP, "replacing")
             match = self.engine.search(searched, position)
@@ -133,7 +133,7 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
                 group = match.group(int(kind))
                 pieces.append(b"" if group is None else self.written(group))
             else:
-                message = f"the replacement {decoded(rewrite)!r} names a group that is not there"
+                message = f"the replacement {decoded(rewrite)!r} names a group that does not exist"
                 raise ValueError(message)
         return b"".join(pieces)
 

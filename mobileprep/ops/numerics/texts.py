@@ -17,7 +17,7 @@ from mobileprep.ops.numerics.allocation import check_allocation
 def texts(array: Array) -> list[bytes]:
     """The elements of a tensor of texts, in row-major order."""
     if array.dtype != object:
-        message = f"texts are needed, not {array.dtype}"
+        message = f"strings are needed, not {array.dtype}"
         raise ValueError(message)
     found: list[bytes] = array.ravel().tolist()
     return found
@@ -47,7 +47,7 @@ def each_text(change: Callable[[bytes], bytes], array: Array) -> Array:
 
 
 Fault = tuple[str, str]
-"""What is wrong, and its mend."""
+"""A problem and its fix."""
 
 _EACH: Final = "every array needs one entry a sample"
 INTEGERS: Final = "save them as whole numbers from 0 on"
@@ -149,7 +149,7 @@ def decode_wav(data: bytes) -> tuple[Array, int]:
         message = f"has samples of {8 * width} bits"
         raise UnsupportedError(message, "convert it to 16 bits", _FILE)
     if len(frames) != 2 * channels * count:
-        message = f"{count} samples are declared, and {len(frames) // (2 * channels)} are there"
+        message = f"{count} samples are declared, but there are {len(frames) // (2 * channels)}"
         raise _damaged(message)
     samples = np.frombuffer(frames, "<i2").reshape(-1, channels)
     return samples.astype(np.float32) * _FULL_SCALE, rate

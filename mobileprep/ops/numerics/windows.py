@@ -101,7 +101,7 @@ def make_window(
     elif scheme == "EXPLICIT":
         pads = _explicit(node)
     else:
-        message = f"there is no padding {scheme!r}"
+        message = f"unknown padding {scheme!r}"
         raise ValueError(message)
     return Window(tuple(size), tuple(strides), tuple(dilations), pads)
 

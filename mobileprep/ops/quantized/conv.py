@@ -151,7 +151,7 @@ def _stride(node: Node) -> int:
         raise InvalidGraphError(message, "give four of each, at least 1")
     rows, columns = spatial(strides, NHWC)
     if rows != columns or dilations != ones:
-        message = f"node {node.name!r}: there is no {node.op} with the strides {list(strides)} and "
+        message = f"node {node.name!r}: no {node.op} with the strides {list(strides)} and "
         message += f"dilations {list(dilations)}"
         raise UnsupportedError(message, "it needs equal strides and no dilations")
     return rows

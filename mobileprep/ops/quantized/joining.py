@@ -85,7 +85,7 @@ def _joined(
 ) -> Quantized:
     count = node.attr_int("N")
     if count < 1 or len(rest) != 3 * count:
-        message = f"{count} tensors need as many ends of ranges, and {len(rest) - count} are given"
+        message = f"{count} tensors need as many range limits, but {len(rest) - count} are inputs"
         raise ValueError(message)
     parts = rest[:count]
     for part in parts:

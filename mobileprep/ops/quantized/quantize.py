@@ -366,7 +366,7 @@ def _rounded(node: Node, x: Array, ends: tuple[Array, Array], steps: _Steps) -> 
     check_type(node, "T", x, DType.FLOAT, DType.DOUBLE)
     axis = node.attr_int("axis", -1)
     if not -1 <= axis < max(x.ndim, 1):
-        message = f"node {node.name!r} ({node.op}): there is no axis {axis} among {x.ndim}"
+        message = f"node {node.name!r} ({node.op}): no axis {axis} among {x.ndim}"
         raise InvalidGraphError(message, "count the axis from the front, or give -1 for none")
     if not x.size:
         return x

@@ -25,10 +25,10 @@ def check_type(node: Node, attribute: str, array: Array, *known: DType) -> DType
     """The element type that an attribute names, which the array must have."""
     dtype = node.attr_dtype(attribute, known[0])
     if dtype not in known:
-        message = f"node {node.name!r}: there is no {node.op} of {dtype.short}"
+        message = f"node {node.name!r}: no {node.op} of {dtype.short}"
         raise UnsupportedError(message, f"it takes {_listed(known)}")
     if array.dtype != dtype.numpy:
-        message = f"node {node.name!r} ({node.op}) takes {dtype.short}, and is given {array.dtype}"
+        message = f"node {node.name!r} ({node.op}) takes {dtype.short}, but has {array.dtype}"
         raise InvalidGraphError(message, f"make {attribute} the type of its input")
     return dtype
 
@@ -75,7 +75,7 @@ def proper_limits(node: Node, low: Array, high: Array) -> Limits:
 
 def bad_limits(node: Node, low: object, high: object) -> InvalidGraphError:
     """The error for a range whose end is not where it has to be."""
-    message = f"node {node.name!r} ({node.op}) is given a range from {low} to {high}"
+    message = f"node {node.name!r} ({node.op}) has a range from {low} to {high}"
     return InvalidGraphError(message, "a range ends above its beginning")
 
 

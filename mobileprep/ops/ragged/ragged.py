@@ -242,7 +242,7 @@ def _levels(
         levels.append((ids, np.arange(len(ids)) - starts))
         count = len(ids)
     if count != size:
-        message = f"{size} values where the partitions tell of {count}"
+        message = f"{size} values where the partitions declare {count}"
         raise ValueError(message)
     return rows, levels
 

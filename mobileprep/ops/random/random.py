@@ -75,7 +75,7 @@ def random_uniform_int(
     """Integers from [low, high)."""
     first, end = int(low), int(high)
     if first >= end:
-        message = f"there is no number in [{first}, {end})"
+        message = f"no number in [{first}, {end})"
         raise ValueError(message)
     return generator(context, node).integers(first, end, _shape(node, dims), dtype=low.dtype)
 

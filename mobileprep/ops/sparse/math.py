@@ -44,7 +44,7 @@ def sparse_shape(indices: Array, shape: Array, values: Array | None = None) -> t
         message = f"{len(indices)} indices for values of shape {list(values.shape)}"
         raise ValueError(message)
     if min(dims, default=0) < 0 or math.prod(dims) > _MOST:
-        message = f"{list(dims)} is no shape"
+        message = f"{list(dims)} is not a shape"
         raise ValueError(message)
     for axis, extent in enumerate(dims):
         check_indices(indices[:, axis], extent)

@@ -154,7 +154,7 @@ def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     shapes = [sparse_shape(*part) for part in zip(indices, dims, values, strict=True)]
     axis = axis_of(node.attr_int("concat_dim"), len(shapes[0]))
     if any(s[:axis] + s[axis + 1 :] != shapes[0][:axis] + shapes[0][axis + 1 :] for s in shapes):
-        message = f"the shapes {[list(s) for s in shapes]} differ beside axis {axis}"
+        message = f"the shapes {[list(s) for s in shapes]} differ on axes other than {axis}"
         raise ValueError(message)
     extents = np.array([s[axis] for s in shapes], np.int64)
     offsets = np.cumsum(extents) - extents
@@ -201,7 +201,7 @@ def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
             dense matrices [batch, any]; texts or integers.
     """
     if not node.attr_bool("hashed_output"):
-        message = f"node {node.name!r} ({node.op}) joins texts instead of hashing them"
+        message = f"node {node.name!r} ({node.op}) joins strings instead of hashing them"
         raise UnsupportedError(message, "use a cross of features with a number of buckets")
     buckets = node.attr_int("num_buckets")
     if buckets < 0:
@@ -250,7 +250,7 @@ def _columns(node: Node, inputs: tuple[Array, ...]) -> tuple[list[tuple[Array, A
     columns = []
     for where, x, shape in zip(indices, values, dims, strict=True):
         if len(sparse_shape(where, shape, x)) != 2 or (np.diff(where[:, 0]) < 0).any():
-            message = "a sparse feature to cross is no matrix with rows in order"
+            message = "a sparse feature to cross is not a matrix with sorted rows"
             raise ValueError(message)
         columns.append((_numbers(x), np.searchsorted(where[:, 0], np.arange(batch + 1))))
     columns += [(_numbers(x.ravel()), np.arange(batch + 1) * x.shape[1]) for x in dense]

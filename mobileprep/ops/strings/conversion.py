@@ -73,7 +73,7 @@ def _layout(node: Node, x: Array) -> str:
     scientific, shortest = node.attr_bool("scientific", False), node.attr_bool("shortest", False)
     real = x.dtype.kind not in "iub"
     if max(width, precision) > _WIDEST or len(fill) > 1 or (scientific and shortest):
-        message = f"texts of width {width}, precision {precision}, filled with {fill!r}"
+        message = f"strings of width {width}, precision {precision}, filled with {fill!r}"
         raise ValueError(message)
     if not real and (scientific or shortest or precision >= 0):
         message = f"a precision is for real numbers, not for {x.dtype}"
@@ -105,7 +105,7 @@ def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
     """The number that a text spells, of a type."""
     whole = kind.kind in "iu"
     if (_INTEGER if whole else _REAL).fullmatch(text) is None:
-        message = f"{text!r} is no number of type {kind}"
+        message = f"{text!r} is not a number of dtype {kind}"
         raise ValueError(message)
     return _in_range(int(text), kind) if whole else float(text)
 
@@ -125,7 +125,7 @@ def decode_raw(node: Node, x: Array) -> Array:
     elements = texts(x)
     length = len(elements[0]) if elements else 0
     if kind is None or length % kind.itemsize or any(len(t) != length for t in elements):
-        message = f"texts of {length} bytes cannot all be read as {kind}"
+        message = f"strings of {length} bytes cannot all be read as {kind}"
         raise ValueError(message)
     shape = (*x.shape, length // kind.itemsize)
     check_allocation(shape, kind)
@@ -163,7 +163,7 @@ def _from_base64(text: bytes) -> bytes:
     try:
         return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
-        message = f"{text[:20]!r} is no base64"
+        message = f"{text[:20]!r} is not base64"
         raise ValueError(message) from error
 
 

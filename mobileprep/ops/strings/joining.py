@@ -122,7 +122,7 @@ flop_rule("StringSplit")(free)
 def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, Array, Array]:
     """Indices, values and shape of a matrix whose rows are the parts of each text."""
     if x.ndim != 1:
-        message = f"a vector of texts is needed, not the shape {list(x.shape)}"
+        message = f"a vector of strings is needed, not the shape {list(x.shape)}"
         raise ValueError(message)
     rows = [cut(text) for text in texts(x)]
     indices = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
@@ -351,7 +351,7 @@ class _Reader(Struct, frozen=True):
         found = text.decode(self.codec, _MARKING)
         marked = _CONTROLS.sub(_MARK, found) if self.controls else found
         if self.errors == "strict" and _MARK in (marked if self.strict_controls else found):
-            message = f"the text {text[:40]!r} is no {self.codec}"
+            message = f"the text {text[:40]!r} is not a {self.codec}"
             raise ValueError(message)
         return marked.replace(_MARK, "" if self.errors == "ignore" else self.replacement)
 

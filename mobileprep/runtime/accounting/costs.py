@@ -368,7 +368,7 @@ def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[st
         first = inputs[0].name if inputs else "INPUT"
         hint = (
             f"declare the whole shape of the inputs, such as 'inputs: {{{first}: {{shape: "
-            f"[1, 224, 224, 3]}}}}'; a run on zeros does not tell them: {error.message}"
+            f"[1, 224, 224, 3]}}}}'; a run on zeros does not determine them: {error.message}"
         )
         raise UsageError(message, hint) from error
 

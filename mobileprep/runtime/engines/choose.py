@@ -101,7 +101,7 @@ def open_engine(
     """
     where = where or str(path or "graph")
     if name not in ENGINE_NAMES:
-        message = f"there is no engine {name!r}"
+        message = f"unknown engine {name!r}"
         hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
         raise UsageError(message, hint)
     if path is not None and _is_tflite(graph):

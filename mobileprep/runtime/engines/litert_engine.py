@@ -74,7 +74,7 @@ class LiteRtEngine:
         given = checked_feeds(self._graph, feeds, where)
         for name in given:
             if self._graph[Ref(name).node].op not in PLACEHOLDERS:
-                message = f"{name!r} is no input of the file, and LiteRT feeds inputs alone"
+                message = f"{name!r} is not an input of the file, and LiteRT can only feed inputs"
                 raise UsageError(message, "feed the inputs", where)
         numbers = [self._number(ref) for ref in refs]
         try:

@@ -108,7 +108,7 @@ def with_fed_shapes(
     ]
     if not shapes:
         return error
-    told = f"the graph does not tell what shape it takes: {', '.join(shapes)}"
+    told = f"the graph does not record its shape: {', '.join(shapes)}"
     return error.at(error.where, hint=f"{error.hint}; {told}")
 
 
@@ -173,7 +173,7 @@ def random_values(tensor: TensorInfo, dims: str, seed: int) -> Array:
     kind = tensor.dtype.numpy if tensor.dtype is not None else np.dtype(np.float32)
     if kind is None:
         message = f"{tensor.name!r} holds {tensor.dtype.short if tensor.dtype else 'nothing'}"
-        raise UsageError(message, "random numbers are no value for it: name a file")
+        raise UsageError(message, "random numbers are not a value for it: name a file")
     _check_size(shape)
     generator = np.random.default_rng(seed)
     if tensor.dtype is None or tensor.dtype.is_floating or kind.kind == "c":
@@ -262,7 +262,7 @@ def _unfit(tensor: TensorInfo, values: Sequence[Any]) -> UsageError:
     kind = tensor.dtype.short if tensor.dtype else ""
     message = f"{tensor.name!r} takes {kind}, not {told}{more}"
     if tensor.dtype is DType.STRING:
-        hint = f"write {tensor.name}=text:... or a list of texts, or name a file"
+        hint = f"write {tensor.name}=text:... or a list of strings, or name a file"
         return UsageError(message, hint)
     return UsageError(message, "write numbers of that type, or name a file")
 
@@ -290,7 +290,7 @@ def _parsed_shape(text: str) -> tuple[int, ...]:
     try:
         shape = tuple(int(d) for d in text.split(","))
     except ValueError as error:
-        message = f"{text!r} is no shape"
+        message = f"{text!r} is not a shape"
         raise UsageError(message, "write sizes with commas: random:1,224,224,3") from error
     if min(shape) < 0:
         message = f"the shape {text!r} has a negative size"

@@ -111,9 +111,7 @@ def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
     except (CorruptFileError, UnsupportedError) as error:
         place = f"{what}, {error.where}" if error.where else what
         raise error.at(place) from error
-    message = (
-        f"{tensor.name!r} cannot be fed {what!r}: a file's kind is told by the end of its name"
-    )
+    message = f"{tensor.name!r} cannot be fed {what!r}: the extension determines the format"
     hint = "use .npy, .npz, .wav, .png, .jpg, .gif, .bmp, a number, or 'random'"
     raise UsageError(message, hint)
 
@@ -131,7 +129,7 @@ def batch_of(tensor: TensorInfo, files: Sequence[str], options: FeedOptions) -> 
         first, last = arrays[0].shape, arrays[-1].shape
         if last[1:] != first[1:] or len(last) != len(first):
             message = f"{file} has the shape {list(last)}, and {files[0]} {list(first)}"
-            raise UsageError(message, f"{_ONE_BY_ONE}: they are no batch")
+            raise UsageError(message, f"{_ONE_BY_ONE}: they do not form a batch")
         size += arrays[-1].nbytes
         if size > _MOST_BYTES:
             message = f"the {len(files)} files for {tensor.name!r} are too much for one batch"
@@ -236,7 +234,7 @@ def tensor_info(graph: Graph, name: str) -> TensorInfo:
     ref = parse_ref(name)
     node = graph.get(ref.node)
     if node is None or ref.is_control:
-        message = f"there is no tensor {name!r} in the graph"
+        message = f"the graph has no tensor {name!r}"
         usual = f"its placeholders are {', '.join(placeholders(graph)[:5]) or 'none'}"
         raise UsageError(message, nearest_hint(ref.node, graph.by_name) or usual)
     # Old graphs leave the shape of a placeholder empty where it is unknown.

@@ -115,7 +115,7 @@ class _Inliner:
             return
         function = self._library.functions.get(name)
         if function is None:
-            message = f"node {node.name!r} calls the function {name!r}, which is not there"
+            message = f"node {node.name!r} calls the function {name!r}, which does not exist"
             raise InvalidGraphError(message, "export the model again", self._where)
         inside = self._enter(name, site, site.anchor)
         body = body_of(function, self._library, bindings)
@@ -206,7 +206,7 @@ class _Inliner:
         while ref.node in self._results:
             results = self._results[ref.node]
             if ref.index >= len(results) or ref in seen:
-                message = f"node {node.name!r} takes {str(ref)!r}, which is not there"
+                message = f"node {node.name!r} takes {str(ref)!r}, which does not exist"
                 raise InvalidGraphError(message, "export the model again", self._where)
             seen.add(ref)
             ref = results[ref.index]
@@ -429,7 +429,7 @@ class _Lowering:
     def _body(self, func: FuncRef) -> Body:
         function = self._library.functions.get(func.name)
         if function is None:
-            message = f"node {self._node.name!r} runs {func.name!r}, which is not there"
+            message = f"node {self._node.name!r} runs {func.name!r}, which does not exist"
             raise InvalidGraphError(message, "export the model again")
         return body_of(function, self._library, func.attrs)
 

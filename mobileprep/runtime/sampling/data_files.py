@@ -29,7 +29,7 @@ from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, is_single_picture
 
 _TEXT: Final = "OSU"
-_HOW_TO_NAME: Final = "save the array under that name, or tell its own by 'inputs' or 'labels'"
+_HOW_TO_NAME: Final = "save the array under that name, or name its own with 'inputs' or 'labels'"
 T = TypeVar("T")
 
 

@@ -159,11 +159,11 @@ def undrawable(fed: FedTensor, ops: FirstOps) -> tuple[str, str] | None:
         return None
     what = "text" if is_text else f"of type {fed.dtype.short}"
     if node is not None:
-        what = _FILE_KINDS.get(node.op, "the content of a picture file")
+        what = _FILE_KINDS.get(node.op, "the content of an image file")
     message = f"no sample can be drawn for the input {fed.name!r}: it is {what}"
     hint = data_hint(fed.name)
     if node is not None:
-        hint += f"; or name what {node.op} gives as the input: {node.name!r}"
+        hint += f"; or use the output of {node.op} as the input: {node.name!r}"
     return message, hint
 
 

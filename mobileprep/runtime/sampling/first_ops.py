@@ -157,7 +157,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Reached, float, int], tuple[float, flo
 
 MOVES: Final = 0.01
 """What an output moves at least, as a share of its largest magnitude, where it answers."""
-_DATA: Final = "samples of the app's own tell more: 'check: {data: FILE.npz}' in a recipe"
+_DATA: Final = "samples of the app are better: 'check: {data: FILE.npz}' in a recipe"
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -333,7 +333,7 @@ class ValueRange(Struct, frozen=True):
         return self.low, self.high
 
     def __str__(self) -> str:
-        told = self.reason or "nothing in the graph tells the range"
+        told = self.reason or "the graph does not show the range"
         ends = f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
         return f"{ends} ({told})"
 
@@ -383,7 +383,7 @@ def _whole_numbers(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
     if ops.rows is not None:
         return (ValueRange(0, ops.rows - 1, "it chooses rows of a table"),)
     if ops.is_picture:
-        return (ValueRange(0, 255, f"it is a picture of {fed.dtype.short}"),)
+        return (ValueRange(0, 255, f"it is an image of {fed.dtype.short}"),)
     return (ValueRange(0, 1),)
 
 

@@ -91,7 +91,9 @@ def _dtype(graph: Graph, name: str) -> DType:
     dtype = tensor_dtype(graph, parse_ref(name))
     if dtype is None:
         node = graph[parse_ref(name).node]
-        message = f"the type of the input {name!r} is not known: nobody knows the op {node.op!r}"
+        message = (
+            f"the dtype of the input {name!r} is unknown, because the op {node.op!r} is unknown"
+        )
         raise UsageError(message, "name a tensor of a known op as the input")
     return dtype
 

@@ -415,7 +415,7 @@ def _check(model: AppModel, language: Language) -> None:
         return
     for tensor in (*model.inputs, *model.outputs):
         if language == "objc" and tensor.dtype is DType.STRING:
-            message = f"the Objective-C++ code takes no texts, as {tensor.name!r} has"
+            message = f"Objective-C++ code does not support strings, as {tensor.name!r} has"
             raise UnsupportedError(message, "ask for 'cpp', which takes any tensor")
         if language in ("java", "kotlin") and tensor.dtype not in _JVM_TYPES:
             kind = tensor.dtype.name.lower()

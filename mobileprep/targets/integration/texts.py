@@ -60,7 +60,7 @@ def float_text(value: float) -> Code:
     with np.errstate(over="ignore"):
         single = np.float32(value)
     if not math.isfinite(single):
-        message = f"{value!r} is no number of single precision"
+        message = f"{value!r} is not a float32 number"
         raise UnsupportedError(message, "give 'mean' and 'std' as numbers that are")
     return Code(f"{single!s}f")
 

@@ -36,16 +36,16 @@ _KINDS: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
     ("variables", re.compile(r"Variable(V2)?|VarHandleOp|ReadVariableOp|AutoReloadVariable")),
 )
 _TEXTS: Final[dict[Kind, str]] = {
-    "pictures": "decode pictures in the app, and feed the pixels",
-    "sounds": "read sounds in the app, and feed the samples",
-    "texts": "take texts and records apart in the app, and feed numbers",
+    "pictures": "decode images in the app, and feed the pixels",
+    "sounds": "read audio in the app, and feed the samples",
+    "texts": "parse strings and records in the app, and feed numbers",
     "queues": "feed the batch itself: queues and readers are for training",
     "variables": "freeze the graph with its checkpoint",
 }
 _DROPOUT: Final = "remove_dropout takes dropout off, which is for training alone"
 _SHAPES: Final = (
-    "give the input's shape, by --input_shapes of mobileprep tflite or under inputs in a recipe: "
-    "what follows from sizes becomes constants"
+    "set the input's shape, with --input_shapes of mobileprep tflite or under inputs in a recipe,"
+    " so that sizes become constants"
 )
 _FED: Final = frozenset({"pictures", "sounds", "texts", "queues"})
 _NO_NUMBERS: Final = frozenset({DType.STRING, DType.RESOURCE, DType.VARIANT})

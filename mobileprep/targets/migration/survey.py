@@ -191,7 +191,7 @@ def migrate(
     check_holds_nodes(model.graph, str(path))
     if is_tflite_graph(model.graph):
         message = "the file is for LiteRT already"
-        raise UsageError(message, "mobileprep summarize tells what is in it", str(path))
+        raise UsageError(message, "see 'mobileprep summarize'", str(path))
     graph = with_found_assets(model.graph, folders_near(model.path))
     fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))

@@ -208,9 +208,9 @@ def _no_node(found: object) -> str:
     name: object = found.name
     op: object = found.op
     if not isinstance(name, str):
-        return f"has a name that is no text: {name!r}"
+        return f"has a name that is not a string: {name!r}"
     if not isinstance(op, str):
-        return f"has an op that is no text: {op!r}, of {name!r}"
+        return f"has an op that is not a string: {op!r}, of {name!r}"
     for what in found.inputs:
         if not isinstance(what, Ref):
             return f"has {type(what).__name__}, not Ref, among the inputs of {name!r}"
@@ -229,7 +229,7 @@ def _no_numbers(result: Result) -> tuple[str, str]:
     ):
         return f"skipped is {skipped!r}", "count places by reason: {'the reason': 2}"
     if not isinstance(warnings, tuple | list) or not all(isinstance(w, str) for w in warnings):
-        return f"warnings is {warnings!r}", "make it a tuple of texts"
+        return f"warnings is {warnings!r}", "make it a tuple of strings"
     return "", ""
 
 

@@ -25,10 +25,10 @@ def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -
     choice = _Choice(graph, known)
     dead = choice.dead()
     if dead & frozenset(protected):
-        return "an output lies in the branch for training"
+        return "an output is in the training branch"
     merges = {n.name for n in graph if n.op == "Merge"}
     if any(r.index == 1 and r.node in merges for n in graph for r in n.inputs):
-        return "which branch was taken is used as a number"
+        return "the branch decision is used as a number"
     nodes = [m for n in graph if n.name not in dead for m in choice.decided(n, dead, protected)]
     return graph.with_nodes(without_dangling(nodes, {n.name for n in nodes}))
 

@@ -31,7 +31,7 @@ from mobileprep.transforms.rewriting.layers import linear_weights, weight_axes
 
 # What quantize_weights stores.
 _WHOLE_BITS: Final = 8
-_NO_MEANS: Final = "the mean of what it takes is not known"
+_NO_MEANS: Final = "the mean of its input is not known"
 
 
 @transform("correct_bias")
@@ -50,8 +50,8 @@ class CorrectBias(Transform, frozen=True):
     """
 
     summary = (
-        "Shifts the biases of layers by what rounding the weights to few bits will move the mean "
-        "of each channel. Stands before what quantizes."
+        "Shifts the biases of layers by the amount by which rounding the weights to few bits will"
+        " change the mean of each channel. Use it before quantization."
     )
 
     data: Annotated[

@@ -47,8 +47,8 @@ class Downgrade(Transform, frozen=True):
     """
 
     summary = (
-        "Replaces ops and attributes that are newer than a release of TensorFlow, where older ones "
-        "do the same, and tells what still keeps that release from loading the graph."
+        "Replaces ops and attributes that are newer than a release of TensorFlow with equivalent "
+        "older ones, and reports what still prevents that release from loading the graph."
     )
 
     tensorflow: Annotated[Release, Option("The release that shall load the graph.")] = TF115

@@ -63,7 +63,7 @@ class FoldConstants(Transform, frozen=True):
         """Fold."""
         if not context.outputs:
             message = "no outputs are named"
-            raise refuse(self.transform_name, message, "name what the graph is run for")
+            raise refuse(self.transform_name, message, "name the outputs of the graph")
         check_inputs(graph, self.transform_name)
         check_tensors(graph, context.inputs, "input", "")
         check_tensors(graph, context.outputs, "output", "")

@@ -36,8 +36,8 @@ class FreezeRequantizationRanges(Transform, frozen=True):
     min_max_log_file: Annotated[
         str,
         Option(
-            "What a run printed of a graph to which insert_logging was applied with "
-            'op=RequantizationRange, show_name=true and message="__requant_min_max:".',
+            "Log of a run of the graph with insert_logging(op=RequantizationRange, "
+            'show_name=true, message="__requant_min_max:").',
             min_length=1,
             format="path",
         ),
@@ -83,7 +83,7 @@ class FreezeRequantizationRanges(Transform, frozen=True):
             message = f"{self.min_max_log_file} holds no range"
             hint = (
                 "apply insert_logging(op=RequantizationRange, show_name=true, "
-                'message="__requant_min_max:"), and keep what mobileprep run prints: 2> LOG'
+                'message="__requant_min_max:"), and save the output of mobileprep run: 2> LOG'
             )
             raise refuse(self.transform_name, message, hint)
         for name in seen:

@@ -54,7 +54,7 @@ class FuseRemoteGraph(RemoteOptions, frozen=True):
             hint = "give fused_nodes, border_inputs with border_outputs, or fused_op_types"
             message = "no part of the graph is named"
             return self.refused(message, hint)
-        message = f"there is no executor {self.remote_fused_graph_executor_name!r} to choose a part"
+        message = f"unknown executor {self.remote_fused_graph_executor_name!r} to choose a part"
         return self.refused(message, "name the part's nodes, or tensors, or ops")
 
     def _parts(self, graph: Graph, context: Context) -> list[Cluster]:

@@ -37,7 +37,7 @@ class RemoteOptions(Transform, frozen=True):
     ]
     remote_fused_graph_node_name: Annotated[
         str,
-        Option("The name of the node that stands for the part."),
+        Option("Name of the node that replaces the part."),
     ] = ""
     fused_nodes: Annotated[str, Option("The part's nodes, divided by commas.")] = ""
     border_inputs: Annotated[
@@ -54,13 +54,13 @@ class RemoteOptions(Transform, frozen=True):
     ] = ""
     fuse_by_executor: Annotated[
         bool,
-        Option("Instead of fused_nodes: let the executor choose, where it is there."),
+        Option("Instead of fused_nodes: let the executor choose, if it is available."),
     ] = False
     input_types: Annotated[
         str,
         Option(
-            "The types of the graph's inputs, divided by commas. Where they are given, the types "
-            "and shapes of all tensors are recorded."
+            "Dtypes of the graph's inputs, separated by commas. If set, the dtypes and shapes of "
+            "all tensors are recorded."
         ),
     ] = ""
     input_shapes: Annotated[
@@ -104,11 +104,11 @@ class RemoteOptions(Transform, frozen=True):
     def _zeros(self, type_text: str, shape_text: str) -> Array:
         dtype = dtype_from_text(type_text.strip())
         if dtype not in _FEEDABLE or dtype.numpy is None:
-            message = f"{type_text!r} is no type that an input may have here"
+            message = f"{type_text!r} is not a dtype for inputs"
             raise self.refused(message, "one of float, int32, quint8")
         sizes = [part.strip() for part in shape_text.split(",")] if shape_text else []
         if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in sizes):
-            message = f"{shape_text!r} is no shape"
+            message = f"{shape_text!r} is not a shape"
             raise self.refused(message, "give numbers divided by commas")
         shape = tuple(int(part) for part in sizes)
         if int(np.prod(shape, dtype=np.float64)) > _LARGEST_FEED:

@@ -17,7 +17,7 @@ from mobileprep.transforms.tf115.node_hashes import NodeHashes
 
 _STATEFUL: Final = "it has a state of its own"
 _PLACEHOLDER: Final = "it is fed by itself"
-_UNKNOWN: Final = "nobody knows whether its op has a state"
+_UNKNOWN: Final = "its op is unknown, so it may have state"
 _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 

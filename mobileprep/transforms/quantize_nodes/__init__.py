@@ -61,8 +61,7 @@ class QuantizeNodes(Transform, frozen=True):
     input_min: Annotated[
         float | None,
         Option(
-            "With input_max, placeholders take eight-bit numbers, which stand for floats of this "
-            "range."
+            "With input_max, placeholders have 8-bit numbers that represent floats of this range."
         ),
     ] = None
     input_max: Annotated[float | None, Option("The end of that range.")] = None
@@ -81,18 +80,17 @@ class QuantizeNodes(Transform, frozen=True):
     ranges: Annotated[
         Ranges | None,
         Option(
-            "Where the ranges of what layers take come from: `dynamic`, measured each time the "
-            "graph runs; `observed`, from range_file; `trained`, from fake quantization nodes. "
-            "Layers then take constant weights that are quantized ahead, and their 32-bit results "
-            "become floats before bias and activation. Without it and range_file, the original's "
-            "form."
+            "Source of input ranges: `dynamic`, measured in each run; `observed`, from "
+            "range_file; `trained`, from fake quantization nodes. Layers then have quantized "
+            "constant weights, and their 32-bit results become floats before bias and activation."
+            " Without ranges and range_file, the original's form."
         ),
     ] = None
     range_file: Annotated[
         str | None,
         Option(
-            "A range file of the float graph, as `calibrate` writes it. What it does not have is "
-            "measured when the graph runs.",
+            "Range file of the float graph from `calibrate`. Missing ranges are measured when the"
+            " graph runs.",
             min_length=1,
             format="path",
         ),
@@ -110,18 +108,18 @@ class QuantizeNodes(Transform, frozen=True):
     store_rest: Annotated[
         bool,
         Option(
-            "With ranges or range_file, store the weights of layers that cannot compute in eight "
-            "bits in them, where that saves space: from 1,024 elements on. A rule `mode=float` "
-            "leaves a layer alone."
+            "With ranges or range_file: store the weights of layers that cannot compute in 8 bits"
+            " in 8 bits if that saves space, from 1,024 elements. A rule `mode=float` excludes a "
+            "layer."
         ),
     ] = True
 
     tensorflow: Annotated[
         Release,
         Option(
-            "With ranges or range_file, the oldest TensorFlow that is to run the graph. With "
-            "`2.21`, Pad and MirrorPad compute in eight bits between eight-bit layers; 1.15 has "
-            "no kernels for that."
+            "With ranges or range_file: oldest TensorFlow that must run the graph. With `2.21`, "
+            "Pad and MirrorPad compute in 8 bits between 8-bit layers; 1.15 has no kernels for "
+            "that."
         ),
     ] = "1.15"
 
@@ -150,7 +148,7 @@ class QuantizeNodes(Transform, frozen=True):
 
     def _with_eightbit_layers(self, graph: Graph, context: Context) -> Result:
         if self._range("fallback_min", "fallback_max") is not None:
-            message = "a fallback range goes with the original's form alone"
+            message = "a fallback range needs the original form"
             raise refuse(self.transform_name, message, "leave ranges and range_file out")
         if self.ranges == "observed" and self.range_file is None:
             message = "observed ranges need a range file"
@@ -200,7 +198,7 @@ class QuantizeNodes(Transform, frozen=True):
         if low is None and high is None:
             return None
         if low is None or high is None:
-            message = f"{low_name} and {high_name} have to be given together"
+            message = f"{low_name} and {high_name} must be given together"
             raise refuse(self.transform_name, message, "give both or neither")
         if not low < high:
             message = f"the range from {low_name}={low:g} to {high_name}={high:g} is empty"

@@ -40,7 +40,7 @@ from mobileprep.transforms.quantize_nodes.weights import (
 from mobileprep.transforms.quantize_nodes.would_run import WouldRun
 from mobileprep.transforms.rewriting.layers import LAYERS, layer_kind, output_channels
 
-_NO_CONSTANT: Final = "its weights are no constant"
+_NO_CONSTANT: Final = "its weights are not constant"
 _GATES: Final = ENTERS | SWITCHES
 _LONGEST: Final = 32
 _EIGHT_BITS: Final = 8
@@ -138,7 +138,7 @@ _NO_KERNEL: Final = {
         "TensorFlow has no kernel of its own for eight-bit depthwise convolutions"
     ),
 }
-_NO_FORM: Final = "there is no eight-bit form of its op"
+_NO_FORM: Final = "its op has no 8-bit form"
 # As many products of two eight-bit numbers surely fit a sum of 32 bits.
 _MOST_PRODUCTS: Final = (1 << 31) // (255 * 255)
 
@@ -217,7 +217,7 @@ def choose_layers(
 
 def stored_though(reason: str) -> str:
     """What is told of a layer whose weights alone are in eight bits."""
-    return f"{reason}; its weights are stored in eight bits"
+    return f"{reason}; its weights are stored in 8 bits"
 
 
 def _found(
@@ -232,7 +232,7 @@ def _found(
     if settings.mode == "float":
         return BY_RULE
     if node.attr_dtype("T", DType.FLOAT) is not DType.FLOAT:
-        return "it is no float32 op"
+        return "it is not a float32 op"
     reason = ""
     if settings.mode == "nodes":
         reason = _reason_not_to_compute(node, runs)

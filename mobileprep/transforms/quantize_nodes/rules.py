@@ -139,7 +139,7 @@ def _parsed(transform: str, text: str) -> LayerRule:
             raise refuse(transform, message, f"one of {', '.join(allowed)}")
         given[key] = value
     if not given.keys() - {"nodes", "ops"}:
-        raise refuse(transform, f"the rule {text!r} says nothing of what is to be done", _HINT)
+        raise refuse(transform, f"the rule {text!r} has no effect", _HINT)
     _check_expression(transform, given.get("nodes", ""))
     if "bits" in given:
         given["bits"] = int(given["bits"])
@@ -167,7 +167,7 @@ def _check_expression(transform: str, nodes: str) -> None:
     try:
         compiled(nodes.encode())
     except (ValueError, UnsupportedError) as error:
-        raise refuse(transform, str(error), "mend the regular expression of the rule") from error
+        raise refuse(transform, str(error), "fix the regular expression of the rule") from error
 
 
 # What computes enough to pay for converting its inputs.
@@ -288,15 +288,15 @@ def reason_to_stay_float(node: Node) -> str:
         return "it does not have the inputs of its op"
     types = [t for i, t in enumerate(taken) if i not in plain]
     if any(t is not DType.FLOAT for t in (*types, *output_types(node, definition))):
-        return "it is no float32 op"
+        return "it is not a float32 op"
     if "data_format" in node.attrs and layout(node) != "NHWC":
-        return "there is no eight-bit form with channels first"
+        return "channels first has no 8-bit form"
     if node.op == "MaxPool" and node.attr_ints("ksize")[-1] != 1:
-        return "there is no eight-bit form along channels"
+        return "this axis has no 8-bit form"
     if any(d != 1 for d in node.attr_ints("dilations", (1,))):
-        return "there is no eight-bit form with dilations"
+        return "dilations have no 8-bit form"
     if "padding" in node.attrs and node.attr_str("padding") not in ("SAME", "VALID"):
-        return "there is no eight-bit form with explicit padding"
+        return "explicit padding has no 8-bit form"
     return ""
 
 

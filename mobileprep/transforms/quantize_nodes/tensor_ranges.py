@@ -204,7 +204,7 @@ def _hoisted(names: FreshNames, match: Match) -> list[Node]:
 def _reason_not_to_convert(match: Match) -> str:
     low, high = (match[label].attr_tensor("value") for label in ("min", "max"))
     if low.size != 1 or high.size != 1:
-        return "the range of the fake quantization is no pair of numbers"
+        return "the range of the fake quantization is not a pair of numbers"
     least, greatest = float(low.array().reshape(-1)[0]), float(high.array().reshape(-1)[0])
     if not (least <= 0 and least < greatest):
         # Requantize fails on such a range when the graph runs.

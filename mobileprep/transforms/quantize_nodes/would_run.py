@@ -54,7 +54,7 @@ class WouldRun:
         if node.op in _BROADCASTING and not self._aligns(*node.data_inputs):
             return "its eight-bit form may not be able to broadcast its inputs"
         if node.op == "Conv2D" and has_channel_groups(node, self._shapes):
-            return "there is no eight-bit form with groups of channels"
+            return "groups of channels have no 8-bit form"
         return reason_windows_differ(self._graph, node)
 
     def as_original(self, node: Node) -> Node:
@@ -90,7 +90,7 @@ def reason_windows_differ(graph: Graph, node: Node) -> str:
         return ""
     strides = node.attr_ints("strides")
     if len(strides) != 4 or strides[1] != strides[2] or strides[0] != 1 or strides[3] != 1:
-        return "there is no eight-bit form with unequal strides"
+        return "unequal strides have no 8-bit form"
     stride = strides[1]
     if node.attr_str("padding") == "VALID":
         fits = stride <= 3

@@ -55,7 +55,7 @@ class ArrayNodes:
         self._kind = attr.dtype(array.dtype)
         self.nodes: list[Node] = []
         self.contents = Ref("")
-        """What the array holds at first."""
+        """Initial content of the array."""
 
     def replaced(self) -> Sequence[Node]:
         """All nodes; those in a user's place have its name."""

@@ -70,7 +70,7 @@ def _check_lengths(graph: Graph, array: TracedArray, live: frozenset[str]) -> No
     for node in array.of_op("TensorArrayConcatV3"):
         takers = graph.consumers.get(node.name, ())
         if any(r == Ref(node.name, 1) for n in takers if n.name in live for r in n.data_inputs):
-            raise cannot_raise(node, "tells the lengths of a TensorArray's elements")
+            raise cannot_raise(node, "uses the lengths of a TensorArray's elements")
 
 
 class _Plan(Struct, frozen=True, eq=False):

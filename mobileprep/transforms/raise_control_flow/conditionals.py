@@ -83,7 +83,7 @@ class _Conditionals:
         for node in order:
             self._branches.add(node)
             if len(self._branches.of_node(node.name)) > _DEEPEST:
-                raise cannot_raise(node, f"lies in more than {_DEEPEST} conditionals")
+                raise cannot_raise(node, f"is in more than {_DEEPEST} conditionals")
             self._levels[node.name] = self._level(node)
             if node.op in SWITCHES:
                 self._decide(node)
@@ -92,7 +92,7 @@ class _Conditionals:
         for ref in roots:
             if ref.node in self._region and self._branches.of(ref):
                 reason = "gives its tensor in one branch alone"
-                raise cannot_raise(self._region[ref.node], reason, "fetch what is behind the Merge")
+                raise cannot_raise(self._region[ref.node], reason, "fetch the output of the Merge")
         for group in sorted(self._groups.values(), key=lambda g: -len(g.around)):
             self._raise(group)
 
@@ -102,7 +102,7 @@ class _Conditionals:
             return None
         value = node.attr_tensor("value")
         if value.dtype is not DType.BOOL or value.size != 1:
-            raise malformed(node, "decides a branch, and is no single truth value")
+            raise malformed(node, "is the predicate of a branch, and not a single boolean")
         return bool(value.array().reshape(-1)[0])
 
     def _level(self, node: Node) -> Level:

@@ -109,7 +109,7 @@ def _planned(work: Raising, frame: Frame) -> RaisedLoop:
     """What a loop is made of; its invariants, conditions and exits are resolved from now on."""
     tests = [n for n in frame.of_op({"LoopCond"}) if n.name in work.live]
     if len(tests) != 1 or not tests[0].data_inputs:
-        raise malformed(frame.nodes[0], f"lies in a loop with {len(tests)} conditions, not one")
+        raise malformed(frame.nodes[0], f"is in a loop with {len(tests)} conditions, not one")
     name = work.names.name(tests[0].name.rpartition("/")[0] or "while")
     loop = RaisedLoop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
     _plan_heads(work, loop)
@@ -140,7 +140,7 @@ def _plan_heads(work: Raising, loop: RaisedLoop) -> None:
         first = [entering[name] for name in names if name in entering]
         later = [carrying[name] for name in names if name in carrying]
         if len(first) != 1 or len(later) != 1 or len(names) != 2:
-            raise malformed(node, "does not join what enters a loop with what returns")
+            raise malformed(node, "does not join the first value of a loop with later ones")
         loop.heads.append(node)
         for refs, giver in ((loop.entered, first[0]), (loop.carried, later[0])):
             if not giver.data_inputs:
@@ -190,7 +190,7 @@ def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int],
     if source.index == 0 and source.node in index:
         return Ref(loop.name, index[source.node])
     if any(n.name == source.node for n in loop.frame.nodes):
-        raise cannot_raise(leaving, "takes what a loop's condition computes out of the loop")
+        raise cannot_raise(leaving, "uses a value of the loop's condition outside of the loop")
     return source
 
 
@@ -211,7 +211,7 @@ def _raise(
         if ref.node in region:
             return ref
         if ref.node == loop.name:
-            raise malformed(loop.frame.nodes[0], "lies in a loop that needs what comes out of it")
+            raise malformed(loop.frame.nodes[0], "is in a loop that depends on its own output")
         if ref.node in own and ref not in heads:
             node = work.graph[ref.node]
             raise cannot_raise(node, f"is read at output {ref.index} within its loop")

@@ -29,7 +29,7 @@ _EXPORT: Final = "export the graph again"
 
 def cannot_raise(node: Node, reason: str, mend: str = "") -> UnsupportedError:
     """The error that names a node of control flow that has no functional form."""
-    hint = mend or "cut the graph behind it, and feed what it gives"
+    hint = mend or "cut the graph after it, and feed its output"
     message = f"raise_control_flow: node {node.name!r} ({node.op}) {reason}"
     return UnsupportedError(message, hint)
 
@@ -130,7 +130,7 @@ class Raising:
             return self.gives[ref.node][ref.index]
         node = self.node(ref.node)
         if node is None:
-            message = f"raise_control_flow: the node {ref.node!r} is not there"
+            message = f"raise_control_flow: the node {ref.node!r} does not exist"
             raise InvalidGraphError(message, _EXPORT)
         definition = signature_of(node, self.graph.library)
         types = [] if definition is None else output_types(node, definition)
@@ -229,7 +229,7 @@ def in_order(nodes: Mapping[str, Node]) -> list[Node]:
                 state[name] = 2
                 order.append(nodes[stack.pop()])
                 if any(state[other] != 2 for other in waiting):
-                    raise malformed(nodes[name], "feeds itself, by a way round that is no loop")
+                    raise malformed(nodes[name], "depends on itself outside of a loop")
                 continue
             state[name] = 1
             stack += [other for other in reversed(waiting) if other not in state]

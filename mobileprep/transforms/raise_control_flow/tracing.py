@@ -88,7 +88,7 @@ def _traced(
     if not node.data_inputs:
         raise malformed(node, "takes no size")
     if array.dtype.numpy is None or array.dtype.numpy.kind == "O":
-        raise cannot_raise(node, f"holds {array.dtype.short}, of which there are no zeros")
+        raise cannot_raise(node, f"holds {array.dtype.short}, which has no zeros")
     waiting: list[tuple[Edge, bool]] = [((node.name, 0), True), ((node.name, 1), False)]
     known = set(waiting)
     while waiting:

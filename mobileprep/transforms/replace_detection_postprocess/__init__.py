@@ -152,7 +152,7 @@ def _share_of_equal(expected: list[Array], values: list[Array]) -> float:
 
 
 PREFIX: Final = "detection_postprocess"
-"""What the names of new nodes begin with."""
+"""Prefix of the names of new nodes."""
 
 
 KEEP_FLOAT: Final = "_keep_float"

@@ -24,7 +24,7 @@ from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.numerics.quantization import STEPS, Dequantizer, Limits, to_quint8
 
 _BINS: Final = 4096
-"""Sixteen bins to a step of eight bits: what a bin hides is a thousandth of the rounding error."""
+"""Sixteen bins for a step of 8 bits: a bin hides a thousandth of the rounding error."""
 _SHARES: Final = np.linspace(1.0, 0.02, 50).tolist()
 _COARSE: Final = np.geomspace(1.0, 0.02, 16).tolist()
 _ROUNDS: Final = 2

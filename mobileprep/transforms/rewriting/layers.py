@@ -222,10 +222,10 @@ def _users(graph: Graph, constant: Node) -> Iterator[tuple[Node, Ref]]:
 
 
 _EXACT_BITS: Final = 8
-"""From here on the whole range is kept: clipping gains less than one part in a thousand."""
+"""Above this the whole range is kept: clipping gains less than one part in a thousand."""
 _SOME: Final = 4096
 _NOISE: Final = 1e-3
-"""What a float32 of some hundred steps may be off by, in steps, and more."""
+"""Upper bound of the rounding error of a float32 of some hundred steps, in steps."""
 _SHRINKS: Final = np.linspace(1.0, 0.3, 36)
 
 

@@ -43,8 +43,8 @@ class SparsifyGather(Transform, frozen=True):
     group_init_node: Annotated[
         str,
         Option(
-            "The NoOp that fills the tables, to be run once before anything else. It is made "
-            "where it is not there.",
+            "NoOp that fills the tables, to be run once before anything else. It is created if it"
+            " does not exist.",
             min_length=1,
         ),
     ] = "group_deps"

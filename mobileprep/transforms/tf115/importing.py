@@ -119,8 +119,8 @@ def copies_warning(step: str, before: Graph, after: Graph) -> str:
     if not size:
         return ""
     return (
-        f"{step}: {sum(more.values())} constants are there twice now, {size:,} bytes more, for it "
-        "makes a copy of each that is read through an Identity; put remove_nodes(op=Identity) "
+        f"{step}: {sum(more.values())} constants are duplicated now, {size:,} bytes more, "
+        "because it copies each that is read through an Identity; put remove_nodes(op=Identity) "
         f"before {step}, or merge_duplicate_nodes behind it"
     )
 

@@ -209,7 +209,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, thing: str) -> None:
     else:
         os.mkfifo(path)
     with (
-        pytest.raises(ArtifactError, match="what has this name is no file"),
+        pytest.raises(ArtifactError, match="a file is expected, but this name is not one"),
         folder_locks([tmp_path / "out"], wait=False, tell=nobody),
     ):
         pytest.fail("nothing is locked")
@@ -220,7 +220,7 @@ def test_a_file_with_another_name_too_keeps_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     lock_file(tmp_path / "out").hardlink_to(tmp_path / "precious")
     with (
-        pytest.raises(ArtifactError, match="has another one too"),
+        pytest.raises(ArtifactError, match="has another hard link"),
         folder_locks([tmp_path / "out"], wait=False, tell=nobody),
     ):
         pytest.fail("nothing is locked")
@@ -320,7 +320,7 @@ def test_a_claim_that_is_no_file_is_neither_followed_nor_waited_for(
     else:
         os.mkfifo(path)
     with (
-        pytest.raises(ArtifactError, match="what has this name is no file"),
+        pytest.raises(ArtifactError, match="a file is expected, but this name is not one"),
         folder_locks([tmp_path / "out"], wait=False, tell=nobody),
     ):
         pytest.fail("it is held")

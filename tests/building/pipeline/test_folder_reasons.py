@@ -76,14 +76,14 @@ def test_a_manifest_that_does_not_fit_its_files(folder: Path) -> None:
 def test_a_file_in_a_folder_s_place_is_told_once(folder: Path) -> None:
     (folder / "headers").write_bytes(b"")
     assert reasons(folder, "headers/a.h", "headers/b.h", MANIFEST) == [
-        f"{folder / 'headers'} is no folder"
+        f"{folder / 'headers'} is not a directory"
     ]
     (folder / "headers").unlink()
     folder.rmdir()
     folder.write_bytes(b"")
-    assert reasons(folder, "model.pb", MANIFEST) == [f"{folder} is no folder"]
+    assert reasons(folder, "model.pb", MANIFEST) == [f"{folder} is not a directory"]
     below = folder / "phone"
-    assert reasons(below, "model.pb", MANIFEST) == [f"{folder} is no folder"]
+    assert reasons(below, "model.pb", MANIFEST) == [f"{folder} is not a directory"]
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_what_an_earlier_build_left(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(folder.parent)
     (folder / "old.pb").write_bytes(b"")
     assert reasons(folder, remove=("old.pb",)) == [
-        f"{Path('phone/old.pb')} is left from an earlier build"
+        f"{Path('phone/old.pb')} remains from an earlier build"
     ]

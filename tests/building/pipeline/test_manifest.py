@@ -53,14 +53,14 @@ def test_a_manifest_is_read(tmp_path: Path) -> None:
 )
 def test_what_is_no_manifest_is_told(tmp_path: Path, change: dict[str, object]) -> None:
     for text in (json.dumps({**WHOLE, **change}), "{", "[" * 9999, "null", "\xff"):
-        with pytest.raises(CorruptFileError, match=r"manifest\.json: is no manifest of a build"):
+        with pytest.raises(CorruptFileError, match=r"manifest\.json: is not a manifest of a build"):
             read_manifest(written(tmp_path, text))
 
 
 def test_one_that_lacks_a_part_is_told(tmp_path: Path) -> None:
     for name in WHOLE:
         text = json.dumps({k: v for k, v in WHOLE.items() if k != name})
-        with pytest.raises(CorruptFileError, match="no manifest of a build"):
+        with pytest.raises(CorruptFileError, match="not a manifest of a build"):
             read_manifest(written(tmp_path, text))
 
 

@@ -221,7 +221,7 @@ def test_a_part_that_is_cut_off_while_it_is_copied_is_damaged(objects: Objects) 
 
 def test_what_is_no_index_names_no_parts(objects: Objects) -> None:
     part = objects.put([b"abc"])
-    with pytest.raises(CorruptFileError, match="is no index of parts") as caught:
+    with pytest.raises(CorruptFileError, match="is not an index of parts") as caught:
         objects.parts(part)
     assert caught.value.where == str(objects.path(part.sha256))
 

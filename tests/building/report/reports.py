@@ -76,7 +76,7 @@ SAMPLES: dict[str, Any] = {
     "origin": "drawn",
     "data": None,
     "samples": 8,
-    "inputs": {"image": "float32 [1, 8, 8, 1], 0 to 1 (nothing in the graph tells the range)"},
+    "inputs": {"image": "float32 [1, 8, 8, 1], 0 to 1 (the graph does not show the range)"},
     "warnings": [],
 }
 

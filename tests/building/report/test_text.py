@@ -132,7 +132,7 @@ def test_each_engine_has_a_line_with_the_worst_agreement() -> None:
 def test_a_file_that_is_apart_from_its_graph_is_no_disagreement() -> None:
     file = {**OPENVINO, "name": "litert", "version": "2.1.0", "within": 1e-2}
     assert engine_lines(NUMPY, file)[1] == (
-        "engine   litert 2.1.0 ran model: apart from the graph that the file is made of, which "
+        "engine   litert 2.1.0 ran model: differs from the graph before conversion, which "
         "numpy ran, by at most 1e-02 of the largest value (4 samples)"
     )
 
@@ -158,7 +158,7 @@ def check_lines(*, data: str | None, difference: float, **changes: object) -> li
 def test_a_check_on_drawn_samples_tells_how_they_were_drawn() -> None:
     assert check_lines(data=None, difference=0.5) == [
         f"check    8 samples drawn: {APART} after a_step",
-        "  image: float32 [1, 8, 8, 1], 0 to 1 (nothing in the graph tells the range)",
+        "  image: float32 [1, 8, 8, 1], 0 to 1 (the graph does not show the range)",
     ]
 
 

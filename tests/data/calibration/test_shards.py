@@ -107,5 +107,7 @@ class TestDask:
     def test_a_scheduler_that_is_not_there_is_told(self, monkeypatch) -> None:
         pytest.importorskip("distributed", reason="distributed is not installed")
         monkeypatch.setattr(shards, "_PATIENCE", "0.5s")
-        with pytest.raises(UnsupportedError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:1"):
+        with pytest.raises(
+            UnsupportedError, match=r"no Dask scheduler found at tcp://127\.0\.0\.1:1"
+        ):
             ranges("min_max", dask="tcp://127.0.0.1:1")

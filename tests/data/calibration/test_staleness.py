@@ -50,12 +50,12 @@ def test_what_holds_is_silent() -> None:
         ({"data": None, "samples": 10}, ["it was measured on 20 samples, and 10 are asked"]),
         (
             {"method": Method("mse", 0, 0)},
-            ["it was measured by percentile 99.99, and mse is asked"],
+            ["it was measured with percentile 99.99, not mse"],
         ),
         (
             {"method": Method("percentile", 99.9, 0), "digests": {"a": "", "b:1": ""}},
             [
-                "it was measured by percentile 99.99, and percentile 99.9 is asked",
+                "it was measured with percentile 99.99, not percentile 99.9",
                 "a: what computes it has changed",
                 "b:1: what computes it has changed",
             ],

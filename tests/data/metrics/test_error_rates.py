@@ -103,10 +103,10 @@ def test_decoding_nothing_is_every_word_missed() -> None:
     [
         (np.array([[0, 4]]), np.array(["a"]), OutputError, "class 4 of 'y' has no character"),
         (np.array(["a"]), np.array([[0, 9]]), LabelError, "class 9 of 'label' has no character"),
-        (np.array([[0.5]]), np.array(["a"]), OutputError, "float64 .* no texts"),
-        (np.array([["a", "b"]]), np.array(["a"]), OutputError, "no texts"),
-        (np.array(["a"]), np.array([1.5]), LabelError, "no texts"),
-        (np.array(["a"]), np.array([b"\xff"]), LabelError, "no UTF-8"),
+        (np.array([[0.5]]), np.array(["a"]), OutputError, "float64 .* not strings"),
+        (np.array([["a", "b"]]), np.array(["a"]), OutputError, "not strings"),
+        (np.array(["a"]), np.array([1.5]), LabelError, "not strings"),
+        (np.array(["a"]), np.array([b"\xff"]), LabelError, "not valid UTF-8"),
         (np.array(["a"]), None, LabelError, "no labels"),
         (np.array(["a" * 20_001]), np.array(["a"]), OutputError, "20,001 words or characters"),
         (
@@ -125,7 +125,7 @@ def test_what_is_no_text_is_told(
 
 
 def test_silence_has_no_rate() -> None:
-    with pytest.raises(AccuracyError, match="nothing was said"):
+    with pytest.raises(AccuracyError, match="the labels are empty strings"):
         measured("word_error_rate", np.array(["a"]), np.array([" "]))
 
 

@@ -53,7 +53,7 @@ def test_psnr_is_the_mean_of_the_samples_at_most_100(
 
 
 def test_psnr_of_floats_asks_for_the_peak() -> None:
-    with pytest.raises(LabelError, match="float64 does not tell it") as caught:
+    with pytest.raises(LabelError, match="float64 does not have it") as caught:
         measured("psnr", [[0.5]], [[0.5]])
     assert "peak: 255" in caught.value.hint
 

@@ -75,7 +75,7 @@ def test_a_file_that_is_cut_off_is_refused(length: int) -> None:
 
 
 def test_a_file_of_another_kind_is_refused() -> None:
-    with pytest.raises(CorruptFileError, match=r"is no \.tflite file"):
+    with pytest.raises(CorruptFileError, match=r"is not a \.tflite file"):
         check(b"not a model at all", "m.tflite")
 
 
@@ -141,7 +141,7 @@ def test_a_tensor_that_nothing_gives_is_refused(
 def test_an_output_that_nothing_gives_is_refused() -> None:
     whole = record()
     graph = replace(whole.subgraphs[0], operators=whole.subgraphs[0].operators[:1])
-    with pytest.raises(CorruptFileError, match="the output 'z' is given by nothing"):
+    with pytest.raises(CorruptFileError, match="the output 'z' is not the output of any operator"):
         read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
 
 

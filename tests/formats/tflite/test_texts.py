@@ -23,12 +23,12 @@ def numbers(*values: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"\1\0\0\0", "has 4 bytes, too few for texts"),
-        (numbers(2, 16, 16), "has 2 texts, and its shape 1"),
-        (numbers(1, 12), "has 8 bytes, too few for the places of 1 texts"),
-        (numbers(1, 8, 12), "has texts that lie outside of it"),
-        (numbers(1, 12, 13), "has texts that lie outside of it"),
-        (numbers(1, 12, -1), "has texts that lie outside of it"),
+        (b"\1\0\0\0", "has 4 bytes, too few for strings"),
+        (numbers(2, 16, 16), "has 2 strings, and its shape 1"),
+        (numbers(1, 12), "has 8 bytes, too few for the places of 1 strings"),
+        (numbers(1, 8, 12), "has strings outside of its buffer"),
+        (numbers(1, 12, 13), "has strings outside of its buffer"),
+        (numbers(1, 12, -1), "has strings outside of its buffer"),
     ],
 )
 def test_texts_that_lie_elsewhere_are_told(content: bytes, fault: str) -> None:

@@ -140,7 +140,7 @@ def test_a_table_that_changes_is_refused() -> None:
 def test_what_fills_it_must_be_constant() -> None:
     number = node("number", "Placeholder", T=None, dtype=INT64)
     fill = node("fill", "InitializeTableV2", "table words number", T=None)
-    assert "'fill' fills it with what is no constant" in refusal(table([number, fill]))
+    assert "'fill' fills it with values that are not constant" in refusal(table([number, fill]))
 
 
 def test_a_table_that_nothing_fills_is_refused() -> None:
@@ -151,7 +151,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     told = refusal(from_file(tmp_path / "words.txt", key=STRING, value=INT64))
     assert "'table'" in told
     assert "words.txt" in told
-    assert "put 'words.txt' beside the model, or in a directory `assets` there" in told
+    assert "put 'words.txt' next to the model, or in a directory `assets` there" in told
 
 
 def test_a_key_of_two_values_is_the_graphs_fault() -> None:
@@ -225,7 +225,7 @@ def test_texts_that_lie_outside_of_their_buffer_are_refused_before_they_run(tmp_
     content[place + 8 : place + 12] = b"\xff\xff\xff\x7f"
     path = tmp_path / "m.tflite"
     path.write_bytes(content)
-    with pytest.raises(CorruptFileError, match="has texts that lie outside of it"):
+    with pytest.raises(CorruptFileError, match="has strings outside of its buffer"):
         LiteRtModel(path)
 
 

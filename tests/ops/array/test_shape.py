@@ -52,7 +52,7 @@ def test_axes_change_places() -> None:
 
 def test_a_permutation_is_undone() -> None:
     assert run("InvertPermutation", i32(2, 0, 1)).tolist() == [1, 2, 0]
-    with pytest.raises(InvalidGraphError, match="no permutation"):
+    with pytest.raises(InvalidGraphError, match="not a permutation"):
         run("InvertPermutation", i32(0, 0, 1))
 
 
@@ -94,7 +94,7 @@ def test_tensors_of_no_particular_value() -> None:
 
 @pytest.mark.parametrize("dims", [(-1, 2), (2**20, 2**20)])
 def test_a_shape_that_cannot_be_is_refused(dims: tuple[int, ...]) -> None:
-    with pytest.raises(InvalidGraphError, match=r"is no shape|passes"):
+    with pytest.raises(InvalidGraphError, match=r"is not a shape|passes"):
         run("Fill", i32(list(dims)), f32(7))
 
 

@@ -133,7 +133,7 @@ def test_an_element_that_was_not_written_is_zeros_of_the_shape_that_is_known() -
 def test_places_outside_an_array_are_refused(op: str, index: int) -> None:
     value, attrs = (["a"], {}) if "Write" in op else ([], {"dtype": np.float32})
     bad = n("bad", op, "array", "index", *value, "second", **attrs)
-    with pytest.raises(InvalidGraphError, match=f"there is no place {index} among 3"):
+    with pytest.raises(InvalidGraphError, match=f"no element {index} among 3"):
         Interpreter(array_nodes(c("index", index), bad)).run(["bad"], {})
 
 
@@ -207,7 +207,7 @@ def test_tensors_that_do_not_fill_the_places_are_refused() -> None:
 
 def test_a_place_outside_an_array_is_refused() -> None:
     graph = array_nodes(n("bad", "TensorArrayReadV3", "array", "size", "second", dtype=np.float32))
-    with pytest.raises(InvalidGraphError, match="there is no place 3 among 3"):
+    with pytest.raises(InvalidGraphError, match="no element 3 among 3"):
         Interpreter(graph).run(["bad"], {})
 
 

@@ -181,7 +181,7 @@ def test_diagonals_that_make_no_matrix_are_refused() -> None:
         made_of([1, 2], (0, 1))
     with pytest.raises(InvalidGraphError, match="holds no such diagonals"):
         made_of(1, 0)
-    with pytest.raises(InvalidGraphError, match="are no diagonals"):
+    with pytest.raises(InvalidGraphError, match="are not diagonals"):
         made_of([1, 2], (1, 0))
     with pytest.raises(InvalidGraphError, match="for matrices"):
         made_of([1, 2], 0, 4, 4)

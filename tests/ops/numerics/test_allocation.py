@@ -19,7 +19,7 @@ def test_up_to_four_gibibytes_are_allowed() -> None:
 
 def test_negative_sizes_are_no_shape() -> None:
     for shape in ((-1,), (2, -1), (-2, -2)):
-        with pytest.raises(ValueError, match="is no shape"):
+        with pytest.raises(ValueError, match="is not a shape"):
             check_allocation(shape, FLOAT)
     check_allocation((0, 1 << 60), FLOAT)
 

@@ -146,7 +146,7 @@ def test_texts_that_are_no_utf8_keep_their_bytes(engine: Engine) -> None:
         ("(?i)k", "\u212a".encode(), True),
         ("(?i:s)", "\u017f".encode(), True),
         ("(?i)ä", "Ä".encode(), True),
-        # A byte that is no UTF-8 is no character.
+        # A byte that is no UTF-8 is not a character.
         (".", b"\xff", False),
         ("[^a]", b"\xff", False),
         (r"a\W", b"a\xff", False),

@@ -31,5 +31,5 @@ def test_no_text_and_two_are_not_one(count: int) -> None:
 
 
 def test_numbers_are_no_texts() -> None:
-    with pytest.raises(ValueError, match="texts are needed, not int32"):
+    with pytest.raises(ValueError, match="strings are needed, not int32"):
         texts(np.int32([1]))

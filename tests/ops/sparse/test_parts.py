@@ -130,7 +130,7 @@ def test_every_combination_of_a_row_is_crossed():
     indices, values, shape = run_all("SparseCross", *inputs, **CROSS, hashed_output=True)
     assert (indices.tolist(), shape.tolist()) == ([[0, 0], [0, 1]], [2, 2])
     assert values.tolist() == [52, 25]
-    with pytest.raises(UnsupportedError, match="joins texts"):
+    with pytest.raises(UnsupportedError, match="joins strings"):
         run_all("SparseCross", *inputs, **CROSS, hashed_output=False)
 
 
@@ -141,7 +141,7 @@ def test_a_shape_has_no_more_elements_than_64_bits_count() -> None:
         place = np.zeros((1, len(dims)), np.int64)
         assert sparse_shape(place, i64(*dims), one) == tuple(dims)
     for dims in ([2**62, 2], [2**32, 2**31], [-1], [2, -1]):
-        with pytest.raises(ValueError, match="is no shape"):
+        with pytest.raises(ValueError, match="is not a shape"):
             sparse_shape(np.zeros((0, len(dims)), np.int64), i64(*dims))
 
 

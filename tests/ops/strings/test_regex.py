@@ -45,7 +45,7 @@ def test_texts_that_are_no_utf8_pass_through() -> None:
 
 
 def test_numbers_are_no_texts() -> None:
-    with pytest.raises(InvalidGraphError, match="texts are needed, not float32"):
+    with pytest.raises(InvalidGraphError, match="strings are needed, not float32"):
         run("StaticRegexFullMatch", f32(1), pattern="a")
 
 

@@ -124,7 +124,7 @@ def test_measurements_less_their_mean_are_drawn_around_it() -> None:
 
 def test_what_nothing_scales_is_told_so() -> None:
     samples = drawn(scaled())
-    assert samples.inputs["x"].endswith("0 to 1 (nothing in the graph tells the range)")
+    assert samples.inputs["x"].endswith("0 to 1 (the graph does not show the range)")
 
 
 def test_of_usual_ranges_the_first_is_taken_to_which_the_outputs_answer() -> None:
@@ -332,9 +332,9 @@ def test_a_sound_file_is_drawn_for_what_decodes_one() -> None:
 
 def test_a_picture_file_cannot_be_drawn_and_its_decoder_is_named() -> None:
     nodes = [placeholder((), DType.STRING), Node("y", "DecodeJpeg", (parse_ref("x"),))]
-    with pytest.raises(UsageError, match="it is the content of a picture file") as caught:
+    with pytest.raises(UsageError, match="it is the content of an image file") as caught:
         drawn(nodes)
-    assert "name what DecodeJpeg gives as the input: 'y'" in caught.value.hint
+    assert "use the output of DecodeJpeg as the input: 'y'" in caught.value.hint
 
 
 def test_a_sample_that_is_too_large_is_refused() -> None:

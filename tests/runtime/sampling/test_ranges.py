@@ -102,6 +102,6 @@ def test_measurements_of_their_own_kind_are_undone() -> None:
 
 
 def test_a_range_in_words() -> None:
-    assert str(ValueRange(0, 1)) == "0 to 1 (nothing in the graph tells the range)"
+    assert str(ValueRange(0, 1)) == "0 to 1 (the graph does not show the range)"
     assert str(ValueRange(0.5, 0.5, "its name tells")) == "0.5 (its name tells)"
     assert str(ValueRange(-1 / 3, 255, "so")) == "-0.3333 to 255 (so)"

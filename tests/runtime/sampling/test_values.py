@@ -138,7 +138,7 @@ def test_a_sound_file_has_the_length_that_is_wanted(wanted: int | None, length: 
     ("dtype", "op", "what"),
     [
         (DType.STRING, None, "it is text"),
-        (DType.STRING, "DecodeJpeg", "it is the content of a picture file"),
+        (DType.STRING, "DecodeJpeg", "it is the content of an image file"),
         (DType.STRING, "ParseExample", "it is serialized examples"),
         (DType.RESOURCE, None, "it is of type resource"),
     ],
@@ -148,4 +148,4 @@ def test_what_cannot_be_drawn_is_told(dtype: DType, op: str | None, what: str) -
     with pytest.raises(UsageError) as caught:
         sample((), dtype=dtype, file=file)
     assert caught.value.message == f"no sample can be drawn for the input 'x': {what}"
-    assert ("or name what" in caught.value.hint) is (op is not None)
+    assert ("or use the output of" in caught.value.hint) is (op is not None)

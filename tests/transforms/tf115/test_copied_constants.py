@@ -19,9 +19,9 @@ def told(*names: str) -> str:
 
 
 def test_copies_are_counted_with_their_bytes() -> None:
-    assert told("big").startswith("fold: 1 constants are there twice now, 1,200 bytes more, ")
-    assert told("big", "small").startswith("fold: 2 constants are there twice now, 1,208 bytes")
-    assert told("big", "big").startswith("fold: 2 constants are there twice now, 2,400 bytes")
+    assert told("big").startswith("fold: 1 constants are duplicated now, 1,200 bytes more, ")
+    assert told("big", "small").startswith("fold: 2 constants are duplicated now, 1,208 bytes")
+    assert told("big", "big").startswith("fold: 2 constants are duplicated now, 2,400 bytes")
 
 
 def test_the_mend_names_the_step() -> None:

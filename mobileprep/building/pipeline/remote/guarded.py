@@ -255,7 +255,7 @@ class GuardedRemote:
 
 _AFTER: dict[Ends, str] = {
     "nothing": "",
-    "taking": "; nothing more is taken from it",
+    "taking": "; it is not read any more",
     "sending": "; nothing more is sent to it",
     "all": "; building without it",
 }

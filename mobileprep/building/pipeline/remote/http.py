@@ -225,13 +225,13 @@ def _unexpected(response: BaseHTTPResponse) -> RemoteError:
 
 def _not_taken(response: BaseHTTPResponse) -> RemoteError:
     status = response.status
-    message = f"does not take what is sent to it ({status})"
+    message = f"does not accept uploads ({status})"
     if status == _TOO_LARGE:
         return RemoteError(f"does not take files of such a size ({status})")
     if status in _PASSING:
         return _told(message, response)
     if status in _REFUSED:
-        message = f"refuses what is sent to it ({status}): check its token"
+        message = f"refuses uploads ({status}): check its token"
     return RemoteError(message, ends="sending")
 
 
@@ -241,7 +241,7 @@ def _told(message: str, response: BaseHTTPResponse) -> RemoteError:
         return RemoteError(message)
     after = _retry_after(response)
     if after:
-        message += f" and asks to be left alone for {after:.0f} s"
+        message += f" and asks clients to wait for {after:.0f} s"
     return RemoteError(message, again=True, after=after)
 
 

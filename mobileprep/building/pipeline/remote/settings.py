@@ -48,7 +48,7 @@ def remote_settings(cache: Cache | None, environ: Mapping[str, str]) -> RemoteSe
     """The remote store of a build, or None. The environment wins over the recipe, key by key."""
     mode = environ.get(MODE) or (cache.mode if cache is not None else CACHE_MODES[0])
     if mode not in (*CACHE_MODES, OFF):
-        message = f"{mode!r} is no mode of a remote store"
+        message = f"{mode!r} is not a mode of a remote cache"
         raise UsageError(message, f"write one of {', '.join((*CACHE_MODES, OFF))}", MODE)
     named = environ.get(URL) or (cache.remote if cache is not None else None)
     if named is None or mode == OFF:
@@ -161,7 +161,7 @@ def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]
         return None, ""
     except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
         # The reason may hold a password.
-        return None, f"{file} cannot be read, and nothing of it is used"
+        return None, f"{file} cannot be read and is ignored"
     return (_basic(found[0], found[2] or ""), "") if found is not None else (None, "")
 
 

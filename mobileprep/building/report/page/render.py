@@ -113,7 +113,7 @@ def _printable(text: str) -> str:
 
 
 FORMAT: Final = 1
-"""Raised when pages tell something in another way, so that none reads another's data wrongly."""
+"""Raise it if the data of pages changes, so that pages of other versions are not misread."""
 
 
 class StageTime(Struct, frozen=True):
@@ -179,14 +179,14 @@ def data_of_page(page: bytes) -> dict[str, Any]:
     data = json.loads(found[1]) if found else {}
     known = data.get("format") if isinstance(data, dict) else None
     if known is None or not isinstance(data.get("recipe"), str):
-        message = "it is no page of a build"
+        message = "it is not a report page"
         raise ValueError(message)
     if known != FORMAT:
         message = "its data are of another version of mobileprep"
         raise ValueError(message)
     targets = data.get("targets")
     if not isinstance(targets, list) or not targets or not all(map(_is_target, targets)):
-        message = "it tells of no target"
+        message = "it does not contain a target"
         raise ValueError(message)
     return data
 

@@ -40,7 +40,7 @@ def activations(costs: GraphCosts) -> str:
     """The nodes that make the largest tensors."""
     largest = _largest(costs, lambda n: n.written)
     return (
-        "feed smaller inputs, or compute in eight bits with 'quantize: {mode: nodes}': the largest "
+        "feed smaller inputs, or compute in 8 bits with 'quantize: {mode: nodes}': the largest "
         f"tensors are of {largest}"
     )
 

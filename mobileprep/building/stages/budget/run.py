@@ -124,7 +124,7 @@ class _Model:
         """Of the releases with a header, the one for which there is most of something."""
         known = [k for k in self.package.kernels if amount(k) is not None]
         if not known:
-            message = "there is no estimate of the code of kernels but for TensorFlow 1.15"
+            message = "kernel code sizes are only known for TensorFlow 1.15"
             hint = "add '1.15' to the registration, or limit 'kernels'"
             raise RecipeError(message, hint, self.job.place("budget"))
         return max(known, key=lambda k: amount(k) or 0)

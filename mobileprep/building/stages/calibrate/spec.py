@@ -138,7 +138,7 @@ def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | N
         return data_files(data), None
     hint = "name samples, 'data: samples.npz', and run 'mobileprep calibrate' to write it"
     name, place = ("", "") if named is None else (named.shown, named.place)
-    message = f"the range file {name} is not there"
+    message = f"the range file {name} does not exist"
     raise CorruptFileError(message, hint, place)
 
 

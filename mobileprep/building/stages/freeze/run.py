@@ -177,7 +177,7 @@ def named_checkpoint(named: Files) -> Path:
     with contextlib.suppress(CorruptFileError):
         if _is_of(named, find_checkpoint(beside)):
             return beside
-    message = f"names the checkpoint {str(found.prefix)!r}, which does not lie beside it"
+    message = f"names the checkpoint {str(found.prefix)!r}, which is not next to it"
     raise CorruptFileError(message, "name that by its prefix in the recipe", str(named.root))
 
 

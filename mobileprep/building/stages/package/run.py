@@ -130,7 +130,7 @@ def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
     name, writer = done.written[0]
     text = (
         f"{len(done.written)} large constants are not mapped, such as {name!r}: the op of "
-        f"{writer!r} may put its result into their memory; fold_constants mostly mends that"
+        f"{writer!r} may write its result into their memory; fold_constants usually avoids this"
     )
     job.warn(f"{job.place('artifact')}: {text}")
     return [text]

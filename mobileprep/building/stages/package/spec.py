@@ -183,7 +183,7 @@ class CompressStage(Stage, frozen=True, kw_only=True):
 
 
 ENCRYPTED: Final = ".enc"
-"""What the name of an encrypted file ends in."""
+"""Suffix of encrypted files."""
 
 
 class EncryptStage(Stage, frozen=True, kw_only=True):

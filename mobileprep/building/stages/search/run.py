@@ -211,11 +211,11 @@ _NAMED: Final = 3
 
 _SAYS: Final = {
     "float": "stay in float",
-    "weights": "compute in float, with their weights in eight bits",
+    "weights": "compute in float with 8-bit weights",
 }
 
 
-_SHORT: Final = {"float": "in float", "weights": "with weights alone in eight bits"}
+_SHORT: Final = {"float": "in float", "weights": "with only their weights in 8 bits"}
 
 
 @stage(ChoiceStage)
@@ -260,7 +260,7 @@ def _none_holds(job: Job[ChoiceStage], layers: Sequence[str]) -> AccuracyError:
     out = [f"{len(names)} {_SHORT[mode]}" for mode, names in split.items() if names]
     count = f"{len(records)} tries" if len(records) > 1 else "the one try"
     message = f"none of {count} of 'quantize: auto' keeps the limits; nearest is the one with "
-    message += f"{' and '.join(out) or 'all in eight bits'}, of {len(layers)} layers:"
+    message += f"{' and '.join(out) or 'all in 8 bits'}, of {len(layers)} layers:"
     message = "\n".join([message, *record.told])
     hint = "repair the graph before, calibrate by another method, or change the limit"
     if next_levels(len(layers), tries) is not None:

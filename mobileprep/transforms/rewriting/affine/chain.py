@@ -117,7 +117,7 @@ class AffineChains:
             return users[0]
         for user in users:
             if isinstance(channels.read(user, current), Affine):
-                self.note(user, "what comes before it is used elsewhere")
+                self.note(user, "its input has other consumers")
         return None
 
     def _read(
@@ -211,7 +211,7 @@ def _squeezed(node: Node, channels: Channels) -> Channels | str:
     given = node.attrs.get("squeeze_dims")
     dims = () if given is None else given.value
     if not dims or channels.rank is None:
-        return "Squeeze does not tell which dimensions it drops"
+        return "Squeeze does not record which dimensions it removes"
     dropped = {d - channels.rank if d >= 0 else d for d in dims}
     if channels.axis in dropped:
         return "Squeeze drops the channels"

@@ -106,7 +106,7 @@ class Channels(Struct, frozen=True):
 
     def _norm(self, node: Node, source: Ref) -> Affine | str:
         if node.data_inputs[0] != source:
-            return "what the layer puts out is a statistic"
+            return "the output of the layer is a statistic"
         if is_inference(node) and not self._runs_along(node):
             return "convolution and batch normalization differ in data_format"
         return norm_affine(node, self.constants, self.count)

@@ -162,7 +162,7 @@ class _Search:
         self._pin_loops(order)
         for ref in self._tensors:
             if not any(ref in n.data_inputs for n in self._graph.consumers.get(ref.node, ())):
-                self._pin(ref, "nothing takes what it puts out")
+                self._pin(ref, "its output has no consumers")
         return ChannelScales(
             self._variables, self._layers, self._offsets, self._bounds, self._refused
         )
@@ -182,7 +182,7 @@ class _Search:
             return
         self._tensors[Ref(node.name)] = out
         if node.name in self._protected:
-            self._pin(Ref(node.name), "what it puts out is fed or fetched")
+            self._pin(Ref(node.name), "its output is an input or output of the graph")
 
     def _pin_loops(self, order: Sequence[Node]) -> None:
         """Pin what goes to nodes that may run before it, or in no known order."""
@@ -267,7 +267,7 @@ class _Search:
                 return "it divides by its channels"
             return multiplied(tensor, self._shape_of(other) if value is None else value.shape)
         if value is None or not value.dtype.is_floating:
-            return f"{node.op} combines its channels with what is not scaled"
+            return f"{node.op} combines its channels with tensors that are not scaled"
         count = len(tensor.ids)
         axis = tensor.axis
         if node.op == "BiasAdd":
@@ -376,7 +376,7 @@ def joined(node: Node, tensors: Sequence[ScaledTensor], axis: Tensor | None) -> 
 def multiplied(tensor: ScaledTensor, factor: TensorShape) -> Passed:
     """The channels after an elementwise product with a tensor that is not scaled."""
     if factor is None:
-        return "the shape of what it is multiplied by is not known"
+        return "the shape of its factor is not known"
     if tensor.rank is None or len(factor) > tensor.rank:
         return "a product makes it larger"
     if len(factor) >= -tensor.axis and factor[tensor.axis] not in (1, len(tensor.ids)):
@@ -420,7 +420,7 @@ def _squeezed(node: Node, tensor: ScaledTensor) -> Passed:
     given = node.attrs.get("squeeze_dims")
     dims = () if given is None else given.value
     if not dims or tensor.rank is None:
-        return "Squeeze does not tell which dimensions it drops"
+        return "Squeeze does not record which dimensions it removes"
     dropped = {d - tensor.rank if d >= 0 else d for d in dims}
     if tensor.axis in dropped:
         return "Squeeze drops the channels"

@@ -94,7 +94,7 @@ def _used_outside(run: Execution, constant: ConstantNodes) -> set[Ref]:
 
 
 _LEAST: Final = 1024
-"""Bytes below which it does not matter: vectors, shapes, and what they are worked out from."""
+"""Bytes below which copies do not matter: vectors, shapes, and their operands."""
 _GROWTH: Final = 1.5
 
 
@@ -244,7 +244,7 @@ def _needed_inputs(
 
 def _compute(node: Node, inputs: Sequence[Tensor], tf115: Kernels | None) -> tuple[Tensor, ...]:
     if node.op in PLACEHOLDERS:
-        message = f"{_NAME}: the outputs need the placeholder {node.name!r}, which is no input"
+        message = f"{_NAME}: the outputs need the placeholder {node.name!r}, which is not an input"
         raise TransformError(message, "name it in the inputs")
     try:
         return evaluate_node(node, inputs, tf115=tf115)

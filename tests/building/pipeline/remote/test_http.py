@@ -151,7 +151,7 @@ def test_a_store_whose_objects_all_rotted_is_mended(server: Server, tmp_path: Pa
     done = [remote.fetch("cas", key, tmp_path / "target", limit=1) for key in data]
     assert not any(done)
     assert server.methods() == ["GET"] * 3
-    assert remote.warnings[-1].endswith("; nothing more is taken from it")
+    assert remote.warnings[-1].endswith("; it is not read any more")
     for key, own in data.items():
         (tmp_path / key).write_bytes(own)
         assert remote.send("cas", key, tmp_path / key)
@@ -295,7 +295,7 @@ def test_a_pause_longer_than_a_build_waits_ends_the_store(
     assert not remote.has("cas", KEY)
     assert server.methods() == ["GET"]
     [warning] = remote.warnings
-    assert "answers 429 and asks to be left alone for" in warning
+    assert "answers 429 and asks clients to wait for" in warning
     assert warning.endswith("; building without it")
 
 
@@ -399,7 +399,7 @@ def test_what_lasts_harms_nothing_and_is_told_once(
         assert len(remote.warnings) <= 2
         assert told in remote.warnings[0]
         assert server.url in remote.warnings[0]
-        end = ("; building without it", "; nothing more is taken from it")
+        end = ("; building without it", "; it is not read any more")
         assert remote.warnings[-1].endswith(end)
         assert len(server.requests) <= 9
 

@@ -102,7 +102,7 @@ def test_only_addresses_of_http_may_have_a_password(scheme: str, secret: str, ne
 
 
 def test_a_mode_that_there_is_not_is_refused(netrc: Path) -> None:
-    with pytest.raises(UsageError, match="'write' is no mode"):
+    with pytest.raises(UsageError, match="'write' is not a mode"):
         of(netrc, CACHE_MODE="write")
 
 
@@ -173,7 +173,7 @@ def test_a_netrc_that_cannot_be_read_is_told_without_its_text(netrc: Path, text:
     remote = open_remote(found)
     assert remote is not None
     [note] = remote.warnings
-    assert note == f"the remote store {URL}: {netrc} cannot be read, and nothing of it is used"
+    assert note == f"the remote store {URL}: {netrc} cannot be read and is ignored"
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
