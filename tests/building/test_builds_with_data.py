@@ -1,4 +1,4 @@
-"""Builds that validate on data of other kinds than arrays, and on data that is no good."""
+"""Builds that validate on data of other kinds than arrays, and on data that is not a good."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_a_file_beside_a_function_counts(recipe: Path) -> None:
         ("d.csv, samples: 4", 8, "d.csv has 3 samples, and 4 are asked for"),
         ("{csv: d.csv, inputs: {x: [a, b, c]}}, labels: lable", 8, "has no column 'lable'"),
         ("{csv: wide.csv}", 8, r"takes the shape \[\?, 3\], and the sample has \[4\]"),
-        ("{csv: text.csv}, strict: true", 4, "text.csv, line 3.* 'x' is no number"),
+        ("{csv: text.csv}, strict: true", 4, "text.csv, line 3.* 'x' is not a number"),
         ("{csv: same.csv}", 8, "same.csv: all samples hold one value: 'x' is 1 throughout"),
         ("{csv: nan.csv}", 8, "1 of 2 samples of 'x' are NaN throughout, the first"),
         ("{csv: far.csv}", 8, "1 of 2 labels 'label' are none of the model's 3 classes"),
-        ("none.npz", 4, "none.npz is not there"),
+        ("none.npz", 4, "none.npz does not exist"),
         ("empty", 4, "empty is a folder without files"),
         ("{python: data.py, function: raises}", 8, "raises.py:3|KeyError"),
         ("{python: data.py, function: nothing}", 8, "nothing holds no samples"),
@@ -139,5 +139,5 @@ def test_memory_is_that_of_batches_and_not_of_samples(tmp_path: Path) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert fed_samples == count
-    # Ten pictures of float32 are half a megabyte; 500 would be 24.
+    # Ten images of float32 are half a megabyte; 500 would be 24.
     assert peaks[1] < peaks[0] + 1_000_000

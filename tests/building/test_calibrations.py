@@ -1,4 +1,4 @@
-"""Builds that calibrate on data of every kind, and on data that is no good."""
+"""Builds that calibrate on data of every kind, and on data that is not a good."""
 
 from __future__ import annotations
 
@@ -166,14 +166,14 @@ def test_the_report_tells_of_the_calibration(recipe: Path) -> None:
 BAD = [
     ("d.csv, samples: 6", 8, "d.csv has 5 samples, and 6 are asked for"),
     ("{csv: wide.csv}", 8, r"takes the shape \[\?, 3\], and the sample has \[4\]"),
-    ("{csv: text.csv}, strict: true", 4, "text.csv, line 3.* 'x' is no number"),
+    ("{csv: text.csv}, strict: true", 4, "text.csv, line 3.* 'x' is not a number"),
     ("{csv: text.csv}, batch: 1, workers: 2, strict: true", 4, "text.csv, line 3"),
     ("{csv: lost.csv}", 8, "2 of 2 samples cannot be read"),
     ("{csv: same.csv}", 8, "same.csv: all samples hold one value: 'x' is 1 throughout"),
     ("{csv: same.csv}, batch: 1, workers: 2", 8, "same.csv: all samples hold one value"),
     ("{csv: nan.csv}", 8, "1 of 2 samples of 'x' are NaN throughout, the first"),
     ("{csv: inf.csv}", 8, "the tensor 'x' is NaN or infinite for line 3"),
-    ("none.npz", 4, "none.npz is not there"),
+    ("none.npz", 4, "none.npz does not exist"),
     ("empty", 4, "empty is a folder without files"),
     ("other.npz", 8, "has no array 'x'"),
     ("texts.npz", 8, "'x' takes float32"),

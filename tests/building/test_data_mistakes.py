@@ -84,7 +84,7 @@ def test_copies_of_one_picture_are_one() -> None:
 def test_noise_is_no_picture() -> None:
     noise = np.random.default_rng(0).random((100, 8, 8, 1))
     (found,) = warnings_of(saved("c.npz", noise))
-    assert "the pictures look like noise" in found
+    assert "the images look like noise" in found
 
 
 def test_the_validation_s_own_samples_are_no_calibration() -> None:
@@ -135,4 +135,4 @@ def test_photos_that_are_to_be_turned(orientation: int, count: int) -> None:
     photos = "{pictures: photos, channels: grayscale, labels: folders}"
     found = warnings_of(validation=photos)
     assert len(found) == bool(count)
-    assert all(f"{count} of 60 pictures have an EXIF orientation" in text for text in found)
+    assert all(f"{count} of 60 images have an EXIF orientation" in text for text in found)

@@ -91,13 +91,13 @@ def test_ninja_takes_each_name_for_what_it_is(folder: Path) -> None:
     ["a\nb", "a;b", "a|b", "a*b", "tab\t", "end\\", "a\\ b", "q'", 'q"', "a&b", "a?", "a (1)"],
 )
 def test_names_that_no_depfile_can_hold_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot stand in a depfile"):
+    with pytest.raises(UsageError, match="cannot be written to a depfile"):
         depfile_text(["out"], [name])
 
 
 @pytest.mark.parametrize("name", ["a%b", "a=b", "a;b"])
 def test_targets_that_make_would_take_for_something_else_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot stand in a depfile"):
+    with pytest.raises(UsageError, match="cannot be written to a depfile"):
         depfile_text([name], ["in"])
 
 

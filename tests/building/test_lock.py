@@ -32,7 +32,7 @@ def test_a_lock_is_written_once_and_fits(digits: Path) -> None:
     assert "and 1 more" in warning
     path.unlink()
     assert list(lock_warnings([recipe], state, whole=True)) == []
-    with pytest.raises(CorruptFileError, match="is not there"):
+    with pytest.raises(CorruptFileError, match="does not exist"):
         check_locks([recipe], state, whole=False)
 
 

@@ -268,7 +268,7 @@ def test_entries_of_the_originals_report(run: Run, graph: Path, tmp_path: Path) 
     assert both == pytest.approx(init + first)
     told = run("benchmark", "--graph", graph, *QUICK, *flags)
     assert told.code == 9
-    assert "is there already" in told.err
+    assert "exists already" in told.err
 
 
 def test_numbers_are_written_as_tensorflow_writes_them() -> None:

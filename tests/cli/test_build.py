@@ -358,7 +358,7 @@ def test_force_runs_every_stage(built: Path, run: Run) -> None:
 def test_a_path_that_no_system_takes_is_told(digits: Path, run: Run) -> None:
     digits.write_text(digits.read_text().replace("data/test.npz", "x" * 300))
     told = run("build", digits, *OUT)
-    assert (told.code, "is not there" in told.err) == (4, True)
+    assert (told.code, "does not exist" in told.err) == (4, True)
 
 
 @pytest.mark.parametrize("leads_to", ["out of it", "nowhere", "within"])

@@ -151,7 +151,7 @@ def test_the_report_tells_what_was_fed_and_how_far_the_outputs_are(run: Run) -> 
     Path("recipe.yaml").write_text(RECIPE.replace("HOW", "number"))
     told = run("build", "recipe.yaml")
     assert "check    8 samples drawn: largest difference " in told.out
-    assert " of the peak of 'y' after spoil\n  x: float32 [1, 3], 0 to 1 (nothing in" in told.out
+    assert " of the peak of 'y' after spoil\n  x: float32 [1, 3], 0 to 1 (the graph" in told.out
     assert "'check: {max_difference: ...}' would refuse it" in told.err
     # The check of the packaged file repeats no warning of a step.
     assert "in r.pb the output" not in told.err

@@ -137,4 +137,4 @@ def test_the_page(run: Run) -> None:
 def test_a_page_of_a_comparison_is_no_page_of_a_build(run: Run) -> None:
     assert run("diff", "a.pb", "other.pb", "--html", "page.html").code == 0
     told = run("report", "page.html", "--html", "again.html")
-    assert (told.code, "tells of no target" in told.err) == (4, True)
+    assert (told.code, "does not contain a target" in told.err) == (4, True)

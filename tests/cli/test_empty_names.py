@@ -43,5 +43,5 @@ def test_an_empty_name_is_told_where_a_model_lies_in_the_folder(
     write_graph(Path("m.pb"), Graph([GIVEN, node("y", "Relu", "x")]))
     told = run(*command)
     assert (told.code, told.out) == (2, "")
-    assert "an empty name is no file" in told.err
+    assert "an empty name is not a file" in told.err
     assert [file.name for file in tmp_path.iterdir()] == ["m.pb"]

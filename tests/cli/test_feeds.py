@@ -1,4 +1,4 @@
-"""What ``run --feed`` takes: values, texts, lists, files, and many files at once."""
+"""What ``run --feed`` takes: values, strings, lists, files, and many files at once."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_where_the_graph_tells_no_shape_a_failure_tells_what_was_fed(
     write_graph(tmp_path / "g.pb", graph)
     told = run("run", "--graph", tmp_path / "g.pb", "--feed=x=1")
     assert told.code == 5
-    assert "does not tell what shape it takes: 'x' is fed a scalar" in told.err
+    assert "does not record its shape: 'x' is fed a scalar" in told.err
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_text_is_written_if_asked_for(files, run):
 def test_warnings_go_to_stderr(files, run):
     told = run("freeze", *flags(files), "--moving_averages")
     assert told.code == 0
-    assert "warning: the checkpoint holds no moving averages" in told.err
+    assert "warning: the checkpoint has no moving averages" in told.err
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_warnings_go_to_stderr(files, run):
         ({"output_node_names": None}, 2, "likely outputs: y (float32 [3])"),
         ({"output_graph": None}, 2, "--output_graph"),
         ({"input_checkpoint": None}, 5, "name the checkpoint"),
-        ({"input_checkpoint": "/nowhere/c"}, 4, "no such folder"),
+        ({"input_checkpoint": "/nowhere/c"}, 4, "create or correct"),
         ({"input_graph": "/nowhere/g.pb"}, 4, "/nowhere/g.pb: cannot be read"),
         ({"input_meta_graph": "also.meta"}, 2, "2 of a graph, a meta graph and a saved model"),
         ({"checkpoint_version": 3}, 2, "checkpoint version 3 is neither 1 nor 2"),

@@ -96,7 +96,7 @@ def test_a_node_without_kernel_is_a_warning(tmp_path: Path, capsys: Captured) ->
         (["--graphs="], 2, "no graphs are named"),
         (["--graph=a.pb"], 2, "required: --graphs"),
         (["--graphs={a}", "--tensorflow=2.2"], 2, "did you mean '2.21'?"),
-        (["--graphs={a}", "--default_ops=Foo"], 2, "'Foo' is no pair"),
+        (["--graphs={a}", "--default_ops=Foo"], 2, "'Foo' is not a pair"),
         (["--graphs={a}", "--proto_fileformat=json"], 2, "invalid choice"),
         (["--graphs={a}", "--frobnicate"], 2, "--frobnicate"),
         (["--graphs={a},absent.pb"], 4, "absent.pb"),

@@ -380,7 +380,7 @@ def test_an_existing_recipe_is_never_overwritten(model: Path, run: Run) -> None:
 def test_a_missing_model_is_told(model: Path, run: Run) -> None:
     told = run("init", "models/none.pb")
     assert told.code == 4
-    assert "models/none.pb: is not there" in told.err
+    assert "models/none.pb: does not exist" in told.err
     assert not Path("recipe.yaml").exists()
 
 

@@ -352,7 +352,7 @@ def test_an_op_that_the_model_does_not_have(run: Run) -> None:
         ("{fancy: {kernel: A}}", "the name of an op starts with a capital"),
         ('{FancyOp: {kernel: "A\\"B"}}', "a kernel class is a C++ class name"),
         ("{FancyOp: {kernel: A, source: [a/x.cc, b/x.cc]}}", "have the same file name"),
-        ("{FancyOp: {kernel: A, source: none.cc}}", "there is no file 'none.cc'"),
+        ("{FancyOp: {kernel: A, source: none.cc}}", "no such file: 'none.cc'"),
     ],
 )
 def test_mistakes_in_ops_are_told_at_their_place(ops: str, message: str, run: Run) -> None:

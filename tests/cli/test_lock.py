@@ -135,7 +135,7 @@ def test_the_code_of_a_transform_is_pinned(digits: Path, run: Run) -> None:
 def test_a_missing_lock_is_an_error_only_where_it_is_asked_for(built: Path, run: Run) -> None:
     told = run("build", built, "--locked")
     assert told.code == 4
-    assert f"{built.parent / 'mobileprep.lock'} is not there" in told.err
+    assert f"{built.parent / 'mobileprep.lock'} does not exist" in told.err
     assert f"'mobileprep lock {built}'" in told.err
     assert "warning" not in run("build", built).err
 
@@ -194,5 +194,5 @@ def test_a_lock_that_is_none_is_told_at_its_place(locked: Path, run: Run) -> Non
 def test_from_python_too(locked: Path) -> None:
     assert mobileprep.build(locked, locked=True).ran == ()
     LOCK.unlink()
-    with pytest.raises(mobileprep.CorruptFileError, match="is not there"):
+    with pytest.raises(mobileprep.CorruptFileError, match="does not exist"):
         mobileprep.build(locked, locked=True)

@@ -89,9 +89,9 @@ def keep_older() -> None:
     [
         (alter, f"was altered: its sha256 is {hashlib.sha256(b'altered').hexdigest()[:12]}, "),
         (remove, "out/digits/phone/digits.pb is missing"),
-        (remove_folder, "digits/phone/publish: out/digits/phone is not there"),
+        (remove_folder, "digits/phone/publish: out/digits/phone does not exist"),
         (remove_manifest, "out/digits/phone/manifest.json is missing"),
-        (put_folder, "out/digits/phone/digits.pb is no regular file"),
+        (put_folder, "out/digits/phone/digits.pb is not a regular file"),
         (leave_behind, "out/digits/phone/old.pb remains from an earlier build"),
         (keep_older, "out/digits/phone/digits.pb is of an earlier build: its sha256 is "),
     ],

@@ -46,7 +46,7 @@ def test_a_file_is_written_and_told(
 
 @pytest.mark.parametrize(
     ("shapes", "fault"),
-    [("1,2:3", "2 shapes are given"), ("a", "not a shape"), ("-2,3", "below -1")],
+    [("1,2:3", "2 shapes for"), ("a", "not a shape"), ("-2,3", "below -1")],
 )
 def test_shapes_that_are_none_are_refused(
     shapes: str, fault: str, graph: Path, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ def test_what_is_done_adds_up_to_the_bound() -> None:
     with working(100):
         spend(60)
         spend(40)
-        with pytest.raises(OverWorkError, match="the window takes 1 FLOP, and 0 FLOP are left"):
+        with pytest.raises(OverWorkError, match="the window takes 1 FLOP, and 0 FLOP remain"):
             spend(1, "the window")
 
 

@@ -56,7 +56,7 @@ def test_labels_by_name(tmp_path: Path) -> None:
     [
         (TEXT, {"inputs": (("x", ("aa",)),)}, "d.csv has no column 'aa'; it has a, b, the"),
         (TEXT, {"inputs": (("z", ("a",)),)}, "'inputs' names the input 'z'; the model has x"),
-        ("a,b\n1,x\n", {}, "d.csv: 1 of 1 samples .* line 2 .*'x' is no number"),
+        ("a,b\n1,x\n", {}, "d.csv: 1 of 1 samples .* line 2 .*'x' is not a number"),
         ("a,b\n1\n", {}, "has 1 columns, and the first row 2"),
         ("a,b\n", {}, "d.csv holds no samples"),
         ("", {}, "d.csv holds no samples"),

@@ -181,5 +181,5 @@ def test_a_spoilt_stream_is_told(tmp_path: Path) -> None:
     body = zlib.compress(b"other")  # of another framing than an archive's
     data[start + 30 : start + 30 + len(body)] = body
     path.write_bytes(bytes(data))
-    with pytest.raises(CorruptFileError, match="no readable"):
+    with pytest.raises(CorruptFileError, match="not a readable"):
         read_arrays(path)

@@ -130,12 +130,12 @@ def test_a_folder_of_several_without_a_state_file_is_refused(tmp_path):
 
 
 def test_what_is_missing_is_told(tmp_path):
-    assert "no such folder" in hint_of(tmp_path / "missing" / "m")
+    assert "create or correct" in hint_of(tmp_path / "missing" / "m")
     assert hint_of(tmp_path / "m") == "the folder holds no checkpoint"
     with pytest.raises(CorruptFileError, match="holds no checkpoint"):
         find_checkpoint(tmp_path)
     touch(tmp_path, *V2[1:])
-    assert hint_of(tmp_path / V2[1]) == "copy m.ckpt-10.index beside it"
+    assert hint_of(tmp_path / V2[1]) == "copy m.ckpt-10.index to the same directory"
 
 
 @pytest.mark.parametrize("name", ["a\0b", "n" * 5_000, "x" * 300 + ".index"])

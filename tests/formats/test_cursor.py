@@ -51,7 +51,7 @@ def test_a_varint_stops_at_the_end_it_was_given() -> None:
 @pytest.mark.parametrize("count", [4, 1 << 62, -1])
 def test_more_than_is_left_is_refused(count: int) -> None:
     cursor = Cursor(b"abc")
-    with pytest.raises(CorruptFileError, match="where 3 are left"):
+    with pytest.raises(CorruptFileError, match="where 3 remain"):
         cursor.take(count)
     assert bytes(cursor.take(3)) == b"abc"
 
@@ -74,5 +74,5 @@ def test_fixed_widths_are_little_endian() -> None:
     cursor = Cursor(b"\x01\x02\x03\x04\xff")
     assert cursor.fixed(4) == 0x04030201
     assert cursor.fixed(1) == 255
-    with pytest.raises(CorruptFileError, match="1 bytes are declared where 0 are left"):
+    with pytest.raises(CorruptFileError, match="1 bytes are declared where 0 remain"):
         cursor.fixed(1)

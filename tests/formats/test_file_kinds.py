@@ -84,7 +84,7 @@ def test_no_file_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "empty").touch()
     for name, told in (
-        ("fifo", "no regular file"),
+        ("fifo", "not a regular file"),
         ("empty", "is empty"),
         ("none", "cannot be read"),
     ):

@@ -80,7 +80,7 @@ def test_every_kind_of_element_is_read(stored, expected):
         (block(6, b"\x08abc", b"\x05\x03"), "leaves the 6 bytes"),
         (block(8, b"\x08abc", b"\x05\x00"), "offset 0"),
         (block(8, b"\x20abc"), "leaves the 8 bytes"),
-        (block(9, b"\x20abc"), "9 bytes are declared where 3 are left"),
+        (block(9, b"\x20abc"), "9 bytes are declared where 3 remain"),
         (block(4, b"\x08abc"), "4 decompressed bytes are declared where 3 come out"),
     ],
 )

@@ -107,7 +107,7 @@ RESTARTS = bytes(4) + (1).to_bytes(4, "little")
         (entry(1, b"a", b"") + RESTARTS, "shares 1 bytes with one of 0"),
         (entry(0, b"b", b"") + entry(0, b"a", b"") + RESTARTS, "do not increase"),
         (entry(0, b"b", b"") + entry(1, b"", b"") + RESTARTS, "do not increase"),
-        (b"\0\1\x7fa" + RESTARTS, "127 bytes are declared where 0 are left"),
+        (b"\0\1\x7fa" + RESTARTS, "127 bytes are declared where 0 remain"),
         (b"\xff" * 12 + RESTARTS, "does not end"),
     ],
 )

@@ -75,7 +75,7 @@ ATTRIBUTE = """  attr {
     "attribute",
     [
         ATTRIBUTE,
-        # What stands where the closer is expected closes another message, or is no closer.
+        # What stands where the closer is expected closes another message, or is not a closer.
         ATTRIBUTE.replace("\n        }\n        dim", "\n  }\n        dim"),
         ATTRIBUTE.replace("    key", '    # a comment with\n  #}\n  key: "x" }\n  attr { key'),
         ATTRIBUTE.replace("value {", "value <").replace("\n    }", "\n    >"),
@@ -219,7 +219,7 @@ def test_faults_name_line_and_column(text, message):
 
 def test_a_misspelt_type_names_the_nearest():
     assert "did you mean 'DT_FLOAT'" in fault("type: DT_FLAOT", pb.AttrValue)
-    assert "1_0 is no number" in fault("f: 1_0", pb.AttrValue)
+    assert "1_0 is not a number" in fault("f: 1_0", pb.AttrValue)
     assert "maybe stands where true or false is expected" in fault("b: maybe", pb.AttrValue)
 
 

@@ -212,7 +212,7 @@ def test_no_elements_under_a_huge_axis_are_an_error_not_a_crash() -> None:
 def test_content_of_the_wrong_length_is_refused() -> None:
     graph = const_proto(DType.FLOAT, as_content=True)
     graph.node[0].attr["value"].tensor.tensor_content = b"12345"
-    with pytest.raises(CorruptFileError, match="takes 12 bytes, and 5 are there"):
+    with pytest.raises(CorruptFileError, match="takes 12 bytes, and 5 exist"):
         graph_from_bytes(graph.SerializeToString(), "g")
 
 
@@ -273,14 +273,14 @@ def test_flipped_bits_give_no_traceback() -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_names_that_are_no_utf8_are_refused(number: int) -> None:
     node = delimited(1, b"a") + delimited(number, b"\xff\xfe")
-    with pytest.raises(CorruptFileError, match="no binary GraphDef"):
+    with pytest.raises(CorruptFileError, match="not a binary GraphDef"):
         graph_from_bytes(delimited(1, node), "g")
 
 
 def test_an_attribute_s_name_that_is_no_utf8_is_refused() -> None:
     value = delimited(2, pb.AttrValue(i=1).SerializeToString())
     entries = [delimited(5, delimited(1, key) + value) for key in (b"T", b"\xff\xfe")]
-    with pytest.raises(CorruptFileError, match="no binary GraphDef"):
+    with pytest.raises(CorruptFileError, match="not a binary GraphDef"):
         graph_from_bytes(delimited(1, delimited(1, b"a") + b"".join(entries)), "g")
 
 

@@ -184,7 +184,7 @@ def test_ops_without_a_graph_of_constants_are_listed() -> None:
 def test_a_result_that_passes_the_budget_is_told_in_words() -> None:
     set_limits(memory=BUDGET)
     try:
-        with pytest.raises(MemoryLimitError, match=r"node 'y' \(Fill\).* are left") as told:
+        with pytest.raises(MemoryLimitError, match=r"node 'y' \(Fill\).* remain") as told:
             run("Fill", i32(BUDGET), f32(0))
     finally:
         set_limits()

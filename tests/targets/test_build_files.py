@@ -241,7 +241,7 @@ def test_an_unknown_binary_interface_is_refused() -> None:
 
 
 def test_unknown_platforms_and_releases_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no platform 'symbian'"):
+    with pytest.raises(UnsupportedError, match="unknown platform 'symbian'"):
         build_fragments(OPS, "1.15", "symbian")
     with pytest.raises(UnsupportedError, match=r"TensorFlow 1\.4"):
         build_fragments(OPS, "1.4", "android")

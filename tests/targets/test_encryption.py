@@ -57,7 +57,7 @@ def test_a_flipped_bit_is_refused(at: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 7, 8, HEADER_BYTES, OVERHEAD - 1, OVERHEAD, OVERHEAD + 6])
 def test_a_truncated_file_is_refused(length: int) -> None:
-    with pytest.raises(CorruptFileError, match=r"no encrypted model|ends after|bytes, and"):
+    with pytest.raises(CorruptFileError, match=r"not an encrypted model|ends after|bytes, but"):
         decrypt(encrypt(b"a model", KEY)[:length], KEY, "m.pb.enc")
 
 

@@ -55,4 +55,4 @@ def test_ops_that_nobody_knows_are_left_with_a_reason(tf115):
     graph = Graph([node("out", "Mine", "")])
     result = apply("add_default_attributes", graph, tf115=tf115)
     assert result.graph is graph
-    assert result.skipped == {"nobody knows its op": 1}
+    assert result.skipped == {"its op is unknown": 1}

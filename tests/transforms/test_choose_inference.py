@@ -91,8 +91,8 @@ def test_a_default_that_nobody_feeds_decides(value):
 
 
 LEFT = {
-    "an output lies in the branch": (_graph(), ("out", "train")),
-    "which branch was taken": (
+    "an output is in the training branch": (_graph(), ("out", "train")),
+    "the branch decision is used": (
         _graph(more=[node("which", "Identity", "merge:1", T=DType.INT32)]),
         ("out", "which"),
     ),

@@ -127,7 +127,7 @@ def _use(name):
 
 
 NEAR_MISSES = {
-    "convolution used elsewhere": (_direct(*_use("layer")), "used elsewhere"),
+    "convolution used elsewhere": (_direct(*_use("layer")), "has other consumers"),
     "weights used elsewhere": (
         _direct(conv("other", "x w"), node("out", "Add", "norm other")),
         "weights are used elsewhere",
@@ -135,12 +135,12 @@ NEAR_MISSES = {
     "batch mean used": (_direct(node("out", "Add", "norm norm:1")), "puts out"),
     "training": (_direct(norm=_fused("norm", "layer", is_training=True)), "is_training"),
     "data_format": (_direct(norm=_fused("norm", "layer", data_format="NCHW")), "data_format"),
-    "BatchToSpaceND used elsewhere": (_batch_to_space(*_use("between")), "used elsewhere"),
+    "BatchToSpaceND used elsewhere": (_batch_to_space(*_use("between")), "has other consumers"),
     "BatchToSpaceND over channels": (_batch_to_space(block=(1, 1, 1)), "moves channels"),
     "two uses of one convolution": (
         Graph(n if n.name != "both" else node("both", "ConcatV2", "layer0 layer0 axis", N=2)
               for n in _concat(first=5, second=5)),
-        "used elsewhere",
+        "has other consumers",
     ),
 }  # fmt: skip
 

@@ -236,7 +236,7 @@ def test_a_normalization_that_cannot_be_fused_is_left_with_a_reason(reason):
 
 RELU = node("relu", "Relu", "layer")
 ALONE = {
-    "used elsewhere": _graph(more=_use("layer")),
+    "has other consumers": _graph(more=_use("layer")),
     "differ between channels": _graph(*_fused("pad"), between=[PADDINGS, ZEROS]),
     "no layer": _graph(*_fused("relu"), between=[RELU]),
     "no layer, FusedBatchNorm": _graph(*_fused("relu", op="FusedBatchNorm"), between=[RELU]),

@@ -133,7 +133,7 @@ def test_control_inputs_from_outside_survive():
     ("options", "error", "message"),
     [
         ({}, TransformError, "no part"),
-        ({"fuse_by_executor": True}, TransformError, "no executor 'runner'"),
+        ({"fuse_by_executor": True}, TransformError, "unknown executor 'runner'"),
         ({"fused_nodes": "b", "remote_fused_graph_node_name": ""}, TransformError, "node_name"),
         ({"fused_nodes": "b", "remote_fused_graph_executor_name": ""}, TransformError, "executor"),
         ({"fused_nodes": "b,z"}, InvalidGraphError, "'z'"),

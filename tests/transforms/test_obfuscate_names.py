@@ -72,5 +72,5 @@ def test_colocation_follows_the_new_names(tf115):
 
 
 def test_a_missing_input_is_an_error():
-    with pytest.raises(InvalidGraphError, match="which is not there"):
+    with pytest.raises(InvalidGraphError, match="which does not exist"):
         apply("obfuscate_names", Graph([node("a", "Relu", "gone")]))

@@ -124,7 +124,7 @@ def test_the_ranges_of_a_concatenation_come_apart():
 
 
 NEAR_MISSES = {
-    "no float32 op": _layer(T=DType.HALF),
+    "not a float32 op": _layer(T=DType.HALF),
     "channels first": _layer(data_format="NCHW"),
     "dilations": _layer(dilations=(1, 2, 2, 1)),
     "explicit padding": _layer(padding="EXPLICIT", explicit_paddings=(0, 0, 1, 1, 1, 1, 0, 0)),

@@ -181,7 +181,7 @@ def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  
     try:
         return float(text) if kind.is_floating else int(text)
     except ValueError as error:
-        message = f"line {row.number + 1} holds {text[:20]!r}, which is not a {kind.short}"
+        message = f"line {row.number + 1} holds {text[:20]!r}, which is not of dtype {kind.short}"
         raise InvalidGraphError(
             message, "take the vocabulary that the model has", str(path)
         ) from error

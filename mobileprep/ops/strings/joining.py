@@ -351,7 +351,7 @@ class _Reader(Struct, frozen=True):
         found = text.decode(self.codec, _MARKING)
         marked = _CONTROLS.sub(_MARK, found) if self.controls else found
         if self.errors == "strict" and _MARK in (marked if self.strict_controls else found):
-            message = f"the text {text[:40]!r} is not a {self.codec}"
+            message = f"the text {text[:40]!r} is not valid {self.codec}"
             raise ValueError(message)
         return marked.replace(_MARK, "" if self.errors == "ignore" else self.replacement)
 

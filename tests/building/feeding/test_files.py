@@ -99,7 +99,7 @@ def test_patterns_folders_and_lists_name_several_files() -> None:
 
 def test_files_of_no_known_kind_and_damaged_ones_are_told_apart() -> None:
     Path("x.dat").write_bytes(b"data")
-    with pytest.raises(UsageError, match="a file's kind is told by the end of its name"):
+    with pytest.raises(UsageError, match="the extension determines the format"):
         from_file(info(), "x.dat", PLAIN)
     Path("x.bmp").write_bytes(b"data")
     with pytest.raises(CorruptFileError) as error:

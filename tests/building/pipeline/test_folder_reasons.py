@@ -37,7 +37,7 @@ def digests(found: bytes) -> str:
 
 def test_a_folder_that_is_not_there_is_one_reason(tmp_path: Path) -> None:
     away = tmp_path / "away"
-    assert reasons(away, "model.pb", MANIFEST) == [f"{away} is not there"]
+    assert reasons(away, "model.pb", MANIFEST) == [f"{away} does not exist"]
     assert reasons(away) == []
 
 
@@ -53,7 +53,7 @@ def test_a_manifest_alone_is_a_reason(folder: Path) -> None:
 def test_a_folder_in_a_file_s_place(folder: Path) -> None:
     (folder / "model.pb").mkdir()
     found = reasons(folder, "model.pb", MANIFEST)
-    assert found == [f"{folder / 'model.pb'} is no regular file"]
+    assert found == [f"{folder / 'model.pb'} is not a regular file"]
 
 
 @pytest.mark.parametrize("leads_to", ["../elsewhere", "nothing", "model.copy", "model.pb"])

@@ -264,5 +264,5 @@ def test_the_bound_is_read_from_the_environment() -> None:
     assert store_bound({}) == DEFAULT_MAX == 20_000_000_000
     assert store_bound({"MOBILEPREP_CACHE_MAX": "1.5 GB"}) == 1_500_000_000
     assert store_bound({"MOBILEPREP_CACHE_MAX": "None"}) is None
-    with pytest.raises(UsageError, match="is no size"):
+    with pytest.raises(UsageError, match="is not a valid size"):
         store_bound({"MOBILEPREP_CACHE_MAX": "big"})

@@ -327,7 +327,7 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
 
 def test_a_missing_file_is_told_at_its_place(folder: Path) -> None:
     (folder / "model.pb").rename(folder / "modle.pb")
-    with pytest.raises(CorruptFileError, match=r"model.pb is not there") as caught:
+    with pytest.raises(CorruptFileError, match=r"model.pb does not exist") as caught:
         planned(TWO)
     assert caught.value.where.startswith("recipe0.yaml:4:")
     assert caught.value.hint == "did you mean 'modle.pb'?"
@@ -347,7 +347,7 @@ targets: {a: {}}
     assert asked(step)["options"]["min_max_log_file"] == "log.txt"
     assert "log.txt" in [f.name for f in plan.targets[0].sources]
     (folder / "log.txt").unlink()
-    with pytest.raises(CorruptFileError, match=r"log\.txt is not there") as caught:
+    with pytest.raises(CorruptFileError, match=r"log\.txt does not exist") as caught:
         planned(text)
     assert caught.value.where.startswith("recipe0.yaml:")
 
@@ -561,9 +561,9 @@ def test_a_range_file_makes_data_needless(folder: Path) -> None:
     (folder / "data.npz").unlink()
     assert files() == {"range_file"}
     (folder / "ranges.yaml").unlink()
-    with pytest.raises(CorruptFileError, match=r"data\.npz is not there"):
+    with pytest.raises(CorruptFileError, match=r"data\.npz does not exist"):
         planned(text)
-    with pytest.raises(CorruptFileError, match=r"the range file ranges\.yaml is not there"):
+    with pytest.raises(CorruptFileError, match=r"the range file ranges\.yaml does not exist"):
         planned(text.replace("data: data.npz, ", ""))
 
 

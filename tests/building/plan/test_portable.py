@@ -118,7 +118,7 @@ def test_a_part_of_a_recipe_keeps_the_names_of_the_whole(here: Path) -> None:
 def test_messages_tell_the_path_that_is_written(here: Path) -> None:
     recipe = loaded(here, here / "here", written(here / "b"))
     (here / "b" / "log.txt").unlink()
-    with pytest.raises(CorruptFileError, match=f"{here}/b/log.txt is not there"):
+    with pytest.raises(CorruptFileError, match=f"{here}/b/log.txt does not exist"):
         plan_recipes([recipe])
 
 

@@ -111,7 +111,7 @@ def test_names_are_those_of_the_recipe_not_of_the_machine(model: Path) -> None:
     ],
 )
 def test_a_missing_checkpoint_gets_the_nearest_name(model: Path, name: str, hint: str) -> None:
-    with pytest.raises(CorruptFileError, match=f"model/{name} is not there") as caught:
+    with pytest.raises(CorruptFileError, match=f"model/{name} does not exist") as caught:
         checkpoint_files(named(model, name))
     assert caught.value.hint.startswith(hint)
     assert caught.value.where == PLACE
@@ -123,7 +123,7 @@ def test_a_single_file_is_itself(model: Path) -> None:
 
 
 def test_a_missing_file_gets_the_nearest_name(model: Path) -> None:
-    with pytest.raises(CorruptFileError, match=r"model/grahp.pb is not there") as caught:
+    with pytest.raises(CorruptFileError, match=r"model/grahp.pb does not exist") as caught:
         single_file(named(model, "grahp.pb"))
     assert (caught.value.hint, caught.value.where) == ("did you mean 'graph.pb'?", PLACE)
 
@@ -131,7 +131,7 @@ def test_a_missing_file_gets_the_nearest_name(model: Path) -> None:
 @pytest.mark.parametrize("name", ["x" * 300, "no/such/folder/x", "graph.pb/below", "\x00"])
 def test_impossible_names_are_missing_too(model: Path, name: str) -> None:
     for find in (single_file, checkpoint_files, folder_files, meta_graph_files):
-        with pytest.raises(CorruptFileError, match="is not there"):
+        with pytest.raises(CorruptFileError, match="does not exist"):
             find(named(model, name))
 
 
@@ -141,7 +141,7 @@ def test_a_folder_is_no_file(model: Path) -> None:
     assert caught.value.hint == "name the file in it"
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is not a such device")
 def test_a_device_is_no_file() -> None:
     with pytest.raises(CorruptFileError, match="is not a regular file"):
         single_file(InputFile("/dev/zero", Path("/dev/zero"), PLACE))
@@ -196,7 +196,7 @@ def test_data_is_all_files_of_its_folder_and_those_beside_it(tmp_path: Path) -> 
     assert (found.name, found.root) == ("p", tmp_path / "p")
     assert [f.name for f in found.members] == ["p/a.png", "p/b/1.png", "labels.csv", "more/x"]
     gone = InputFile("gone.csv", tmp_path / "gone.csv", "recipe.yaml:3:4")
-    with pytest.raises(CorruptFileError, match=r"gone\.csv is not there") as caught:
+    with pytest.raises(CorruptFileError, match=r"gone\.csv does not exist") as caught:
         data_files(Data(folder, labels=gone))
     assert caught.value.where == "recipe.yaml:3:4"
 

@@ -35,7 +35,7 @@ def test_a_checkpoint_is_all_of_its_files(steps: tuple[Step, ...]) -> None:
     plain, reading = steps
     assert named_files(plain) == {}
     assert plugin_file(plain) is None
-    with pytest.raises(CorruptFileError, match="model/ckpt-1 is not there"):
+    with pytest.raises(CorruptFileError, match="model/ckpt-1 does not exist"):
         named_files(reading)
     Path("model").mkdir()
     for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001", "ckpt-10.index"):

@@ -248,7 +248,10 @@ def test_a_report_is_read_again_as_it_was() -> None:
         (lambda d: d.update(ops=[1]), "'ops' has a value of another type"),
         (lambda d: d.update(steps=3), "'steps' has a value of another type"),
         (lambda d: d["steps"].append(3), "'steps' has a value of another type"),
-        (lambda d: d["accuracy"].update(largest_difference="x"), "'largest_difference' is no num"),
+        (
+            lambda d: d["accuracy"].update(largest_difference="x"),
+            "'largest_difference' is not a num",
+        ),
         (lambda d: d["model"].update(bytes=10**400), "'bytes' is larger than any number"),
         (lambda d: d["accuracy"].update(largest_difference=-(10**400)), "is larger than any"),
     ],

@@ -66,7 +66,7 @@ LIMITS: dict[str, float] = {
     "compressed_bytes": 200,
     "parameters": 12,
     "flops": FLOPS,
-    # The product and what comes of it are there at once.
+    # The product and what comes of it exist at once.
     "activation_bytes": 2 * 3 * 4,
     "latency_ms": FLOPS / 1e3 * 1e3,
     "kernels": 9,
@@ -169,7 +169,7 @@ def test_a_shape_that_a_run_alone_shows_is_taken_from_one(tmp_path: Path) -> Non
 
 
 def test_kernels_without_an_estimate_are_told(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"no estimate .* but for TensorFlow 1\.15"):
+    with pytest.raises(RecipeError, match=r"only known for TensorFlow 1\.15"):
         run(limited(tmp_path, Budget(kernel_bytes=5), kernels=KERNELS[1:]))
 
 

@@ -181,7 +181,7 @@ def test_a_checkpoint_elsewhere_is_not_read_for_the_one_beside_its_state_file(
 
 
 def test_a_checkpoint_whose_changes_no_build_would_see_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFileError, match="does not lie beside it") as caught:
+    with pytest.raises(CorruptFileError, match="is not next to it") as caught:
         run(digits(tmp_path, state=str(DIGITS / CHECKPOINT), members=[]))
     assert caught.value.where == str(tmp_path / "checkpoint")
 

@@ -75,7 +75,7 @@ def test_a_file_that_does_not_run_is_told(tmp_path: Path) -> None:
     assert caught.value.where == f"{tmp_path / 'metric.py'}:4"
     with pytest.raises(AccuracyError, match="has no function 'other'"):
         metric(tmp_path, "return 1.0", function="other")
-    with pytest.raises(UsageError, match=r"the metric .* is not there"):
+    with pytest.raises(UsageError, match=r"the metric .* does not exist"):
         PythonFunction(tmp_path / "none.py", "score")
 
 

@@ -90,7 +90,7 @@ def test_text_goes_to_its_stream_with_its_end(stream: str) -> None:
 
 
 def test_an_unknown_stream_is_refused() -> None:
-    with pytest.raises(InvalidGraphError, match=r"no output stream 'printer'") as caught:
+    with pytest.raises(InvalidGraphError, match=r"unknown output stream 'printer'") as caught:
         printed(text_graph(output_stream="printer"), "y", {"s": as_texts([b""], ())})
     assert "log(info)" in caught.value.hint
 

@@ -102,7 +102,7 @@ def test_joined_and_cut_along_the_first_axis() -> None:
         (n("y", "TensorListGetItem", "list", "three", "shape", **F32), "no element 3 among 2"),
         (n("y", "TensorListSetItem", "list", "three", "rows", **F32), "no element 3 among 2"),
         (n("y", "TensorListPushBack", "list", "three", **F32), "cannot hold int32"),
-        (n("y", "TensorListLength", "rows"), "is no TensorList"),
+        (n("y", "TensorListLength", "rows"), "is not a TensorList"),
         (n("y", "TensorListStack", "list", "shape", **F32, num_elements=5), "5 are expected"),
     ],
 )

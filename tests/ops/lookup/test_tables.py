@@ -144,7 +144,7 @@ def test_numbers_and_columns(tmp_path: Path) -> None:
     [
         ({"vocab_size": 3}, "has 2 lines, and 3 are needed"),
         ({"value_index": 4}, "line 1 has no column 4"),
-        ({"value_index": 0}, "holds b'cat', which is no int64"),
+        ({"value_index": 0}, "holds b'cat', which is not of dtype int64"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(tmp_path: Path, attrs: dict, message: str) -> None:

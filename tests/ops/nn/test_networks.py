@@ -55,7 +55,7 @@ def test_other_types_are_convolved(kind: type) -> None:
         (normal(1, 5, 5, 3), normal(3, 3, 2, 4), SAME, "3 channels do not fit"),
         (normal(1, 5, 5, 3), normal(3, 3, 3, 4), {**SAME, "strides": [1, 0, 1, 1]}, "strides"),
         (normal(1, 5, 5, 3), normal(3, 3, 3, 4), {**SAME, "strides": [2, 1, 1, 1]}, "along batch"),
-        (normal(1, 5, 5, 3), normal(3, 3, 3, 4), {**SAME, "padding": "MAYBE"}, "no padding"),
+        (normal(1, 5, 5, 3), normal(3, 3, 3, 4), {**SAME, "padding": "MAYBE"}, "unknown padding"),
         (
             normal(1, 2, 2, 3),
             normal(3, 3, 3, 4),

@@ -43,7 +43,7 @@ def test_grey_pictures_have_three_channels() -> None:
 
 
 def test_what_is_no_picture_is_refused() -> None:
-    with pytest.raises(CorruptFileError, match="no JPEG, PNG, GIF or BMP"):
+    with pytest.raises(CorruptFileError, match="not a JPEG, PNG, GIF, or BMP"):
         picture(b"text", Normalization(2, 2))
 
 

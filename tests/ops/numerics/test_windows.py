@@ -65,7 +65,7 @@ def test_explicit_padding_is_of_the_spatial_axes() -> None:
 @pytest.mark.parametrize(
     ("padding", "explicit", "message"),
     [
-        ("SOME", (), "no padding 'SOME'"),
+        ("SOME", (), "unknown padding 'SOME'"),
         ("EXPLICIT", (1, 0, 0, 0, 0, 0, 0, 0), "batch and channels"),
         ("EXPLICIT", (0, 0, -1, 0, 0, 0, 0, 0), "do not fit"),
         ("EXPLICIT", (), "do not fit"),

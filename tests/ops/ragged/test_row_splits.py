@@ -96,5 +96,5 @@ def test_texts_become_characters_and_other_encodings():
     broken[0] = b"a\xff"
     assert run("UnicodeTranscode", broken, **coding).tolist() == [b"\0a\xff\xfd"]
     assert run("UnicodeTranscode", broken, **coding, errors="ignore").tolist() == [b"\0a"]
-    with pytest.raises(InvalidGraphError, match="is no utf-8"):
+    with pytest.raises(InvalidGraphError, match="is not valid utf-8"):
         run("UnicodeTranscode", broken, **coding, errors="strict")

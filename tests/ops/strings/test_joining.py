@@ -60,7 +60,7 @@ def test_the_newer_op_cuts_at_a_text_or_at_white_space() -> None:
     assert limited.tolist() == [b"a", b"b c "]
     assert run_all("StringSplitV2", line, scalar(" "), maxsplit=0)[1].tolist() == [b" a  b c "]
     assert run_all("StringSplitV2", texts("a"), scalar(""), maxsplit=1)[1].tolist() == [b"a", b""]
-    with pytest.raises(InvalidGraphError, match="a vector of texts"):
+    with pytest.raises(InvalidGraphError, match="a vector of strings"):
         run("StringSplitV2", scalar("a"), scalar(""))
 
 
