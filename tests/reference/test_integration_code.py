@@ -178,8 +178,8 @@ CONTENTS = [b"", b"a model", bytes(range(256)) * 1000]
 # What is done to a file, and what the code says of it.
 DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "none": (lambda data: data, ""),
-    "another file": (lambda data: b"GraphDef" + data[8:], "this is not an encrypted model"),
-    "an empty file": (lambda data: b"", "this is not an encrypted model"),
+    "another file": (lambda data: b"GraphDef" + data[8:], "this is no encrypted model"),
+    "an empty file": (lambda data: b"", "this is no encrypted model"),
     "cut in the header": (lambda data: data[:50], "the encrypted model was cut short"),
     "cut at the end": (lambda data: data[:-1], "the encrypted model was cut short"),
     "longer": (lambda data: data + b"x", "the encrypted model was cut short"),
