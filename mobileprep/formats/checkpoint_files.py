@@ -193,7 +193,7 @@ def _is_folder(path: Path) -> bool:
 
 def _nothing_at(path: Path) -> CorruptFileError:
     if not _is_folder(path.parent):
-        message, hint = "the directory does not exist", f"create or correct {path.parent}"
+        message, hint = "the directory does not exist", "correct the path of the checkpoint"
         return CorruptFileError(message, hint, str(path.parent))
     member = _MEMBER.match(path.name)
     if member is not None and _is_file(path):

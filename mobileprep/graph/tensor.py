@@ -413,7 +413,7 @@ def _check_length(tensor: Tensor, where: str) -> None:
     if len(tensor.content) != expected:
         found = len(tensor.content)
         message = (
-            f"a {tensor.dtype.short} tensor of shape {list(tensor.shape)} takes {expected} bytes, "
-            f"and {found} exist"
+            f"a {tensor.dtype.short} tensor of shape {list(tensor.shape)} needs {expected} bytes: "
+            f"{found} found"
         )
         raise CorruptFileError(message, "the file is damaged", where)

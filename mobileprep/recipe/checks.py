@@ -134,7 +134,7 @@ def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Proble
         yield Problem(place, message, f"add one of {', '.join(SOURCE_KINDS)}")
         return
     for kind in kinds[1:]:
-        message = f"a source is one model, and {kinds[0]!r} is a duplicate"
+        message = f"a source names one model: {kinds[0]!r} is already set"
         yield Problem(source.entries[kind].key_place, message, "keep one of them")
     if kinds == ["graph"] and "checkpoint" not in source.entries:
         hint = "add 'checkpoint: ...', or write 'frozen' for a graph without variables"

@@ -76,7 +76,7 @@ def _problems(data: MappingNode) -> Iterator[Problem]:
             yield Problem(data.place, "the data names no file or folder", hint)
         return
     for kind in kinds[1:]:
-        message = f"data is of one kind, and {kinds[0]!r} is a duplicate"
+        message = f"data has one kind: {kinds[0]!r} is already set"
         yield Problem(data.entries[kind].key_place, message, "keep one of them")
     for key, entry in data.items():
         goes_with = KINDS_OF_KEYS.get(key, ())

@@ -134,7 +134,7 @@ def protection_problems(target: TargetSections) -> Iterator[Problem]:
         return
     key, artifact = encrypt.get("key"), target.get("artifact")
     if isinstance(key, Scalar) and not (isinstance(key.value, str) and _NAMED_KEY.match(key.value)):
-        message = "name the key's variable: a recipe cannot contain the key itself"
+        message = "a recipe cannot contain the key itself"
         hint = "write 'key: env:NAME', where NAME is the variable that has it"
         yield Problem(_hidden(key.place), message, hint)
     if artifact is not None and plain(artifact) == "memmapped":

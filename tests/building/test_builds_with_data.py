@@ -1,4 +1,4 @@
-"""Builds that validate on data of other kinds than arrays, and on data that is not a good."""
+"""Builds that validate on other kinds of data than arrays, and on invalid data."""
 
 from __future__ import annotations
 

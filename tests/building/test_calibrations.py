@@ -1,4 +1,4 @@
-"""Builds that calibrate on data of every kind, and on data that is not a good."""
+"""Builds that calibrate on data of every kind, and on invalid data."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_warnings_go_to_stderr(files, run):
         ({"output_node_names": None}, 2, "likely outputs: y (float32 [3])"),
         ({"output_graph": None}, 2, "--output_graph"),
         ({"input_checkpoint": None}, 5, "name the checkpoint"),
-        ({"input_checkpoint": "/nowhere/c"}, 4, "create or correct"),
+        ({"input_checkpoint": "/nowhere/c"}, 4, "correct the path of the checkpoint"),
         ({"input_graph": "/nowhere/g.pb"}, 4, "/nowhere/g.pb: cannot be read"),
         ({"input_meta_graph": "also.meta"}, 2, "2 of a graph, a meta graph and a saved model"),
         ({"checkpoint_version": 3}, 2, "checkpoint version 3 is neither 1 nor 2"),

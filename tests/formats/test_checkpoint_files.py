@@ -130,7 +130,7 @@ def test_a_folder_of_several_without_a_state_file_is_refused(tmp_path):
 
 
 def test_what_is_missing_is_told(tmp_path):
-    assert "create or correct" in hint_of(tmp_path / "missing" / "m")
+    assert "correct the path" in hint_of(tmp_path / "missing" / "m")
     assert hint_of(tmp_path / "m") == "the folder holds no checkpoint"
     with pytest.raises(CorruptFileError, match="holds no checkpoint"):
         find_checkpoint(tmp_path)

@@ -75,7 +75,7 @@ ATTRIBUTE = """  attr {
     "attribute",
     [
         ATTRIBUTE,
-        # What stands where the closer is expected closes another message, or is not a closer.
+        # The text in place of the expected closer closes another message, or is another token.
         ATTRIBUTE.replace("\n        }\n        dim", "\n  }\n        dim"),
         ATTRIBUTE.replace("    key", '    # a comment with\n  #}\n  key: "x" }\n  attr { key'),
         ATTRIBUTE.replace("value {", "value <").replace("\n    }", "\n    >"),

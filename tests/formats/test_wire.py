@@ -112,7 +112,7 @@ def node(tensor: bytes) -> bytes:
         (node(b"\x00" * LARGE), "the number 0"),
         (node(b"\x02\x01z" + b"\x08\x01" * LARGE), "the number 0"),
         (node(encode_varint(PAYLOAD_FIELD << 3) + b"\x01" + b"\x08\x01" * LARGE), "no TensorFlow"),
-        (node(field_header(4, LARGE) + b"z" * (LARGE - 1)), "remain"),
+        (node(field_header(4, LARGE) + b"z" * (LARGE - 1)), f"{LARGE} bytes are declared"),
         (node(field_header(4, 1 << 62) + b"z" * LARGE), "4611686018427387904 bytes are declared"),
         (node(b"\x08\x01" * LARGE + encode_varint(5 << 3 | 5) + b"z"), "4 bytes are declared"),
         (node(b"\x08\x01" * LARGE + encode_varint(6 << 3 | 1) + b"z"), "8 bytes are declared"),

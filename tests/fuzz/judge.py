@@ -103,7 +103,7 @@ def _kind(name: str) -> str:
 
 def _form(case: Case, outcome: Outcome) -> str:
     """A message without what differs from case to case."""
-    told = next((x for x in outcome.error.splitlines() if x.startswith("error")), "")
+    told = next((x for x in outcome.error.splitlines() if x.startswith("error: ")), "")
     told = re.sub(r"'[^']*'|\"[^\"]*\"", "'_'", told or _last_line(outcome.error))
     return f"{case.arguments[0]} {outcome.code} {_digitless(told)[:160]}"
 

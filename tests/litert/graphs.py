@@ -21,7 +21,7 @@ from mobileprep.runtime.engines.graph_engines import NumpyEngine
 
 
 def feed(name: str, shape: Sequence[int] | None, dtype: DType = DType.FLOAT) -> Node:
-    """A placeholder; of unknown rank where there is not a shape."""
+    """A placeholder; its rank is unknown without a shape."""
     sizes = None if shape is None else tuple(shape)
     return Node(
         name,

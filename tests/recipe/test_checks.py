@@ -153,14 +153,14 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + TARGETS + "source:\n  frozen: a\n  graph: b\n  saved_model: c\n",
             (
-                "6:3 source.graph: a source is one model, and 'frozen' is a duplicate; "
+                "6:3 source.graph: a source names one model: 'frozen' is already set; "
                 "keep one of them"
             ),
         ),
         (
             HEAD + TARGETS + "source:\n  frozen: a\n  graph: b\n  saved_model: c\n",
             (
-                "7:3 source.saved_model: a source is one model, and 'frozen' is a duplicate; "
+                "7:3 source.saved_model: a source names one model: 'frozen' is already set; "
                 "keep one of them"
             ),
         ),

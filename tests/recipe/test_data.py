@@ -87,7 +87,7 @@ def test_a_generator_and_what_it_reads(tmp_path):
         ("{input: x}", "the data names no file or folder"),
         (
             "{npz: a, csv: b}",
-            "recipe.yaml:5:29: validation.data.csv: data is of one kind",
+            "recipe.yaml:5:29: validation.data.csv: data has one kind",
         ),
         ("{npz: a, resize: [2, 2]}", "'resize' applies only to 'pictures' or 'tfrecord'"),
         (

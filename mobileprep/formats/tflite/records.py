@@ -145,7 +145,7 @@ def fault_of_texts(content: bytes | memoryview, count: int) -> str:
         return f"has {len(content)} bytes, too few for strings"
     told = int(np.frombuffer(content, "<i4", 1)[0])
     if told != count:
-        return f"has {told} strings, and its shape {count}"
+        return f"has {told} strings, but its shape has {count}"
     begin = _WIDTH * (count + 2)
     if begin > len(content):
         return f"has {len(content)} bytes, too few for the places of {count} strings"

@@ -141,7 +141,7 @@ def test_a_folder_is_no_file(model: Path) -> None:
     assert caught.value.hint == "name the file in it"
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is not a such device")
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the device does not exist")
 def test_a_device_is_no_file() -> None:
     with pytest.raises(CorruptFileError, match="is not a regular file"):
         single_file(InputFile("/dev/zero", Path("/dev/zero"), PLACE))

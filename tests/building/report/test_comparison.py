@@ -250,7 +250,7 @@ def test_a_report_is_read_again_as_it_was() -> None:
         (lambda d: d["steps"].append(3), "'steps' has a value of another type"),
         (
             lambda d: d["accuracy"].update(largest_difference="x"),
-            "'largest_difference' is not a num",
+            "'largest_difference' is not a number",
         ),
         (lambda d: d["model"].update(bytes=10**400), "'bytes' is larger than any number"),
         (lambda d: d["accuracy"].update(largest_difference=-(10**400)), "is larger than any"),

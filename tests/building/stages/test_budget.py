@@ -66,7 +66,7 @@ LIMITS: dict[str, float] = {
     "compressed_bytes": 200,
     "parameters": 12,
     "flops": FLOPS,
-    # The product and what comes of it exist at once.
+    # The result of MatMul and the output exist at the same time.
     "activation_bytes": 2 * 3 * 4,
     "latency_ms": FLOPS / 1e3 * 1e3,
     "kernels": 9,

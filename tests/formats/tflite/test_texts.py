@@ -24,7 +24,7 @@ def numbers(*values: int) -> bytes:
     ("content", "fault"),
     [
         (b"\1\0\0\0", "has 4 bytes, too few for strings"),
-        (numbers(2, 16, 16), "has 2 strings, and its shape 1"),
+        (numbers(2, 16, 16), "has 2 strings, but its shape has 1"),
         (numbers(1, 12), "has 8 bytes, too few for the places of 1 strings"),
         (numbers(1, 8, 12), "has strings outside of its buffer"),
         (numbers(1, 12, 13), "has strings outside of its buffer"),

@@ -32,7 +32,7 @@ def test_chosen_columns_other_delimiters_and_marks_for_missing():
         ('a"', "not quoted"),
         ('"a', "does not end"),
         ("", "0 fields"),
-        ("x", "is not a num"),
+        ("x", "is not a number"),
     ],
 )
 def test_faulty_records_are_refused(line, match):

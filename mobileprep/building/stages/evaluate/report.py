@@ -64,7 +64,7 @@ def _agreement(lines: Sequence[EngineLine], unlike: str) -> str:
     within, allowed = max(apart), lines[0].tolerance
     if within > allowed:
         return (
-            f"differs from the graph before conversion, which numpy ran, by at most "
+            "differs from the graph before conversion, run with numpy, by at most "
             f"{within:.0e} of the largest value ({samples})"
         )
     return (
