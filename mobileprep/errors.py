@@ -36,6 +36,13 @@ class MobileprepError(Exception):
         self.hint = hint
         self.where = where
 
+    @property
+    def code(self) -> str:
+        """The code of the error in the error reference, such as ``MP401``."""
+        from mobileprep.error_codes import code_of  # only failures need it
+
+        return code_of(self.message, self.exit_code)
+
     def at(self: _Error, where: str, *, message: str = "", hint: str = "") -> _Error:
         """The same error at another place; with another message or hint where one is given."""
         return type(self)(message or self.message, hint or self.hint, where)

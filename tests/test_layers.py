@@ -14,7 +14,7 @@ import mobileprep
 
 ROOT = Path(mobileprep.__file__).parent
 PAGE = ROOT.parent / "docs" / "architecture.md"
-FREE = {"errors", "plugin", "__version__"}
+FREE = {"errors", "error_codes", "plugin", "__version__"}
 
 
 def packages() -> list[str]:

@@ -198,6 +198,7 @@ class BenchmarkResult(_Costs, total=False):
 
 class _Trouble(TypedDict):
     kind: str
+    code: str
     message: str
     hint: str
     where: str

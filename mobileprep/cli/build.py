@@ -28,6 +28,7 @@ from mobileprep.cli._shared.arguments import (
     target_argument,
     targets_of,
 )
+from mobileprep.cli._shared.diagnostics import add_output_format
 from mobileprep.cli._shared.folders import no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli.verb import Group, verb
@@ -81,11 +82,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--depfile", metavar="FILE", help="Write a dependency file for Make and Ninja"
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="Print reports as JSON, or the planned stages with --dry-run",
-    )
+    add_output_format(parser, "Print reports as JSON, or the planned stages with --dry-run")
 
 
 @verb(

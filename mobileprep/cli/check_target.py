@@ -12,14 +12,29 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import tensorflow_argument
+from mobileprep.cli._shared.diagnostics import Diagnostic, add_output_format, report
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb
 
 if TYPE_CHECKING:
     from mobileprep.building.fit import TargetCheck
-    from mobileprep.targets.target_check import TargetGap
+    from mobileprep.targets.target_check import Cause, TargetGap
 
+_CODES: Final[dict[Cause, str]] = {
+    "newer op": "MP103",
+    "newer attribute": "MP102",
+    "newer value": "MP102",
+    "newer graph": "MP110",
+    "removed op": "MP103",
+    "no kernel": "MP101",
+    "training": "MP101",
+    "image library": "MP101",
+    "not compiled": "MP101",
+    "type not compiled": "MP101",
+    "not registered": "MP101",
+}
+"""The code of the message that the app would print for a finding."""
 _EXAMPLES: Final = 3
 """How many findings of one cause are printed without ``--verbose``."""
 
@@ -44,7 +59,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help_line="Whether the app is built with ops_to_register.h and its build files "
         "[default: true if there is an ops_to_register.h next to the model]",
     )
-    parser.add_argument("--json", action="store_true", help="Print JSON")
+    add_output_format(parser, "Print JSON")
 
 
 @verb(
@@ -63,6 +78,12 @@ def run(args: argparse.Namespace) -> int:
     release = None if args.tensorflow is None else release_of(args.tensorflow)
     found = check_target(
         Path(args.graph), release, args.platform, selective=args.selective, tell=warn
+    )
+    report(
+        [
+            Diagnostic("error", _CODES[g.cause], g.sentence, g.mend, args.graph, node=g.node)
+            for g in found.gaps
+        ]
     )
     if args.json:
         print(json.dumps(to_builtins(found), indent=1))

@@ -16,6 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from mobileprep import __version__
 from mobileprep.cli._shared.arguments import limits_of
+from mobileprep.cli._shared.diagnostics import (
+    Diagnostic,
+    collecting,
+    github_lines,
+    report,
+    requested_format,
+    sarif_text,
+)
 from mobileprep.cli._shared.failures import (
     NO_OUTPUT,
     error_of_limits,
@@ -145,8 +153,22 @@ def _drop_output() -> None:
 
 
 def _answer(arguments: list[str]) -> int:
-    """Run one command, its errors told; the exit code."""
-    as_json = "--json" in arguments
+    """Run one command and print its errors in the requested format; return the exit code."""
+    form = requested_format(arguments)
+    if form in ("text", "json"):
+        return _outcome(arguments, as_json=form == "json")
+    with collecting() as diagnostics, contextlib.redirect_stdout(io.StringIO()):
+        code = _outcome(arguments, as_json=False)
+    if form == "sarif":
+        print(sarif_text(diagnostics))
+    else:
+        for line in github_lines(diagnostics):
+            print(line)
+    return code
+
+
+def _outcome(arguments: list[str], *, as_json: bool) -> int:
+    """Run one command and print its errors; return the exit code."""
     try:
         with whole_or_nothing() if as_json else contextlib.nullcontext():
             return _dispatch(arguments)
@@ -187,9 +209,13 @@ def _own_up(error: Exception, *, as_json: bool) -> int:
     import traceback  # costs start-up time, and only bugs need it
 
     traceback.print_exc()
-    print("error: this is a bug in mobileprep; please report it", file=sys.stderr)
+    from mobileprep.error_codes import INTERNAL
+
+    message = "this is a bug in mobileprep; please report it"
+    report([Diagnostic("error", INTERNAL, f"{message}: {type(error).__name__}: {error}")])
+    print(f"error: {message} [{INTERNAL}]", file=sys.stderr)
     if as_json:
-        print_failure("bug", f"{type(error).__name__}: {error}", _OUR_BUG)
+        print_failure("bug", f"{type(error).__name__}: {error}", _OUR_BUG, code=INTERNAL)
     return _OUR_BUG
 
 
@@ -199,7 +225,7 @@ def _interrupted(*, as_json: bool) -> int:
         return tell_error(limit, as_json=as_json)
     print("error: interrupted", file=sys.stderr)
     if as_json:
-        print_failure("interrupted", "interrupted", _INTERRUPTED)
+        print_failure("interrupted", "interrupted", _INTERRUPTED, code="")
     return _INTERRUPTED
 
 

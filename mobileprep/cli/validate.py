@@ -6,6 +6,7 @@ import argparse
 import json
 
 from mobileprep.cli._shared.arguments import recipe_arguments
+from mobileprep.cli._shared.diagnostics import add_output_format
 from mobileprep.cli.verb import Group, verb
 
 
@@ -14,7 +15,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-files", action="store_true", help="Do not check the files that recipes name"
     )
-    parser.add_argument("--json", action="store_true", help="Print recipes and targets as JSON")
+    add_output_format(parser, "Print recipes and targets as JSON")
 
 
 @verb(

@@ -36,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name):
             message = f"--{name.replace('_', '-')} is not an option of watch"
             raise UsageError(message, "it is for 'mobileprep build'")
+    if args.output_format != "text":
+        message = f"--output-format {args.output_format} is not an option of watch"
+        raise UsageError(message, "it is for 'mobileprep build'")
     watcher()
     before: Watched | None = None
     while True:

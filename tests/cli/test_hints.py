@@ -16,13 +16,16 @@ from mobileprep.cli.main import find_verb, parser_of, verb_names
 ROOT = Path(mobileprep.__file__).parent
 _FLAG: Final = re.compile(r"(?<![\w,-])--[a-zA-Z][\w-]*")
 # Flags of other programs, in what they are given.
-_FOREIGN: Final = re.compile(r"bazel |-Wl,|--config=|--copt|--linkopt|--fat_apk_cpu")
+_FOREIGN: Final = re.compile(
+    r"bazel |-Wl,|--config=|--copt|--linkopt|--fat_apk_cpu|--whole-archive"
+)
 # Modules outside the command line whose messages are about the flags of certain verbs.
 _OF: Final[Mapping[str, tuple[str, ...]]] = {
     "inspection/benchmarking/": ("benchmark",),
     "inspection/differing.py": ("diff",),
     "inspection/drawing_files.py": ("dot",),
     "inspection/summarizing.py": ("summarize",),
+    "error_codes.py": ("run", "tflite"),
     "building/doctor.py": ("doctor",),
     "building/litert_files.py": ("tflite",),
     "building/quantization_debugging.py": ("debug-quantization",),

@@ -119,6 +119,7 @@ def test_every_class_of_error_has_a_kind(
     assert main(["--json"]) == error.exit_code
     told = json.loads(capsys.readouterr().out)["error"]
     assert told.pop("kind").replace(" ", "") == error.__name__.removesuffix("Error").lower()
+    assert told.pop("code") == error().code
     assert told == {
         "message": "what",
         "hint": "mend",

@@ -65,7 +65,10 @@ def test_a_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None
     write_graph(graph, classifier(scale=2.0))
     told = run(*command, "--out_file=other.tflite")
     assert (told.code, Path("other.tflite").exists()) == (8, False)
-    assert "ranges.yaml: the range file is stale:\n  y: what computes it has changed\n" in told.err
+    assert (
+        "ranges.yaml: the range file is stale: [MP801]\n  y: what computes it has changed\n"
+        in told.err
+    )
     assert "run 'mobileprep calibrate'" in told.err
 
 

@@ -302,7 +302,7 @@ def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
     told = run("x")
     assert told.code == 4
-    assert told.err == "error: a.pb: is empty\nhelp: export it again\n"
+    assert told.err == "error: a.pb: is empty [MP400]\nhelp: export it again\n"
 
 
 @pytest.mark.parametrize(

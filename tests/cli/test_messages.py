@@ -51,7 +51,7 @@ def test_the_file_of_the_command_is_not_told_beside_another(
         error = errors.CorruptFileError("is bad", "mend", where)
         error.subject = "model.pb"
         tell_error(error, as_json=False)
-        assert capsys.readouterr().err == f"error: {told}: is bad\nhelp: mend\n"
+        assert capsys.readouterr().err == f"error: {told}: is bad [MP400]\nhelp: mend\n"
 
 
 def test_names_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_long_names_and_many_lines_are_cut(capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr().err
     assert len(told) < 1100
     assert "...xxx" in told
-    assert told.endswith("end\nhelp: mend\n")
+    assert told.endswith("end [MP400]\nhelp: mend\n")
     tell_error(RecipeError("\n".join(f"r.yaml:{i}:1: bad" for i in range(500))), as_json=False)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 61

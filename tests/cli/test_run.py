@@ -298,7 +298,7 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
         (["--feed=x=random:1,3", "--feed=y=random"], "'x' takes the shape [?, 2]"),
         (
             [],
-            "the placeholders 'x' (float32[?, 2]), 'y' (float32[2])\nhelp: feed it; --feed",
+            "the placeholders 'x' (float32[?, 2]), 'y' (float32[2]) [MP200]\nhelp: feed it",
         ),
         (["--feed=x=random"], "nothing is fed to the placeholder 'y' (float32[2])"),
         (["--feed=x=random", "--feed=y=random", "--fetch=none"], "'none' is not in the graph"),

@@ -27,6 +27,8 @@ _BLOCK = re.compile(
     r"|^<!-- setup: (?P<setup>.*?) -->$",
     re.DOTALL | re.MULTILINE,
 )
+# Verbs that exit with 1 if they find differences or problems.
+_FINDER = re.compile(r"\bmobileprep (check-target|diff|compare|migrate)\b")
 
 
 class Block(NamedTuple):
@@ -95,6 +97,11 @@ def run_page(page: Path, scripts: Path) -> int:
                 assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
                 continue
             commands += 1
+            expects_failure = "error:" in expected or "--exit-code" in command
+            finds_something = _FINDER.search(command) and done.returncode == 1
+            assert expects_failure or finds_something or done.returncode == 0, (
+                f"$ {command}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+            )
             is_json = "--json" in command
             printed = done.stdout + done.stderr if is_json else done.stderr + done.stdout
             assert matches(expected, printed), f"$ {command}\n{printed}"

@@ -15,7 +15,8 @@ from tools import make_command_line_page
 
 MAX_WORDS = 1600
 # Generated pages, and pages of tables.
-LONG = {"recipe", "transforms", "ops", "command-line", "litert", "benchmarks", "faithfulness"}
+LONG = {"recipe", "transforms", "ops", "command-line", "error-codes", "litert", "benchmarks"}
+LONG |= {"faithfulness"}
 # GitHub and the site make anchors of headings in this way.
 _PUNCTUATION = re.compile(r"[^\w\- ]")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mobileprep.cli._shared.diagnostics import diagnostics_of, report, split_problems
 from mobileprep.core.printable import shortened
 from mobileprep.errors import (
     AccuracyError,
@@ -133,12 +134,28 @@ def tell_error(error: MobileprepError, *, as_json: bool) -> int:
     """Tell of an error of the user's; its exit code."""
     message, where = _cut(error.message), _cut(_place(error))
     hint = _cut(error.hint or mend_of(error))
-    print(f"error: {f'{where}: ' if where else ''}{message}", file=sys.stderr)
+    report(diagnostics_of(error, where, hint))
+    text = _with_codes(message, error)
+    print(f"error: {f'{where}: ' if where else ''}{text}", file=sys.stderr)
     if hint:
         print(f"help: {hint}", file=sys.stderr)
     if as_json:
-        print_failure(error_kind(error), message, error.exit_code, hint=hint, where=where)
+        print_failure(
+            error_kind(error), message, error.exit_code, code=error.code, hint=hint, where=where
+        )
     return error.exit_code
+
+
+def _with_codes(message: str, error: MobileprepError) -> str:
+    """The message with the code of each problem at the end of its first line."""
+    from mobileprep.error_codes import code_of  # only failures need it
+
+    problems = split_problems(message) or (message,)
+    coded = []
+    for problem in problems:
+        first, end, more = problem.partition("\n")
+        coded.append(f"{first} [{code_of(problem, error.exit_code)}]{end}{more}")
+    return "\n".join(coded)
 
 
 def mend_of(error: MobileprepError) -> str:
@@ -178,13 +195,27 @@ def _cut(text: str) -> str:
     return "\n".join(shortened(line, _LONGEST_LINE) for line in lines)
 
 
-def print_failure(kind: str, message: str, code: int, *, hint: str = "", where: str = "") -> None:
-    """Print what failed as a JSON object.
+def print_failure(
+    kind: str, message: str, exit_code: int, *, code: str, hint: str = "", where: str = ""
+) -> None:
+    """Print an error as a JSON object.
 
     Args:
-        where: the place; a recipe's problems each name their own.
+        kind: the class of the error, in words.
+        message: the problem; several problems of a recipe each begin with their location.
+        exit_code: the exit code of the command.
+        code: the code in the error reference; empty for an interrupt.
+        hint: what to do.
+        where: the location.
     """
-    error = {"kind": kind, "message": message, "hint": hint, "where": where, "exit_code": code}
+    error = {
+        "kind": kind,
+        "code": code,
+        "message": message,
+        "hint": hint,
+        "where": where,
+        "exit_code": exit_code,
+    }
     print(json.dumps({"error": error}, indent=1))
 
 

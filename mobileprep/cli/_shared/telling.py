@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from mobileprep import __version__
+from mobileprep.cli._shared.diagnostics import located, report
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import ArtifactError, UsageError
 
@@ -200,7 +201,9 @@ def warn(sentence: str) -> None:
     """Tell of something that is no error; names of nodes may hold any characters."""
     from mobileprep.core.printable import plain  # few commands warn
 
-    print("warning:", plain(sentence, keep="\n"), file=sys.stderr)
+    text = plain(sentence, keep="\n")
+    report([located("warning", text)])
+    print("warning:", text, file=sys.stderr)
 
 
 def warn_all(sentences: Iterable[str]) -> None:

@@ -1,0 +1,123 @@
+"""The verb ``explain``: prints the cause and the fix of an error code or a log line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mobileprep.cli._shared.telling import warn
+from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli.verb import Group, file_name, flag, verb
+from mobileprep.errors import UsageError, nearest_hint
+
+if TYPE_CHECKING:
+    from mobileprep.error_codes import ErrorCode
+    from mobileprep.graph.graph import Graph
+
+_MAX_NODES: Final = 10
+_MAX_LOG: Final = 1 << 20
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "text",
+        nargs="+",
+        metavar="CODE|MESSAGE",
+        help="Error code, message of mobileprep, or log line of an app; - reads standard input",
+    )
+    line = "Model that the app runs, to list the affected nodes"
+    flag(parser, "model", type=file_name, default=None, metavar="FILE", help=line)
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+
+
+@verb(
+    "explain",
+    Group.INSPECT,
+    "Explain an error code, or a message in the log of an app",
+    _arguments,
+    "mobileprep explain MP401",
+    "mobileprep explain \"No OpKernel was registered to support Op 'Erf'\" --model model.pb",
+)
+def run(args: argparse.Namespace) -> int:
+    """Print the title, the cause, the affected nodes, the fix, and the change to the recipe."""
+    text = " ".join(args.text)
+    if text == "-":
+        text = sys.stdin.read(_MAX_LOG)
+    entry, names = _entry(text.strip())
+    nodes = _nodes(names, args.model)
+    data: dict[str, Any] = {
+        "code": entry.code,
+        "title": entry.title,
+        "op": names.get("op", ""),
+        "attribute": names.get("attr", ""),
+        "version": names.get("version", ""),
+        "cause": entry.cause,
+        "nodes": nodes,
+        "fix": entry.fix,
+        "recipe": entry.recipe,
+    }
+    if args.json:
+        print(json.dumps(data, indent=1))
+    else:
+        show(_lines(data))
+    return 0
+
+
+def _entry(text: str) -> tuple[ErrorCode, Mapping[str, str]]:
+    from mobileprep.error_codes import CODES, find_app_message, find_message
+
+    known = {entry.code: entry for entry in CODES}
+    code = text.upper()
+    if code in known:
+        return known[code], {}
+    if len(code) == len("MP000") and code.startswith("MP"):
+        message = f"unknown error code {text!r}"
+        raise UsageError(message, nearest_hint(code, known) or "see the error reference")
+    in_app = find_app_message(text)
+    if in_app is not None:
+        return in_app
+    entry = next((e for c, e in known.items() if f"[{c}]" in text), None) or find_message(text)
+    if entry is None:
+        message = "no known error in the text"
+        hint = "pass the whole line of the log; 'mobileprep check-target MODEL' checks a model"
+        raise UsageError(message, hint)
+    return entry, {}
+
+
+def _nodes(names: Mapping[str, str], model: str | None) -> list[str]:
+    """The node that the message names, then nodes of the same op in the model."""
+    nodes = [names["node"]] if "node" in names else []
+    if model is None:
+        return nodes
+    from mobileprep.freezing.loading import ModelOptions, load_model
+
+    graph = load_model(Path(model), ModelOptions(), warn).graph
+    nodes += [name for name in _matching(graph, names) if name not in nodes]
+    return nodes
+
+
+def _matching(graph: Graph, names: Mapping[str, str]) -> Iterator[str]:
+    op = names.get("op")
+    for node in graph:
+        if node.op == op and ("attr" not in names or names["attr"] in node.attrs):
+            yield node.name
+
+
+def _lines(data: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{data['code']}: {data['title']}"
+    yield f"cause: {data['cause']}"
+    for key in ("op", "attribute", "version"):
+        if data[key]:
+            yield f"{key}: {data[key]}"
+    nodes = data["nodes"]
+    if nodes:
+        more = f" and {len(nodes) - _MAX_NODES} more" if len(nodes) > _MAX_NODES else ""
+        yield f"node{'s' * (len(nodes) > 1)}: {', '.join(nodes[:_MAX_NODES])}{more}"
+    yield f"fix: {data['fix']}"
+    if data["recipe"]:
+        yield "recipe:"
+        yield from (f"  {line}" for line in data["recipe"].splitlines())

@@ -1,0 +1,161 @@
+"""Codes of errors are unique, match messages of the product, and are stable."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import mobileprep
+from mobileprep.error_codes import CODES, ErrorCode, code_of, find_app_message
+from mobileprep.errors import (
+    ArtifactError,
+    CorruptFileError,
+    InternalError,
+    InvalidGraphError,
+    MobileprepError,
+    RecipeError,
+    UsageError,
+)
+from tools import make_error_page
+
+ROOT = Path(mobileprep.__file__).parent
+OF_APPS = [entry for entry in CODES if entry.code.startswith("MP1")]
+OF_MESSAGES = [e for e in CODES if e.pattern and e not in OF_APPS]
+
+# Lines that TensorFlow 1.15, TensorFlow 2, and LiteRT print, with the names that they contain.
+APP_LINES = [
+    (
+        "No OpKernel was registered to support Op 'Erf' used by {{node gelu/Erf}}with these attrs",
+        "MP101",
+        {"op": "Erf", "node": "gelu/Erf"},
+    ),
+    (
+        "No OpKernel was registered to support Op 'Pad' with these attrs.\n\t [[Node: pads/Pad = P",
+        "MP101",
+        {"op": "Pad", "node": "pads/Pad"},
+    ),
+    (
+        "NodeDef mentions attr 'dilations' not in Op<name=Conv2D; signature=input:T, filter:T -> "
+        + "output:T>; NodeDef: {{node conv1/Conv2D}} = Conv2D[T=DT_FLOAT](a, b). (Check whether",
+        "MP102",
+        {"attr": "dilations", "op": "Conv2D", "node": "conv1/Conv2D"},
+    ),
+    (
+        "Op type not registered 'MatrixDiagV3' in binary running on localhost.",
+        "MP103",
+        {"op": "MatrixDiagV3"},
+    ),
+    ("Not found: No session factory registered for the given session options: {}", "MP104", {}),
+    (
+        "Didn't find op for builtin opcode 'CONV_2D' version '5'. An older version might be",
+        "MP105",
+        {"op": "CONV_2D", "version": "5"},
+    ),
+    (
+        "Regular TensorFlow ops are not supported by this interpreter. Make sure you apply/link",
+        "MP106",
+        {},
+    ),
+    ("Node number 7 (FlexErf) failed to prepare.", "MP106", {"op": "Erf"}),
+    (
+        "Encountered unresolved custom op: TFLite_Detection_PostProcess.",
+        "MP107",
+        {"op": "TFLite_Detection_PostProcess"},
+    ),
+    (
+        "You must feed a value for placeholder tensor 'keep_prob' with dtype float",
+        "MP108",
+        {"node": "keep_prob"},
+    ),
+    ("Attempting to use uninitialized value dense/kernel", "MP109", {"node": "dense/kernel"}),
+    (
+        "GraphDef min consumer version 1087 above current version 134 for TensorFlow 1.15.0.",
+        "MP110",
+        {"version": "1087"},
+    ),
+    ("Input to reshape is a tensor with 10 values, but the requested shape has 4", "MP111", {}),
+    ("Can't parse model.pb as binary proto", "MP112", {}),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "names"), APP_LINES)
+def test_lines_of_apps_are_recognized(line: str, code: str, names: dict[str, str]) -> None:
+    match = find_app_message(line)
+    assert match is not None
+    assert (match[0].code, match[1]) == (code, names)
+
+
+def test_each_message_of_an_app_has_an_example() -> None:
+    assert {code for _, code, _ in APP_LINES} == {entry.code for entry in OF_APPS}
+
+
+def test_codes_are_unique() -> None:
+    codes = [entry.code for entry in CODES]
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"MP\d{3}", code) for code in codes)
+
+
+@cache
+def _strings() -> tuple[str, ...]:
+    """All strings of the product, with X for the fields of f-strings."""
+    found = []
+    for path in ROOT.rglob("*.py"):
+        if path.name == "error_codes.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = [v.value if isinstance(v, ast.Constant) else "X" for v in node.values]
+                found.append("".join(map(str, parts)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("entry", OF_MESSAGES, ids=lambda entry: entry.code)
+def test_each_alternative_of_a_pattern_matches_a_message(entry: ErrorCode) -> None:
+    inside_group = entry.pattern.startswith("(?:") and entry.pattern.endswith(")")
+    alternatives = [entry.pattern] if inside_group else _alternatives(entry.pattern)
+    for alternative in alternatives:
+        # The key before the problem of a recipe is added later.
+        pattern = re.compile(alternative.removeprefix(": "))
+        assert any(pattern.search(text) for text in _strings()), alternative
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The parts of a pattern between bars that are not inside of parentheses."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(pattern):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "|" and not depth:
+            parts.append(pattern[start:position])
+            start = position + 1
+    return [*parts, pattern[start:]]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("unknown verb 'biuld'"), "MP201"),
+        (UsageError("anything else"), "MP200"),
+        (RecipeError("a.yaml:1:1: unknown key 'x'"), "MP301"),
+        (CorruptFileError("is a Git LFS pointer, not the file itself"), "MP401"),
+        (InvalidGraphError("the output 'y' is not in the graph"), "MP501"),
+        (ArtifactError("exists already"), "MP901"),
+        (InternalError("exists already"), "MP970"),
+    ],
+)
+def test_errors_have_codes(error: MobileprepError, code: str) -> None:
+    assert error.code == code
+
+
+def test_patterns_of_other_exit_codes_do_not_count() -> None:
+    assert code_of("is a Git LFS pointer", 5) == "MP500"
+
+
+def test_the_reference_page_is_current() -> None:
+    text = make_error_page.PAGE.read_text("utf-8")
+    assert text == make_error_page.render(text), "run tools/make_error_page.py"
