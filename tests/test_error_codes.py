@@ -39,10 +39,9 @@ APP_LINES = [
         {"op": "Pad", "node": "pads/Pad"},
     ),
     (
-        "NodeDef mentions attr 'dilations' not in Op<name=Conv2D; signature=input:T, filter:T -> "
-        + "output:T>; NodeDef: {{node conv1/Conv2D}} = Conv2D[T=DT_FLOAT](a, b). (Check whether",
+        "NodeDef mentions attr 'dilations' not in Op<name=Conv2D; attr=T>; NodeDef: {{node a/b}} = ",
         "MP102",
-        {"attr": "dilations", "op": "Conv2D", "node": "conv1/Conv2D"},
+        {"attr": "dilations", "op": "Conv2D", "node": "a/b"},
     ),
     (
         "Op type not registered 'MatrixDiagV3' in binary running on localhost.",
