@@ -11,13 +11,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build
-    from mobileprep.building.calibrating import Calibrated, calibrate
-    from mobileprep.building.lock import Locked, lock
+    from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build, plan
+    from mobileprep.building.calibrating import CalibrationResult, calibrate
+    from mobileprep.building.fit import validate
+    from mobileprep.building.litert_files import ConversionResult, to_tflite
+    from mobileprep.building.lock import LockResult, lock
     from mobileprep.building.report.collect import Report
     from mobileprep.building.tasks import recipe_tasks
-    from mobileprep.building.transforming import Transformed, transform
-    from mobileprep.building.verify import CheckedFile, CheckedFolder, verify
+    from mobileprep.building.transforming import TransformResult, transform
+    from mobileprep.building.verdicts import Verdict
+    from mobileprep.building.verify import VerifiedFile, VerifyResult, verify
     from mobileprep.errors import (
         AccuracyError,
         ArtifactError,
@@ -33,32 +36,43 @@ if TYPE_CHECKING:
     )
     from mobileprep.freezing.any_model import freeze
     from mobileprep.freezing.model import FreezeOptions, FreezeResult
+    from mobileprep.graph.compare import GraphDifference, compare
     from mobileprep.graph.files import load_graph, save_graph
     from mobileprep.graph.graph import Graph
     from mobileprep.inspection.benchmark import Benchmark, benchmark, run
     from mobileprep.inspection.differing import ModelDifference, diff
+    from mobileprep.inspection.drawing_files import draw
     from mobileprep.inspection.summarizing import Summary, summarize
     from mobileprep.recipe.loading import load_recipe
     from mobileprep.recipe.model import Recipe
     from mobileprep.targets.headers import registration_header
+    from mobileprep.targets.memmapped import MemmapResult, memmap
+    from mobileprep.targets.migration.survey import MigrationResult, migrate
 
 __version__ = "0.1.0"
 
 # As imported above for those who check types; a test holds the two together.
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
-    "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build"),
-    "mobileprep.building.calibrating": ("Calibrated", "calibrate"),
-    "mobileprep.building.transforming": ("Transformed", "transform"),
+    "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build", "plan"),
+    "mobileprep.building.fit": ("validate",),
+    "mobileprep.building.litert_files": ("ConversionResult", "to_tflite"),
+    "mobileprep.building.verdicts": ("Verdict",),
+    "mobileprep.graph.compare": ("GraphDifference", "compare"),
+    "mobileprep.inspection.drawing_files": ("draw",),
+    "mobileprep.targets.memmapped": ("MemmapResult", "memmap"),
+    "mobileprep.targets.migration.survey": ("MigrationResult", "migrate"),
+    "mobileprep.building.calibrating": ("CalibrationResult", "calibrate"),
+    "mobileprep.building.transforming": ("TransformResult", "transform"),
     "mobileprep.freezing.any_model": ("freeze",),
     "mobileprep.graph.files": ("load_graph", "save_graph"),
     "mobileprep.targets.headers": ("registration_header",),
     "mobileprep.inspection.differing": ("ModelDifference", "diff"),
     "mobileprep.inspection.summarizing": ("Summary", "summarize"),
-    "mobileprep.building.lock": ("Locked", "lock"),
+    "mobileprep.building.lock": ("LockResult", "lock"),
     "mobileprep.recipe.loading": ("load_recipe",),
     "mobileprep.building.tasks": ("recipe_tasks",),
-    "mobileprep.building.verify": ("CheckedFile", "CheckedFolder", "verify"),
+    "mobileprep.building.verify": ("VerifiedFile", "VerifyResult", "verify"),
     "mobileprep.errors": (
         "AccuracyError",
         "ArtifactError",
@@ -85,16 +99,18 @@ __all__ = [
     "Build",
     "BuildResult",
     "BuiltTarget",
-    "Calibrated",
-    "CheckedFile",
-    "CheckedFolder",
+    "CalibrationResult",
+    "ConversionResult",
     "CorruptFileError",
     "FreezeOptions",
     "FreezeResult",
     "Graph",
+    "GraphDifference",
     "InternalError",
     "InvalidGraphError",
-    "Locked",
+    "LockResult",
+    "MemmapResult",
+    "MigrationResult",
     "MobileprepError",
     "MobileprepWarning",
     "ModelDifference",
@@ -103,23 +119,33 @@ __all__ = [
     "Report",
     "Summary",
     "TransformError",
-    "Transformed",
+    "TransformResult",
     "UnsupportedError",
     "UsageError",
+    "Verdict",
+    "VerifiedFile",
+    "VerifyResult",
     "benchmark",
     "build",
     "calibrate",
+    "compare",
     "diff",
+    "draw",
     "freeze",
     "load_graph",
     "load_recipe",
     "lock",
+    "memmap",
+    "migrate",
+    "plan",
     "recipe_tasks",
     "registration_header",
     "run",
     "save_graph",
     "summarize",
+    "to_tflite",
     "transform",
+    "validate",
     "verify",
 ]
 

@@ -330,6 +330,13 @@ _MESSAGES: Final = (
         "Run the build again.",
     ),
     ErrorCode(
+        "MP410",
+        "Input differs from the lock file",
+        r"has the sha256",
+        "A pinned input has another content than the lock file records.",
+        "Restore the input. If the change is intended, run `mobileprep lock` and review the diff.",
+    ),
+    ErrorCode(
         "MP500",
         "Invalid graph",
         "",
@@ -423,6 +430,14 @@ _MESSAGES: Final = (
         "Use a release that the message lists.",
     ),
     ErrorCode(
+        "MP605",
+        "Not in the app's TensorFlow",
+        r"does not know the attribute|does not have the op|compiles no kernel|does not link",
+        "The TensorFlow release or build of the target lacks an op, an attribute, or a kernel.",
+        "Add `downgrade` to the end of `transforms`, or change `registration`.",
+        "transforms:\n- strip_unused_nodes\n- downgrade",
+    ),
+    ErrorCode(
         "MP700",
         "Transform failed",
         "",
@@ -439,7 +454,7 @@ _MESSAGES: Final = (
     ErrorCode(
         "MP801",
         "Stale range file",
-        r"the range file is stale",
+        r"the range file is stale|not up to date",
         "The graph or the data changed after the range file was written.",
         "Run `mobileprep calibrate` and check in the new file.",
     ),
@@ -466,13 +481,6 @@ _MESSAGES: Final = (
     ),
     ErrorCode(
         "MP805",
-        "Lock file out of date",
-        r"not up to date",
-        "An input differs from the lock file.",
-        "Review the change, and run `mobileprep lock`.",
-    ),
-    ErrorCode(
-        "MP806",
         "Labels missing or wrong",
         r"\blabels?\b|\bclass(?:es)?\b",
         "Labels are missing, or do not match the classes of the model.",

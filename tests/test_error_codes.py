@@ -39,7 +39,7 @@ APP_LINES = [
         {"op": "Pad", "node": "pads/Pad"},
     ),
     (
-        "NodeDef mentions attr 'dilations' not in Op<name=Conv2D; attr=T>; NodeDef: {{node a/b}} = ",
+        "NodeDef mentions attr 'dilations' not in Op<name=Conv2D; attr=T>; NodeDef: {{node a/b}} =",
         "MP102",
         {"attr": "dilations", "op": "Conv2D", "node": "a/b"},
     ),

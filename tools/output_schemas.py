@@ -15,19 +15,19 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from msgspec import Struct, structs
 
 from mobileprep.building.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
-from mobileprep.building.calibrating import Calibrated
+from mobileprep.building.calibrating import CalibrationResult
 from mobileprep.building.doctor import Doctor, LibraryFacts
 from mobileprep.building.fit import TargetCheck
 from mobileprep.building.quantization_debugging import QuantizationDamage
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.comparison.model import Comparison
 from mobileprep.building.verdicts import Verdict
-from mobileprep.building.verify import CheckedFile
+from mobileprep.building.verify import VerifiedFile
 from mobileprep.core.declare import DIALECT, Schema
 from mobileprep.graph.compare import GraphDifference
 from mobileprep.inspection.differing import ModelDifference
 from mobileprep.inspection.summarizing import Summary
-from mobileprep.targets.migration.survey import MigratedModel
+from mobileprep.targets.migration.survey import MigrationResult
 
 Finite: TypeAlias = float | str
 """A number, or in words ``inf``, ``-inf`` or ``nan``, which JSON has no numbers for."""
@@ -55,7 +55,7 @@ class VerifiedFolder(TypedDict):
     target: str
     is_rebuilt: bool
     reasons: list[str]
-    files: list[CheckedFile]
+    files: list[VerifiedFile]
     is_same: bool
 
 
@@ -218,7 +218,7 @@ OUTPUTS: dict[str, Any] = {
     "cache-gc": CacheCollected,
     "cache-info": CacheInfo,
     "cache-verify": CacheVerified,
-    "calibrate": list[Calibrated],
+    "calibrate": list[CalibrationResult],
     "check-target": TargetCheck,
     "compare": list[GraphDifference],
     "debug-quantization": QuantizationDamage,
@@ -226,7 +226,7 @@ OUTPUTS: dict[str, Any] = {
     "doctor": Doctor,
     "doctor-library": LibraryFacts,
     "error": Failed,
-    "migrate": MigratedModel,
+    "migrate": MigrationResult,
     "plan": list[JudgedStep],
     "report": list[Report],
     "report-compare": list[Comparison],

@@ -82,6 +82,32 @@ class BuildResult(Struct, frozen=True):
     ran: tuple[str, ...]
 
 
+def plan(
+    recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
+    out: FilePath = "out",
+    *,
+    targets: Sequence[str] = (),
+    warn: Warn | None = None,
+) -> list[Verdict]:
+    """Predict which stages ``build`` would run, and why, without running any.
+
+    Args:
+        recipes: recipes, or paths of recipe files.
+        out: the output directory.
+        targets: names of targets; by default all.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        A verdict for each stage and for each directory to publish.
+
+    Raises:
+        RecipeError: a recipe is invalid.
+        CorruptFileError: an input is missing or damaged.
+        ArtifactError: the output directory cannot be used.
+    """
+    return Build(recipes, out, targets=targets, warn=warn or as_warning).preview()
+
+
 def build(
     recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
     out: FilePath = "out",

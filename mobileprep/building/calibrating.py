@@ -132,7 +132,7 @@ class Moved(Struct, frozen=True):
     share: float | None
 
 
-class Calibrated(Struct, frozen=True):
+class CalibrationResult(Struct, frozen=True):
     """Ranges that were measured for some targets.
 
     Args:
@@ -162,7 +162,7 @@ def calibrate(
     targets: Sequence[str] = (),
     check: bool = False,
     warn: Warn | None = None,
-) -> tuple[Calibrated, ...]:
+) -> tuple[CalibrationResult, ...]:
     """Measure the ranges that targets quantize by, and write the range files of their recipes.
 
     What has been measured before on the same graph and data is not measured again.
@@ -241,7 +241,7 @@ def run_calibrations(
     listen: Listener = ignore,
     warn: TaskWarn,
     advance: Advance = ignore,
-) -> tuple[Calibrated, ...]:
+) -> tuple[CalibrationResult, ...]:
     """Measure what is planned, and write the range files."""
     found = _measured(plan, Executor(plan.state, listen=listen, warn=warn, advance=advance))
     return tuple(_kept(group, found, check=check) for group in plan.groups)
@@ -283,7 +283,7 @@ def _until(plan: Plan, tasks: Iterable[str]) -> Plan:
     return Plan(tuple(reversed(kept)), ())
 
 
-def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> Calibrated:
+def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> CalibrationResult:
     ranges = joined_ranges(group, found)
     text = range_file_text(ranges)
     before, is_changed = RangeFile(), False
@@ -294,7 +294,7 @@ def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> 
         is_changed = not is_there or group.path.read_bytes() != text.encode()
         if is_changed and not check:
             write_text(group.path, text)
-    return Calibrated(
+    return CalibrationResult(
         group.name,
         group.folders,
         ranges.method,

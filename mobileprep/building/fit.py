@@ -11,10 +11,12 @@ from typing import Final
 from msgspec import Struct, structs
 
 from mobileprep.building.pipeline.publish import read_manifest
+from mobileprep.building.plan.engines import check_installed
 from mobileprep.building.plan.sources import file_or_folder
 from mobileprep.building.plan.spec import Files
 from mobileprep.building.stages.package.spec import HEADER
 from mobileprep.building.stages.running import data_files
+from mobileprep.core.arguments import FilePath, Warn, as_warning
 from mobileprep.core.files import map_file
 from mobileprep.data.opening import data_kind, open_dataset
 from mobileprep.data.options import Reading
@@ -39,8 +41,10 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.ops.kernel import family_of
 from mobileprep.ops.numerics.texts import Fault
+from mobileprep.recipe.loading import load_recipes
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
+from mobileprep.recipe.presence import check_files
 from mobileprep.recipe.settings import Data, InputFile
 from mobileprep.recipe.tree import Key, Problem, in_order, place_of, recipe_error, render
 from mobileprep.recipe.validation_settings import (
@@ -62,6 +66,40 @@ from mobileprep.targets.selective_registration import RegistrationHeader, read_r
 from mobileprep.targets.target_check import AppBuild, TargetGap, check_loads, ops_of, target_gaps
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import ChainStep, norms_foreseen, run_step
+
+
+def validate(
+    recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
+    *,
+    files: bool = True,
+    warn: Warn | None = None,
+) -> list[Recipe]:
+    """Check recipes without building them; all problems are reported at once.
+
+    Args:
+        recipes: recipes, or paths of recipe files.
+        files: check the files that recipes name, too, and open models and data.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        The recipes.
+
+    Raises:
+        RecipeError: a recipe is invalid, or does not match its model or data.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: a graph is malformed.
+        UnsupportedError: an engine is not installed, or a file cannot be read.
+    """
+    warn = warn or as_warning
+    loaded = load_recipes(recipes)
+    if files:
+        for recipe in loaded:
+            check_files(recipe)
+            for target in recipe.targets:
+                check_installed(target)
+        for caution in check_models(loaded):
+            warn(caution)
+    return list(loaded)
 
 
 def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from msgspec import Struct
 
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import atomic_writer
 from mobileprep.data.calibration.observation import Subject
 from mobileprep.data.calibration.ranges import check_tensors, ranges_of
@@ -19,16 +20,17 @@ from mobileprep.data.source import DataFiles, SampleChoice, data_inputs
 from mobileprep.errors import UsageError
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.freezing.loading import ModelOptions, computed_ends, load_model
+from mobileprep.freezing.loading import computed_ends
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import placeholders
 from mobileprep.graph.refs import Ref, edge, parse_ref
 from mobileprep.graph.tensor_digests import tensor_digests
-from mobileprep.litert.convert import INTEGERS, CalibrationGraph, converted, to_calibrate
+from mobileprep.inspection.benchmark import opened
+from mobileprep.litert.convert import INTEGERS, MODES, CalibrationGraph, converted, to_calibrate
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
-from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.litert.quantizing.kernels import END_TYPES, Integers
 from mobileprep.recipe.settings import DetectionPostprocess
 from mobileprep.recipe.validation_settings import Calibration
 from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from mobileprep.litert.quantizing.kernels import EndType
 
 
-class Converted(Struct, frozen=True):
+class ConversionResult(Struct, frozen=True):
     """What a conversion wrote.
 
     Args:
@@ -60,40 +62,67 @@ class Converted(Struct, frozen=True):
     flex: tuple[str, ...] = ()
 
 
-def convert_to_tflite(
-    source: Path,
-    target: Path,
+def to_tflite(
+    model: Graph | FilePath,
+    path: FilePath,
     *,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
     shapes: Mapping[str, TensorShape] | None = None,
     mode: Mode = "float",
-    calibration: Path | None = None,
+    calibration: FilePath | None = None,
     input_type: EndType = "float",
     output_type: EndType = "float",
     flex: bool = False,
     detection_postprocess: DetectionPostprocess = "keep",
     min_runtime: str = "",
-    warn: Callable[[str], None],
-) -> Converted:
-    """Write a model as a .tflite file, atomically.
+    warn: Warn | None = None,
+) -> ConversionResult:
+    """Convert a model to a ``.tflite`` file, which is written atomically.
 
     Args:
-        shapes: shapes of inputs by name, -1 for sizes that stay open; others are the graph's.
-        calibration: for those modes a range file, or samples; see ``litert_ranges``.
-        min_runtime: the oldest release of TensorFlow Lite that has to run the file, such as
+        model: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
+        path: the file to write.
+        inputs: names of the tensors that are fed; by default the placeholders.
+        outputs: names of the tensors that are fetched; by default the outputs of the signature,
+            or the tensors without consumers.
+        shapes: shapes of inputs by name, with -1 for sizes that stay open; other inputs have the
+            shapes of the graph.
+        mode: ``float``, ``float16``, ``weights``, ``int4``, ``int8``, or ``int16x8``, as the verb
+            ``tflite`` describes them.
+        calibration: a range file or samples for the integer modes.
+        input_type: dtype of the inputs of an integer model.
+        output_type: dtype of its outputs.
+        flex: keep ops without a LiteRT operator for the Flex delegate.
+        detection_postprocess: ``auto`` replaces the post-processing of an SSD model.
+        min_runtime: the oldest release of TensorFlow Lite that must run the file, such as
             ``2.14``; empty for any.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: a name is not in the graph, or options exclude each other.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: the graph is malformed.
+        UnsupportedError: LiteRT has no operator for a node.
+        AccuracyError: the calibration does not match the model.
+        ArtifactError: the file cannot be written.
     """
-    model = load_model(source, ModelOptions(tuple(outputs)), warn)
-    graph = with_found_assets(model.graph, folders_near(model.path))
-    fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(model.graph))
-    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
+    warn = warn or as_warning
+    _check_choice("mode", mode, MODES)
+    _check_choice("input_type", input_type, END_TYPES)
+    _check_choice("output_type", output_type, END_TYPES)
+    _check_choice("detection_postprocess", detection_postprocess, get_args(DetectionPostprocess))
+    inputs, outputs = names_of(inputs), names_of(outputs)
+    source = opened(model, outputs, warn)
+    graph = with_found_assets(source.graph, folders_near(source.path))
+    fed = tuple(map(source.tensor, inputs)) or tuple(placeholders(source.graph))
+    fetched = source.tensors(outputs) or source.outputs or computed_ends(graph)
+    where = str(source.path) if isinstance(model, Graph) else str(model)
     if not fetched:
         message = "no tensors are named that the model is to compute"
-        raise UsageError(message, "give --outputs=a,b", str(source))
-    known = {model.tensor(name): shape for name, shape in (shapes or {}).items()}
+        raise UsageError(message, "give --outputs=a,b", where)
+    known = {source.tensor(name): shape for name, shape in (shapes or {}).items()}
     specs = [CutInput(name, known.get(name)) for name in fed]
-    where = str(source)
     if detection_postprocess == "auto":
         graph = _with_detections(graph, known, Context(fed, fetched))
     integers = None
@@ -101,7 +130,7 @@ def convert_to_tflite(
         ranges = {}
         if calibration is not None:
             run = partial(to_calibrate, graph, specs, fetched, flex=flex, where=where)
-            ranges = dict(litert_ranges(calibration, run, warn))
+            ranges = dict(litert_ranges(Path(calibration), run, warn))
         integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
     elif calibration is not None or (input_type, output_type) != ("float", "float"):
         message = f"mode {mode} computes in float"
@@ -117,11 +146,18 @@ def convert_to_tflite(
         where=where,
         tell=warn,
     )
+    target = Path(path)
     content = model_bytes(record, str(target))
     with atomic_writer(target) as stream:
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
-    return Converted(target, len(content), operators, fed, fetched, flex_of(record))
+    return ConversionResult(target, len(content), operators, fed, fetched, flex_of(record))
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        message = f"invalid {name} {value!r}"
+        raise UsageError(message, f"expected one of {', '.join(choices)}")
 
 
 def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:

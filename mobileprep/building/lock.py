@@ -22,7 +22,7 @@ from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show
 
 
-class Locked(Struct, frozen=True):
+class LockResult(Struct, frozen=True):
     """A lock that was brought up to date.
 
     Args:
@@ -34,7 +34,7 @@ class Locked(Struct, frozen=True):
     is_changed: bool
 
 
-def lock(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Locked]:
+def lock(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[LockResult]:
     """Pin what recipes are built with in ``mobileprep.lock`` beside them, for locked builds.
 
     Args:
@@ -50,7 +50,7 @@ def lock(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Locke
     return write_locks(load_recipes(recipes))
 
 
-def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
+def write_locks(recipes: Sequence[Recipe]) -> list[LockResult]:
     """Pin what recipes are built with, each in the lock of its folder.
 
     Other recipes of the folder keep their sections while their files are there.
@@ -71,7 +71,7 @@ def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
         is_changed = not path.is_file() or path.read_bytes() != text.encode()
         if is_changed:
             write_text(path, text)
-        done.append(Locked(path, is_changed))
+        done.append(LockResult(path, is_changed))
     return done
 
 

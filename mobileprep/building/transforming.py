@@ -37,7 +37,7 @@ Watch = Callable[[StepRecord, Difference | None], None]
 """Called after each step with its record, and with the difference from the source, if measured."""
 
 
-class Transformed(Struct, frozen=True):
+class TransformResult(Struct, frozen=True):
     """What a chain made of a graph.
 
     Args:
@@ -60,9 +60,9 @@ def transform(
     *,
     plugins: Sequence[FilePath] = (),
     check: bool = False,
-    like_tf115: bool = False,
+    tf115: bool = False,
     warn: Warn | None = None,
-) -> Transformed:
+) -> TransformResult:
     """Run a chain of transforms, which ``docs/reference/transforms.md`` lists.
 
     Args:
@@ -73,7 +73,7 @@ def transform(
         outputs: the names of the tensors that will be fetched.
         plugins: Python files with transforms of one's own.
         check: compare outputs with the source's on drawn samples after each step.
-        like_tf115: do what TensorFlow 1.15's tool does, its harmless faults included, as the verb
+        tf115: do what TensorFlow 1.15's tool does, its harmless faults included, as the verb
             ``transform`` does; without it, the right thing, as in a recipe.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
 
@@ -87,7 +87,7 @@ def transform(
     if not steps:
         message = "no transforms are named"
         raise UsageError(message, "name some: 'strip_unused_nodes fold_constants'")
-    context = Context(names_of(inputs), names_of(outputs), tf115=like_tf115)
+    context = Context(names_of(inputs), names_of(outputs), tf115=tf115)
     found: list[Difference] = []
 
     def note(_: StepRecord, gap: Difference | None) -> None:
@@ -97,7 +97,7 @@ def transform(
     tell_beforehand(graph, steps, context, warn)
     compare = comparison(graph, None, context, warn) if check else None
     after, records = run_steps(graph, steps, context, compare=compare, watch=note, warn=warn)
-    return Transformed(after, tuple(records), tuple(found))
+    return TransformResult(after, tuple(records), tuple(found))
 
 
 def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:

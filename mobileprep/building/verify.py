@@ -39,7 +39,7 @@ _SHOWN = 120
 _KEPT = 30
 
 
-class CheckedFile(Struct, frozen=True):
+class VerifiedFile(Struct, frozen=True):
     """A file of an output folder beside what it should be.
 
     Args:
@@ -55,7 +55,7 @@ class CheckedFile(Struct, frozen=True):
     found: str | None
 
 
-class CheckedFolder(Struct, frozen=True):
+class VerifyResult(Struct, frozen=True):
     """An output folder beside what it should hold.
 
     Args:
@@ -72,7 +72,7 @@ class CheckedFolder(Struct, frozen=True):
     target: str
     is_rebuilt: bool
     reasons: tuple[str, ...]
-    files: tuple[CheckedFile, ...]
+    files: tuple[VerifiedFile, ...]
 
     @property
     def is_same(self) -> bool:
@@ -91,7 +91,7 @@ def verify(
     *,
     jobs: int | None = None,
     warn: CallerWarn | None = None,
-) -> list[CheckedFolder]:
+) -> list[VerifyResult]:
     """Whether output folders hold what they should, byte by byte.
 
     Args:
@@ -130,7 +130,7 @@ def verify_folders(
     *,
     jobs: int,
     warn: Warn,
-) -> list[CheckedFolder]:
+) -> list[VerifyResult]:
     """Compare folders with rebuilds, or with their manifests, sorted by their paths."""
     if recipes is None:
         checked = verify_files(found)
@@ -141,17 +141,17 @@ def verify_folders(
 
 def _bare(
     out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe]
-) -> list[CheckedFolder]:
+) -> list[VerifyResult]:
     """The folders of targets without manifests that a folder holds, or should hold."""
     return [
-        CheckedFolder(
+        VerifyResult(
             one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()
         )
         for one in bare_folders(out, found, recipes)
     ]
 
 
-def verify_files(found: Mapping[Path, Manifest]) -> list[CheckedFolder]:
+def verify_files(found: Mapping[Path, Manifest]) -> list[VerifyResult]:
     """Compare folders with their manifests alone."""
     return [_by_manifest(folder, manifest, ()) for folder, manifest in found.items()]
 
@@ -163,14 +163,14 @@ def verify_builds(
     jobs: int = 1,
     listen: Listener = lambda *_: None,
     warn: Warn = lambda *_: None,
-) -> list[CheckedFolder]:
+) -> list[VerifyResult]:
     """Build again what folders hold, in an empty store, and compare every byte.
 
     Where the program, a source or the recipe is not what the manifest says, nothing is built: the
     folder is compared with its manifest, and the reasons are told.
     """
     known = {recipe.name: recipe for recipe in recipes}
-    checked: list[CheckedFolder] = []
+    checked: list[VerifyResult] = []
     with tempfile.TemporaryDirectory(prefix="mobileprep-verify-") as top:
         again = _Again(Path(top), jobs, listen, warn)
         for name in sorted({manifest.recipe for manifest in found.values()}):
@@ -179,7 +179,7 @@ def verify_builds(
     return sorted(checked, key=_place)
 
 
-def _place(checked: CheckedFolder) -> Path:
+def _place(checked: VerifyResult) -> Path:
     return checked.folder
 
 
@@ -193,7 +193,7 @@ class _Again(Struct, frozen=True):
 
     def of_recipe(
         self, recipe: Recipe | None, found: Mapping[Path, Manifest]
-    ) -> list[CheckedFolder]:
+    ) -> list[VerifyResult]:
         """Folders of one recipe beside their rebuild, or else their manifest."""
         reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in found.items()}
         fit = {folder: m for folder, m in found.items() if not reasons[folder]}
@@ -292,12 +292,12 @@ def _from_difference(before: str, after: str) -> tuple[str, str]:
     return f"{dots}{before[start:]}", f"{dots}{after[start:]}"
 
 
-def _by_manifest(folder: Path, manifest: Manifest, reasons: tuple[str, ...]) -> CheckedFolder:
+def _by_manifest(folder: Path, manifest: Manifest, reasons: tuple[str, ...]) -> VerifyResult:
     expected = {**manifest.files, MANIFEST: manifest.sha256}
     return _checked(folder, manifest, reasons, expected, is_rebuilt=False)
 
 
-def _by_rebuild(folder: Path, manifest: Manifest, rebuilt: Path) -> CheckedFolder:
+def _by_rebuild(folder: Path, manifest: Manifest, rebuilt: Path) -> VerifyResult:
     expected = {name: digest for name, digest in _held(rebuilt).items() if digest is not None}
     return _checked(folder, manifest, (), expected, is_rebuilt=True)
 
@@ -309,13 +309,13 @@ def _checked(
     expected: Mapping[str, str],
     *,
     is_rebuilt: bool,
-) -> CheckedFolder:
+) -> VerifyResult:
     held = _held(folder)
     files = tuple(
-        CheckedFile(name, _status(name, expected, held), expected.get(name), held.get(name))
+        VerifiedFile(name, _status(name, expected, held), expected.get(name), held.get(name))
         for name in sorted(expected.keys() | held.keys())
     )
-    return CheckedFolder(folder, manifest.recipe, manifest.target, is_rebuilt, reasons, files)
+    return VerifyResult(folder, manifest.recipe, manifest.target, is_rebuilt, reasons, files)
 
 
 def _status(name: str, expected: Mapping[str, str], held: Mapping[str, str | None]) -> FileStatus:

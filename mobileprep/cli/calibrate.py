@@ -19,7 +19,7 @@ from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import AccuracyError
 
 if TYPE_CHECKING:
-    from mobileprep.building.calibrating import Calibrated, Moved
+    from mobileprep.building.calibrating import CalibrationResult, Moved
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,14 +77,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _told(one: Calibrated, *, check: bool) -> str:
+def _told(one: CalibrationResult, *, check: bool) -> str:
     if one.range_file is None:
         return f"{', '.join(one.targets)}: no range_file is named that would keep the ranges"
     state = "would change" if check else "written"
     return f"{one.range_file}: {state if one.is_changed else 'up to date'}"
 
 
-def _lines(one: Calibrated) -> Iterator[str]:
+def _lines(one: CalibrationResult) -> Iterator[str]:
     more = f", {len(one.moved)} moved" if one.range_file else ""
     unseen = f", {len(one.unseen)} that no sample reached" if one.unseen else ""
     yield (

@@ -7,7 +7,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.terminal.plain import show
@@ -41,13 +40,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 )
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 for none, 1 for some."""
-    from mobileprep.graph.compare import compare_graphs
-    from mobileprep.graph.files import read_graph
-    from mobileprep.graph.tflite import is_tflite_file, read_tflite
+    from mobileprep.graph.compare import compare
 
-    paths = Path(args.a), Path(args.b)
-    a, b = (read_tflite(p).graph if is_tflite_file(p) else read_graph(p) for p in paths)
-    differences = compare_graphs(a, b, tolerance=args.tolerance)
+    differences = compare(args.a, args.b, tolerance=args.tolerance)
     if differences:
         print(_summary(differences), file=sys.stderr)
     if args.json:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb, whole_number
-from mobileprep.core.files import write_text
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.inspection.drawing_files import Format
+    pass
 
 _FORMATS = ("dot", "svg", "png", "model-explorer")
 
@@ -60,47 +58,29 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 )
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; tells what was written, on stdout unless that is the drawing's."""
-    from mobileprep.inspection.drawing_files import (
-        DrawingOptions,
-        dot_text,
-        read_drawable,
-        write_model_explorer,
-        write_picture,
-    )
+    from mobileprep.inspection.drawing_files import draw
 
     target = output_path(args.dot_output)
-    kind = _format(args, target)
-    graph = read_drawable(Path(args.graph))
+    if args.format == "model-explorer" and is_stdout(target):
+        message = "the files for Model Explorer are several, and cannot go to stdout"
+        raise UsageError(message, "name a file: --dot_output=graph.json")
+    written = draw(
+        args.graph,
+        target,
+        format=args.format or None,
+        collapse=args.collapse,
+        around=args.around,
+        radius=args.radius,
+        colors=args.colors,
+        shapes=args.shapes,
+        damage=args.damage or None,
+        warn=warn,
+    )
     results = sys.stderr if is_stdout(target) else sys.stdout
-    options = DrawingOptions(args.collapse, args.around, args.radius, args.colors, args.shapes)
-    if kind == "model-explorer":
-        damage = Path(args.damage) if args.damage else None
-        label = Path(args.graph).name
-        for path in write_model_explorer(target, graph, label, options, warn, damage=damage):
-            print(f"Created {path}.", file=results)
-        return 0
-    text = dot_text(graph, options, warn)
-    if kind == "dot":
-        write_text(target, text)
+    is_image = not args.format and target.suffix.lower() in (".svg", ".png")
+    if args.format in ("", "dot") and not is_image:
         print(f"Created DOT file '{args.dot_output}'.", file=results)
-    else:
-        write_picture(target, text, kind)
-        print(f"Created {target}.", file=results)
+        return 0
+    for path in written:
+        print(f"Created {path}.", file=results)
     return 0
-
-
-def _format(args: argparse.Namespace, target: Path) -> Format:
-    """The format that is asked for, or that the file's name tells."""
-    by_name: dict[str, Format] = {".svg": "svg", ".png": "png"}
-    kind: Format = args.format or by_name.get(target.suffix.lower(), "dot")
-    if kind == "model-explorer":
-        if is_stdout(target):
-            message = "the files for Model Explorer are several, and cannot go to stdout"
-            raise UsageError(message, "name a file: --dot_output=graph.json")
-        if args.collapse:
-            message = "Model Explorer collapses scopes itself"
-            raise UsageError(message, "leave --collapse out")
-    elif args.damage:
-        message = "--damage is an overlay, which only --format=model-explorer has"
-        raise UsageError(message, "leave it out, or name that format")
-    return kind

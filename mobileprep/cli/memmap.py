@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from mobileprep.cli._shared.telling import warn
+from mobileprep.cli._shared.telling import warn_all
 from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb
 from mobileprep.core.paths import output_path
-
-if TYPE_CHECKING:
-    from mobileprep.targets.memmapped import Conversion
 
 # MINIMUM_SIZE of packaging.memmapped, which imports numpy; a test holds the two together.
 _MINIMUM_SIZE: Final = 10_000
@@ -74,31 +69,19 @@ def _positive(text: str) -> int:
 )
 def run(args: argparse.Namespace) -> int:
     """Read, move constants to regions, write."""
-    from mobileprep.graph.files import read_graph
-    from mobileprep.targets.memmapped import convert, write_memmapped
+    from mobileprep.targets.memmapped import memmap
 
-    minimum = args.min_conversion_size_in_bytes
-    graph, target = read_graph(Path(args.in_graph)), output_path(args.out_graph)
-    done = convert(graph, minimum, quantized=args.quantized, safe=args.safe)
+    sentences: list[str] = []
+    done = memmap(
+        args.in_graph,
+        output_path(args.out_graph),
+        min_size=args.min_conversion_size_in_bytes,
+        quantized=args.quantized,
+        safe=args.safe,
+        warn=sentences.append,
+    )
     regions = done.model.regions
-    write_memmapped(target, done.model)
     moved = sum(tensor.nbytes for _, tensor in regions)
     print(f"{args.out_graph}: {len(regions)} constants mapped, {moved:,} bytes", file=sys.stderr)
-    for sentence in _cautions(done, safe=args.safe):
-        warn(sentence)
+    warn_all(sentences)
     return 0
-
-
-def _cautions(done: Conversion, *, safe: bool) -> Iterator[str]:
-    if done.quantized:
-        yield (
-            f"{len(done.quantized)} constants of quantized types stay in the graph, as the "
-            "original tool leaves them; --quantized maps them too"
-        )
-    if done.written and not safe:
-        name, writer = done.written[0]
-        yield (
-            f"the node {writer!r} may put its result into the memory of the constant {name!r}, "
-            f"which ends an app with a segmentation fault ({len(done.written)} constants); run "
-            "fold_constants first, or leave them in the graph with --safe"
-        )

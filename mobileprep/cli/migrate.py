@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         inputs=comma_list(args.inputs),
         outputs=comma_list(args.outputs),
         tensorflow=release_of(args.tensorflow),
-        tell=warn,
+        warn=warn,
     )
     if args.json:
         print(json.dumps(to_builtins(found), indent=1))

@@ -91,10 +91,10 @@ def _release(text: str) -> str:
 )
 def run(args: argparse.Namespace) -> int:
     """Convert, write, tell what was written."""
-    from mobileprep.building.litert_files import convert_to_tflite
+    from mobileprep.building.litert_files import to_tflite
 
     inputs = comma_list(args.inputs)
-    done = convert_to_tflite(
+    done = to_tflite(
         Path(args.in_graph),
         output_path(args.out_file),
         inputs=inputs,

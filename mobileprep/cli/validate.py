@@ -30,20 +30,14 @@ def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
     from mobileprep.cli._shared.folders import load_recipes, warn_of_chains
     from mobileprep.cli._shared.telling import warn_all
-    from mobileprep.recipe.presence import check_files
 
     recipes = load_recipes(args)
-    foreseen: tuple[str, ...] = ()
+    foreseen: list[str] = []
     if not args.no_files:
         # Costs start-up time, as models bring numpy with them.
-        from mobileprep.building.fit import check_models
-        from mobileprep.building.plan.engines import check_installed
+        from mobileprep.building.fit import validate as check
 
-        for recipe in recipes:
-            check_files(recipe)
-            for target in recipe.targets:
-                check_installed(target)
-        foreseen = check_models(recipes)
+        check(recipes, warn=foreseen.append)
     warn_of_chains(recipes)
     warn_all(foreseen)
     if args.json:

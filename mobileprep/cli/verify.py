@@ -16,7 +16,7 @@ from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
 if TYPE_CHECKING:
     from mobileprep.building.pipeline.publish import Manifest
-    from mobileprep.building.verify import CheckedFile, CheckedFolder
+    from mobileprep.building.verify import VerifiedFile, VerifyResult
     from mobileprep.recipe.model import Recipe
 
 
@@ -107,7 +107,7 @@ def _paths(args: argparse.Namespace) -> list[Path]:
         return []
 
 
-def _lines(folder: CheckedFolder) -> Iterator[str]:
+def _lines(folder: VerifyResult) -> Iterator[str]:
     beside = "the rebuild" if folder.is_rebuilt else "its manifest"
     if not folder.files:
         yield from (f"{_plain(str(folder.folder))}: {reason}" for reason in folder.reasons)
@@ -126,7 +126,7 @@ def _plain(name: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
-def _told(file: CheckedFile, beside: str) -> str:
+def _told(file: VerifiedFile, beside: str) -> str:
     if file.status != "differs":
         return f"{file.status}: {beside} has {'no such file' if file.expected is None else 'it'}"
     found = file.found or "none, because it is not a regular file"

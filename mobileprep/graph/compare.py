@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
 
+from mobileprep.core.arguments import FilePath
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph, Library
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.graph.tflite import is_tflite_file, read_tflite
 
 # Elements that are compared at once: so many stay in the processor's cache.
 _AT_ONCE: Final = 1 << 16
@@ -65,6 +69,33 @@ class GraphDifference(Struct, frozen=True):
         if math.isnan(self.largest):
             return f"{told}, not numbers on one side only"
         return f"{told}, largest difference {self.largest:g}"
+
+
+def compare(
+    a: Graph | FilePath, b: Graph | FilePath, *, tolerance: float = 0.0
+) -> list[GraphDifference]:
+    """Compare two graphs node by node, by name.
+
+    Args:
+        a: a graph, or the path of a GraphDef or ``.tflite`` file.
+        b: the other.
+        tolerance: absolute differences of float constants up to this are ignored.
+
+    Returns:
+        Removed and changed nodes in the order of ``a``, then added ones.
+
+    Raises:
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: a graph is malformed.
+    """
+    return compare_graphs(_read(a), _read(b), tolerance=tolerance)
+
+
+def _read(graph: Graph | FilePath) -> Graph:
+    if isinstance(graph, Graph):
+        return graph
+    path = Path(graph)
+    return read_tflite(path).graph if is_tflite_file(path) else read_graph(path)
 
 
 def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[GraphDifference]:

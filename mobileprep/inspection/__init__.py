@@ -1,1 +1,1 @@
-"""Looking into graphs: summaries, what they cost, drawings, and which nodes of two are the same."""
+"""Inspect graphs: summaries, costs, benchmarks, drawings, and differences."""

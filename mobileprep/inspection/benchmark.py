@@ -1,4 +1,4 @@
-"""What a graph costs, and how long it takes on this machine."""
+"""Benchmark a graph on this machine, and count the cost of a run."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from mobileprep.targets.targets import Device
 
 
 class Benchmark(Struct, frozen=True):
-    """What was measured and counted.
+    """Result of a benchmark.
 
     Args:
-        timings: of runs in microseconds: ``timings.plain.mean``, and of nodes.
-        costs: operations, parameters, memory and bytes moved: ``costs.flops``; None where they were
+        timings: times of runs in microseconds, ``timings.plain.mean``, and of nodes.
+        costs: operations, parameters, memory, and bytes moved, ``costs.flops``; None if they were
             not counted.
-        device: what the costs are compared with; None for nothing.
+        device: device for comparison, or None.
     """
 
     timings: Timings
@@ -51,7 +51,7 @@ class Benchmark(Struct, frozen=True):
     device: Device | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """All of it as JSON takes it, as ``mobileprep benchmark --json`` prints it."""
+        """Return JSON-serializable data, as printed by ``mobileprep benchmark --json``."""
         data = timings_as_data(self.timings)
         if self.costs is not None:
             data |= costs_as_data(self.costs, self.timings.plain)
@@ -72,23 +72,25 @@ def benchmark(
     threads: int = 0,
     tell: Warn | None = None,
 ) -> Benchmark:
-    """Time a graph, and count what one run of it costs.
+    """Time a graph, and count the cost of one run.
 
     Args:
-        model: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
-        feeds: values by tensor name, see ``run``; by default zeros for each placeholder, of its
-            shape with 1 for unknown sizes.
-        fetches: the tensors to compute; by default a signature's outputs, or the graph's ends.
-        runs: how many at most; 0 for no bound but the time.
-        seconds: of running at most; 0 for no bound but the number.
-        warmup: how many runs do not count.
-        engine: see ``run``; the times of nodes are known with ``numpy`` alone.
-        threads: how many to use; 0 for all processors.
-        tell: told what is being done; by default nobody is.
+        model: a graph, or the path of any model that ``freeze`` accepts, which is frozen first.
+        feeds: values by tensor name, see ``run``; by default zeros for each placeholder, with size
+            1 for unknown dimensions.
+        fetches: tensors to compute; by default a signature's outputs, or the graph's final nodes.
+        runs: maximum number of runs; 0 for no limit except the time.
+        seconds: maximum running time; 0 for no limit except the number of runs.
+        warmup: number of runs that do not count.
+        engine: see ``run``; node times are only available with ``numpy``.
+        threads: number of threads; 0 for all processors.
+        tell: callback for progress messages; by default none are reported.
 
     Raises:
-        UsageError, InvalidGraphError, UnsupportedError, CorruptFileError: see ``run``; and
-            UsageError where the shape of a placeholder that is not fed is not known.
+        UsageError: see ``run``; also if a placeholder without a feed has an unknown shape.
+        InvalidGraphError: see ``run``.
+        UnsupportedError: see ``run``.
+        CorruptFileError: see ``run``.
     """
     tell = tell or _nobody
     wanted = names_of(fetches)
@@ -110,11 +112,11 @@ def benchmark(
 
 
 def _nobody(_: str) -> None:
-    """Tells nothing."""
+    """Ignore a message."""
 
 
 def timings_as_data(timings: Timings) -> dict[str, Any]:
-    """Engine, times of runs in microseconds, and times of nodes where there are any."""
+    """Return the engine, the times of runs in microseconds, and the times of nodes, if any."""
     times = {"warmup": timings.warmup.as_data(), "no_stats": timings.plain.as_data()}
     if timings.detailed is not None:
         times["with_stats"] = timings.detailed.as_data()
@@ -149,7 +151,7 @@ def _node(node: NodeStats, stats: StepStats) -> dict[str, Any]:
 
 
 def costs_as_data(costs: GraphCosts, plain: Stat) -> dict[str, Any]:
-    """Operations, parameters, memory and bytes moved, in all and of each node."""
+    """Return operations, parameters, memory, and bytes moved, in total and for each node."""
     return {
         "flops": costs.flops,
         "flops_per_second": costs.flops / max(plain.mean / 1e6, 1e-9),
@@ -174,7 +176,7 @@ def costs_as_data(costs: GraphCosts, plain: Stat) -> dict[str, Any]:
 
 
 def device_as_data(device: Device, costs: GraphCosts) -> dict[str, Any]:
-    """A device, and the least time that an inference can take on it."""
+    """Return a device, and the minimum time of an inference on it."""
     return {
         "name": device.name,
         "title": device.title,
@@ -199,24 +201,24 @@ def run(
     """Run a graph once.
 
     Args:
-        model: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
-        feeds: values by tensor name, or by the names that a signature has for its inputs. They are
-            converted to the tensor's type where that is a matter of width; of text, ``str`` or
-            ``bytes``. Shapes are the placeholders' own: a batch axis is not added.
-        fetches: the tensors to compute; by default a signature's outputs, or the graph's ends.
+        model: a graph, or the path of any model that ``freeze`` accepts, which is frozen first.
+        feeds: values by tensor name, or by a signature's input name. Numbers are converted to the
+            tensor's dtype if only the width differs; strings may be ``str`` or ``bytes``. Shapes
+            are those of the placeholders: a batch axis is not added.
+        fetches: tensors to compute; by default a signature's outputs, or the graph's final nodes.
         engine: ``numpy``, ``openvino``, ``litert``, ``tensorflow``, or ``auto`` for the fastest
             installed one that can run the graph.
-        seed: of random numbers that the graph draws; only numpy takes it.
-        threads: how many to use; 0 for what the engine takes by itself.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        seed: seed for random ops; only supported by numpy.
+        threads: number of threads; 0 for the engine's default.
+        warn: callback for warnings; by default, issues a ``MobileprepWarning``.
 
     Returns:
-        An array of the tensor's shape for each fetch, by the name that was asked for; not to be
-        written to. Texts are object arrays of bytes.
+        A read-only array of the tensor's shape for each fetch, by the requested name. Strings are
+        object arrays of bytes.
 
     Raises:
-        UsageError: a name is not in the graph, a placeholder that is needed is not fed, or a feed
-            does not fit it; there is no such engine.
+        UsageError: a name is not in the graph, a required placeholder has no feed, a feed does not
+            fit its placeholder, or the engine does not exist.
         InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
         UnsupportedError: the engine is not installed, or cannot run the graph.
         CorruptFileError: a file is missing or damaged.
@@ -243,14 +245,14 @@ def run(
 
 
 def opened(model: Graph | FilePath, fetches: Sequence[str], warn: Warn) -> Model:
-    """A model that runs; files that a graph itself reads are looked for near it, or here."""
+    """Load a model to run. Assets are searched near the model file or in the working directory."""
     if isinstance(model, Graph):
         return Model(model, Path("graph"))
     return load_model(Path(model), ModelOptions(tuple(fetches)), warn)
 
 
 def fed_arrays(model: Model, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
-    """What is fed, by tensor name and in the tensors' types."""
+    """Convert the feeds to arrays of the tensors' dtypes, by tensor name."""
     named = {model.tensor(name): _array(name, value) for name, value in feeds.items()}
     graph = model.graph
     return {name: converted(a, tensor_info(graph, name).dtype) for name, a in named.items()}
@@ -267,7 +269,7 @@ def _array(name: str, value: ArrayLike) -> Array:
 def run_fed(
     engine: Engine, model: Model, feeds: Mapping[str, Array], fetches: Sequence[str]
 ) -> list[Array]:
-    """The values of tensors, once it is sure that all that is needed is fed."""
+    """Compute tensors, after checking that all required placeholders have feeds."""
     check_fed(model.graph, feeds, fetches, str(model.path))
     try:
         return engine.run(fetches, feeds)

@@ -1,4 +1,4 @@
-"""What a model is made of and what one run costs, by op and by name scope."""
+"""Costs of a model run, by op and by name scope."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.interpreter import in_line, runs_functions
 from mobileprep.runtime.selection import needed_nodes
 
-# A constant counts for the op that uses it, behind ops that only hand it on.
+# Ops between a constant and the op that its parameters count for.
 _HANDS_ON: Final = frozenset({"Identity", "Enter", "Dequantize"})
 
 
@@ -40,9 +40,9 @@ class LoopCount(Struct, frozen=True):
     """A while loop.
 
     Args:
-        name: the name of its frame.
-        iterations: how often its body runs each time that the loop is reached; None if constants
-            and shapes do not tell, and one iteration is counted.
+        name: name of its frame.
+        iterations: number of iterations each time the loop is reached; None if constants and shapes
+            do not determine it, in which case one iteration is counted.
     """
 
     name: str
@@ -50,15 +50,15 @@ class LoopCount(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """What some nodes have of the whole.
+    """Share of some nodes in the total.
 
     Args:
-        name: the op or the name scope; empty for nodes outside all scopes.
-        nodes: how many nodes.
-        parameters: elements of their constants.
-        bytes: bytes of these.
-        flops: operations of one run, as far as they are known.
-        share: their part of all operations, from 0 to 1.
+        name: op or name scope; empty for nodes outside all scopes.
+        nodes: number of nodes.
+        parameters: number of elements of their constants.
+        bytes: size of their constants in bytes.
+        flops: operations of one run, as far as known.
+        share: fraction of all operations, from 0 to 1.
     """
 
     name: str
@@ -70,19 +70,19 @@ class Share(Struct, frozen=True):
 
 
 class ModelCosts(Struct, frozen=True):
-    """What computing some tensors takes.
+    """Cost of computing some tensors.
 
     Args:
-        batch: what unknown sizes of the inputs, such as the number of samples, are taken for.
+        batch: size used for unknown input dimensions, such as the number of samples.
         flops: operations of one run; a multiplication and an addition are two.
-        parameters: elements of the constants that are read.
-        bytes: bytes of these.
+        parameters: number of elements of the constants that are read.
+        bytes: size of these constants in bytes.
         moved: bytes that nodes read and write.
-        peak: most bytes of tensors, constants left out, that are there at once.
-        uncounted: ops whose operations are not known, from their inferred shapes.
-        by_op: of each op, constants with the op that uses them; most operations first.
-        by_scope: of each name scope; likewise.
-        loops: the while loops that the operations count in.
+        peak: peak size of all live tensors in bytes, without constants.
+        uncounted: ops with an unknown number of operations.
+        by_op: share of each op, including the constants it uses; most operations first.
+        by_scope: share of each name scope; most operations first.
+        loops: while loops that are included in the operations.
     """
 
     batch: int
@@ -123,7 +123,7 @@ class _Sums:
             found.bytes += tensor.nbytes
 
     def shares(self, flops: int) -> tuple[Share, ...]:
-        """The sums, most operations first, of equal ones most bytes."""
+        """Return the sums, sorted by operations, then by bytes, largest first."""
         made = [
             Share(name, s.nodes, s.parameters, s.bytes, s.flops, s.flops / flops if flops else 0.0)
             for name, s in self.sums.items()
@@ -140,12 +140,14 @@ def model_costs(
     batch: int = 1,
     where: str = "graph",
 ) -> ModelCosts:
-    """What one run costs, from shapes inferred through the graph, or those of a .tflite file.
+    """Compute the cost of one run from inferred shapes, or from those of a .tflite file.
 
-    A loop counts as often as constants and shapes tell, and otherwise once.
+    A loop with an unknown number of iterations counts once.
 
     Args:
-        feeds: shapes of the inputs, None where the rank is not known.
+        feeds: shapes of the inputs, or None if the rank is unknown.
+        depth: number of name components of a scope.
+        batch: size to use for unknown dimensions.
     """
     shapes = {
         name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
@@ -175,12 +177,12 @@ def model_costs(
 
 
 def scope_of(name: str, depth: int) -> str:
-    """The first parts of a name, its last one left out: ``a/b`` of ``a/b/c`` at a depth of 2."""
+    """Return the first components of a node's scope: ``a/b`` of ``a/b/c`` at a depth of 2."""
     return "/".join(name.split("/")[:-1][:depth])
 
 
 def _constants(graph: Graph, ran: Iterable[str]) -> Iterable[Node]:
-    """The constants that some nodes take, each once, in graph order."""
+    """Return the constants that some nodes read, in graph order."""
     taken = {r.node for name in ran for r in graph[name].data_inputs}
     return (n for n in graph if n.op == "Const" and n.name in taken)
 
@@ -206,7 +208,7 @@ def _by_scope(
 
 
 def _user(graph: Graph, constant: Node, ran: Collection[str]) -> str:
-    """The op that a constant is for, among the nodes that run."""
+    """Return the op that uses a constant, among the nodes that run."""
     node = constant
     for _ in graph:
         taken = [n for n in graph.consumers.get(node.name, []) if n.name in ran]
@@ -219,10 +221,10 @@ def _user(graph: Graph, constant: Node, ran: Collection[str]) -> str:
 
 
 def node_flops(graph: Graph, shapes: Mapping[str, tuple[TensorShape, ...]]) -> dict[str, float]:
-    """The operations of each node in one run, of those that have some and are known.
+    """Count the operations of each node in one run, omitting zero and unknown counts.
 
     Args:
-        shapes: those of each node's outputs; unknown sizes count as 1.
+        shapes: shapes of each node's outputs; unknown dimensions have size 1.
     """
     known = {
         name: tuple(None if s is None else tuple(max(n, 1) for n in s) for s in outputs)
@@ -238,10 +240,10 @@ def node_flops(graph: Graph, shapes: Mapping[str, tuple[TensorShape, ...]]) -> d
 
 
 _MAX_ZEROS: Final = 1 << 28
-"""Elements of an input that is only fed to learn shapes."""
+"""Maximum number of elements of an input of zeros for determining shapes."""
 _MAX_DEPTH: Final = 4
-"""Loops within loops whose variables get shapes."""
-# With each comparison of a counter to a bound: whether the loop still runs at the bound.
+"""Maximum depth of nested loops whose variables get shapes."""
+# For each comparison of a counter with a bound, whether the loop still runs at the bound.
 _BELOW: Final = {"Less": False, "LessEqual": True}
 _ABOVE: Final = {"Greater": False, "GreaterEqual": True}
 
@@ -249,10 +251,10 @@ _ABOVE: Final = {"Greater": False, "GreaterEqual": True}
 def costs_with_loops(
     graph: Graph, outputs: Sequence[str], shapes: Mapping[str, TensorShape], where: str
 ) -> tuple[Graph, GraphCosts, tuple[LoopCount, ...]]:
-    """The costs of a run in which each loop runs as often as is known, and else once.
+    """Compute the costs of a run, counting each loop once if its iterations are unknown.
 
     Returns:
-        The graph with the functions that it calls in their place, its costs, and its loops.
+        The graph with inlined functions, its costs, and its loops.
     """
     fetches = [known_ref(graph, name, "fetch", where) for name in outputs]
     feeds = [known_ref(graph, name, "feed", where) for name in shapes]
@@ -266,7 +268,7 @@ def costs_with_loops(
     assumed = _first_shapes(graph, nodes, shapes)
     costs = inferred_costs(graph, outputs, shapes, where, assumed)
     loops = Loops(graph, nodes, infer_shapes(graph, shapes), frozenset(fed))
-    # A loop that data ends may not end on zeros.
+    # A loop that ends depending on data may not end on zeros.
     if costs.uncounted and all(loop.iterations is not None for loop in loops.counts()):
         costs = _with_run(graph, costs, outputs, shapes)
     times = tuple(_times(cost, loops.runs(cost.name)) for cost in costs.nodes)
@@ -276,7 +278,7 @@ def costs_with_loops(
 def _first_shapes(
     graph: Graph, nodes: Sequence[Node], shapes: Mapping[str, TensorShape]
 ) -> dict[str, TensorShape]:
-    """The shapes of loop variables in the first iteration, which few loops change."""
+    """Return the shapes of loop variables in the first iteration. Few loops change them."""
     found: dict[str, TensorShape] = {}
     for _ in range(_MAX_DEPTH):
         known = infer_shapes(graph, {**found, **shapes})
@@ -293,7 +295,7 @@ def _first_shapes(
 
 
 def _times(cost: NodeCost, count: int) -> NodeCost:
-    """The cost of so many executions."""
+    """Multiply the cost by the number of executions."""
     flops = None if cost.flops is None else cost.flops * count
     read, written = cost.read * count, cost.written * count
     return replace(cost, flops=flops, read=read, written=written, calls=count)
@@ -302,9 +304,9 @@ def _times(cost: NodeCost, count: int) -> NodeCost:
 def _with_run(
     graph: Graph, costs: GraphCosts, outputs: Sequence[str], shapes: Mapping[str, TensorShape]
 ) -> GraphCosts:
-    """Take what is not counted from a run on zeros; no change if it fails.
+    """Fill in unknown costs from a run on zeros, if it succeeds.
 
-    A TensorArray does not tell the shapes of its elements.
+    The element shapes of a TensorArray are only known at run time.
     """
     try:
         ran = {c.name: c for c in run_costs(graph, _zeros(graph, shapes), outputs).nodes}
@@ -322,7 +324,7 @@ def _with_run(
 
 
 def _zeros(graph: Graph, shapes: Mapping[str, TensorShape]) -> dict[str, Array]:
-    """Zeros for inputs of known shapes."""
+    """Return zeros for inputs of known shapes."""
     feeds = {}
     for name, shape in shapes.items():
         ref = parse_ref(name)
@@ -336,18 +338,18 @@ def _zeros(graph: Graph, shapes: Mapping[str, TensorShape]) -> dict[str, Array]:
 
 
 def _types(graph: Graph, name: str) -> Sequence[DType]:
-    """The types of a node's outputs; none for an unknown op."""
+    """Return the dtypes of a node's outputs; empty for an unknown op."""
     definition = signature_of(graph[name], graph.library)
     return () if definition is None else output_types(graph[name], definition)
 
 
 class Loops:
-    """The loops among some nodes.
+    """Loops among some nodes.
 
     Args:
-        nodes: the nodes that run, each after its inputs but for edges that close loops.
-        shapes: the shapes of all nodes' outputs.
-        fed: the tensors that are fed.
+        nodes: nodes that run, in topological order except for the back edges of loops.
+        shapes: shapes of all nodes' outputs.
+        fed: tensors with feeds.
     """
 
     def __init__(
@@ -368,11 +370,11 @@ class Loops:
                     self._found[frame] = self._iterations(frame)
 
     def counts(self) -> tuple[LoopCount, ...]:
-        """Every loop, in the order of the graph."""
+        """Return every loop, in graph order."""
         return tuple(LoopCount(frame.name, count) for frame, count in self._found.items())
 
     def runs(self, name: str) -> int:
-        """How often a node runs, a loop of unknown count taken for one iteration."""
+        """Return how often a node runs. Loops with an unknown count have one iteration."""
         frames = self._frames.of_node[name].ancestors()
         counts = (self._found.get(frame) for frame in frames if frame.parent is not None)
         return math.prod(1 if count is None else count for count in counts)
@@ -384,7 +386,7 @@ class Loops:
         return self._until(node_behind(self._graph, ends[0].data_inputs[0]), frame)
 
     def _until(self, test: Node, frame: Frame) -> int | None:
-        """How often a condition holds."""
+        """Return how often a condition holds, or None if unknown."""
         if test.op == "LoopCond":
             test = node_behind(self._graph, test.data_inputs[0])
         if len(test.data_inputs) != 2:
@@ -401,7 +403,7 @@ class Loops:
         return None
 
     def _steps(self, counter: Ref, bound: Ref, frame: Frame, *, at_bound: bool) -> int | None:
-        """The steps of a counter that rises up to a bound."""
+        """Count the steps of a counter that increases up to a bound."""
         last = self._value(bound, frame)
         merge = node_behind(self._graph, counter)
         if last is None or merge.op not in MERGES:
@@ -415,7 +417,7 @@ class Loops:
         return max(math.ceil((last - first + (1 if at_bound else 0)) / step), 0)
 
     def _variable(self, merge: Node) -> tuple[Node | None, Node | None]:
-        """The nodes that give a loop variable its first value, and each later one."""
+        """Return the nodes with the initial value of a loop variable, and with the later ones."""
         sources = [self._graph[ref.node] for ref in merge.data_inputs]
         return (
             next((s for s in sources if s.op in ENTERS), None),
@@ -423,7 +425,7 @@ class Loops:
         )
 
     def _step(self, merge: Node, again: Node, frame: Frame) -> float | None:
-        """What each iteration adds to a loop variable; None for any other change."""
+        """Return the increment of a loop variable per iteration; None for any other change."""
         added = node_behind(self._graph, again.data_inputs[0])
         if added.op not in SUMS or len(added.data_inputs) != 2:
             return None
@@ -434,7 +436,7 @@ class Loops:
         return None
 
     def _value(self, ref: Ref, frame: Frame) -> float | None:
-        """A number that is the same in each iteration."""
+        """Return a number that is the same in each iteration, or None if unknown."""
         source = source_behind(self._graph, ref)
         node = self._graph[source.node]
         if node.op in ENTERS:

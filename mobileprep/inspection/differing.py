@@ -1,4 +1,4 @@
-"""What two models differ in: node by node, whatever nodes are called, and in what they compute."""
+"""Compare two models: their nodes, regardless of names, and their outputs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from mobileprep.runtime.sampling.inputs import fed_tensors
 
 
 class OutputDifference(Struct, frozen=True):
-    """How far an output is from what the first model gives for the same samples.
+    """Difference of an output from the first model's for the same samples.
 
     Args:
-        output: its tensor in the first model.
-        other: its tensor in the second.
-        largest: the largest absolute difference; of texts, how many differ; infinite or NaN where
-            shapes or types differ, or numbers on one side only.
-        peak: the largest absolute value of the first model's.
+        output: tensor in the first model.
+        other: tensor in the second model.
+        largest: largest absolute difference; for strings, the number of different ones; infinite or
+            NaN if shapes or dtypes differ, or only one side is finite.
+        peak: largest absolute value in the first model.
     """
 
     output: str
@@ -48,21 +48,21 @@ class OutputDifference(Struct, frozen=True):
 
 
 class ModelDifference(Struct, frozen=True):
-    """What two models differ in.
+    """Differences between two models.
 
     Args:
         a: the first model.
-        b: the second.
-        nodes_a: how many nodes the first has.
-        nodes_b: how many the second has.
-        matched: how many nodes are matched, equal or changed.
-        renamed: names in the second of matched nodes that have another there, by those in the
-            first; they do not count as differences.
-        differences: what became of the first in the second, by names of the second; of nodes that
-            only the first has, by their names there.
-        samples: on how many samples both were run.
-        outputs: how far their outputs are apart.
-        equal: whether nothing differs that is looked at.
+        b: the second model.
+        nodes_a: number of nodes of the first model.
+        nodes_b: number of nodes of the second model.
+        matched: number of matched nodes, equal or changed.
+        renamed: for matched nodes with different names, the name in the second model by that in the
+            first; these do not count as differences.
+        differences: differences between the graphs, by node name in the second model, or in the
+            first for nodes that only the first has.
+        samples: number of samples that both models ran.
+        outputs: differences of their outputs.
+        equal: whether no difference was found.
     """
 
     a: str
@@ -77,7 +77,7 @@ class ModelDifference(Struct, frozen=True):
     equal: bool
 
     def as_data(self) -> dict[str, Any]:
-        """All of it as JSON takes it; what is no finite number is null."""
+        """Return the result as JSON-serializable data, with null for infinity and NaN."""
         plain: dict[str, Any] = to_builtins(self)
         return plain | {
             "differences": [d.as_data() for d in self.differences],
@@ -97,16 +97,16 @@ def diff(
     outputs: Sequence[str] = (),
     warn: Warn | None = None,
 ) -> ModelDifference:
-    """Compare two models: which nodes were added, removed and changed, whatever their names.
+    """Compare two models. Nodes are matched regardless of their names.
 
     Args:
-        a: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
-        b: the other.
-        tolerance: absolute differences up to this do not count, of constants and of outputs.
-        samples: on how many drawn samples to run both; 0 to compare the graphs alone.
-        outputs: the tensors of ``a`` to compare on samples; by default a signature's, or what
-            nothing else takes.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        a: a graph, or the path of any model that ``freeze`` accepts, which is frozen first.
+        b: the other model.
+        tolerance: largest absolute difference to ignore, in constants and outputs.
+        samples: number of random samples to run both models on; 0 to compare only the graphs.
+        outputs: tensors of ``a`` to compare on samples; by default a signature's outputs, or the
+            graph's final nodes.
+        warn: callback for warnings; by default, issues a ``MobileprepWarning``.
 
     Raises:
         UsageError: an output is not in the first model, or no samples can be drawn for it.
@@ -128,7 +128,7 @@ def diff(
     if samples:
         wanted = [first.tensor(n) for n in names_of(outputs) or first.outputs or ends(first.graph)]
         engines = [open_engine("numpy", m.graph, m.path, tell=warn) for m in (first, second)]
-        # What an app feeds and fetches keeps its name where all that lies between is another.
+        # Inputs and outputs keep their names even if all nodes between them differ.
         alike = {n.name: n.name for n in first.graph if n.name in second.graph}
         found = _on_samples(
             (first.graph, second.graph), engines, {**alike, **names}, wanted, samples
@@ -148,9 +148,9 @@ def diff(
 
 
 def _alone(graph: Graph, names: Mapping[str, str], other: Graph) -> dict[str, str]:
-    """Names for the nodes that only the first graph has: their own, where the second has no such.
+    """Return unique names for the nodes that only the first graph has.
 
-    Others are told apart from the second one's by words that no node's name of TensorFlow has.
+    Names that also occur in the second graph get a suffix that is not valid in TensorFlow.
     """
     fresh = FreshNames([*other.by_name])
     return {
@@ -191,7 +191,7 @@ def _run(engine: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]) -> 
 
 
 def _other(name: str, names: Mapping[str, str], graph: Graph) -> str:
-    """The tensor of the second model that a tensor of the first one is."""
+    """Return the tensor of the second model that matches a tensor of the first."""
     ref = parse_ref(name)
     if ref.node in names:
         return str(ref.renamed(names[ref.node]))
@@ -207,12 +207,12 @@ def _gap(x: Array, y: Array) -> float:
         return math.inf
     if x.dtype == object:
         return float(np.sum(x != y))
-    same = (x == y) | ((x != x) & (y != y))  # NaN alone differs from itself
+    same = (x == y) | ((x != x) & (y != y))  # NaN equals NaN
     if same.all():
         return 0.0
     with np.errstate(invalid="ignore"):
         gaps = np.abs(x[~same].astype(np.complex128) - y[~same].astype(np.complex128))
-    # NaN of a maximum would pass every comparison.
+    # A maximum of NaN would pass every comparison.
     return math.inf if np.isnan(gaps).any() else float(gaps.max())
 
 
@@ -225,21 +225,21 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# They hold names of nodes, or what shape inference found.
+# Attributes that contain node names or inferred shapes.
 _NAMING: Final = ("_class", "_output_shapes")
 
-# The op, the place among its inputs, and which output it takes there.
+# The op of a consumer, its input slot, and the output index that it reads.
 _Use: TypeAlias = tuple[str, int, int]
 
 
 def matching_nodes(a: Graph, b: Graph) -> dict[str, str]:
-    """The node of ``b`` for nodes of ``a``, by name; each node of ``b`` at most once.
+    """Match nodes of ``a`` to nodes of ``b``, by name. Each node of ``b`` is matched at most once.
 
-    First come nodes that do the same on the same: equal digests of op, attributes, constants and
-    all inputs. From there pairs are followed to their inputs and to what takes them, so that behind
-    a changed constant all is found again. Names of nodes with one op count before that where most
-    nodes of a graph have their name in the other, as names that a tool made up say nothing. What is
-    left with equal digests, such as equal constants, is paired in the order of the graphs.
+    Nodes with equal digests of op, attributes, constants, and all inputs are matched first.
+    Matches then propagate to inputs and consumers, so that nodes after a changed constant are
+    matched too. If most nodes of a graph have the same name in the other, nodes with equal names
+    and ops are matched before that; generated names are not reliable. Remaining nodes with equal
+    digests, such as equal constants, are matched in graph order.
     """
     matching = _Matching(a, b)
     rounds = [[_digests(graph, by_name=named) for graph in (a, b)] for named in (True, False)]
@@ -255,16 +255,16 @@ def matching_nodes(a: Graph, b: Graph) -> dict[str, str]:
 
 
 def _has(graph: Graph, node: Node) -> bool:
-    """Whether a graph has a node of the same name and op."""
+    """Return whether a graph has a node of the same name and op."""
     other = graph.get(node.name)
     return other is not None and other.op == node.op
 
 
 def _digests(graph: Graph, *, by_name: bool) -> dict[str, bytes]:
-    """A digest for each node of what it computes.
+    """Compute a digest of each node's computation.
 
     Args:
-        by_name: whether placeholders are told apart by their names, or by type and shape.
+        by_name: whether to distinguish placeholders by name instead of by dtype and shape.
     """
     found: dict[str, bytes] = {}
     for node in execution_order(graph, ""):
@@ -272,7 +272,7 @@ def _digests(graph: Graph, *, by_name: bool) -> dict[str, bytes]:
         if by_name and node.op in FEEDABLE:
             digest.update(node.name.encode())
         for ref in node.data_inputs:
-            # The end of a loop comes after its beginning.
+            # The back edge of a loop is not computed yet.
             digest.update(found.get(ref.node, b"loop") + str(ref.index).encode())
         for before in sorted(found.get(r.node, b"loop") for r in node.control_inputs):
             digest.update(b"^" + before)
@@ -281,7 +281,7 @@ def _digests(graph: Graph, *, by_name: bool) -> dict[str, bytes]:
 
 
 class _Matching:
-    """Pairs of nodes, which grow along the graphs' edges."""
+    """Matched nodes. Matches propagate along edges."""
 
     def __init__(self, a: Graph, b: Graph) -> None:
         self._a, self._b = a, b
@@ -293,7 +293,7 @@ class _Matching:
         self._yours: Mapping[str, bytes] = {}
 
     def surely(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
-        """Pair nodes whose digest no other has, then those of equal digest and name."""
+        """Match nodes with a unique digest, then those with equal digest and name."""
         self._mine, self._yours = mine, yours
         groups = _groups(mine), _groups(yours)
         for digest, names in groups[0].items():
@@ -307,7 +307,7 @@ class _Matching:
         self._spread(exact=True)
 
     def in_order(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
-        """Pair what is left of equal digests as it comes."""
+        """Match remaining nodes with equal digests in graph order."""
         self._mine, self._yours = mine, yours
         groups = _groups({n: d for n, d in yours.items() if n not in self._taken})
         others = {digest: iter(names) for digest, names in groups.items()}
@@ -321,13 +321,13 @@ class _Matching:
                 self._spread(exact=True)
 
     def by_name(self) -> None:
-        """Pair what is left by name and op."""
+        """Match remaining nodes by name and op."""
         for node in self._a:
             if _has(self._b, node):
                 self._pair(node.name, node.name)
 
     def along_edges(self, *, in_order: bool = False) -> None:
-        """Pair what stands at the same place between pairs: of one op, and alone there."""
+        """Match nodes of one op that have the same edges to matched nodes, if unique."""
         self._fresh.extend(self.found.items())
         self._spread(exact=False, in_order=in_order)
 
@@ -338,7 +338,7 @@ class _Matching:
             self._fresh.append((name, other))
 
     def _spread(self, *, exact: bool, in_order: bool = False) -> None:
-        """Follow pairs to their inputs, and where digests need not be equal to their users."""
+        """Propagate matches to inputs, and to consumers unless digests must be equal."""
         while self._fresh:
             name, other = self._fresh.popleft()
             mine, yours = self._a[name].inputs, self._b[other].inputs
@@ -372,7 +372,7 @@ def _groups(digests: Mapping[str, bytes]) -> dict[bytes, list[str]]:
 
 
 def _uses(graph: Graph) -> dict[str, list[tuple[str, _Use]]]:
-    """For each node those that take it, each with how, in the graph's order."""
+    """Return the consumers of each node, with their use, in graph order."""
     found: dict[str, list[tuple[str, _Use]]] = {}
     for user in graph:
         for slot, ref in enumerate(user.inputs):
@@ -381,7 +381,7 @@ def _uses(graph: Graph) -> dict[str, list[tuple[str, _Use]]]:
 
 
 def _users(uses: Iterable[tuple[str, _Use]], done: Container[str]) -> dict[_Use, list[str]]:
-    """The users that are not matched, by how they use."""
+    """Return the unmatched consumers, by their use."""
     found: dict[_Use, list[str]] = {}
     for user, use in uses:
         if user not in done:
@@ -390,7 +390,7 @@ def _users(uses: Iterable[tuple[str, _Use]], done: Container[str]) -> dict[_Use,
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """A graph with other names for some nodes, and wherever they are named."""
+    """Return a graph with renamed nodes, including all references to them."""
     return graph.with_nodes(_renamed(node, names) for node in graph)
 
 

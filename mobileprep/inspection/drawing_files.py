@@ -1,4 +1,4 @@
-"""Graphs as pictures, and as files for viewers."""
+"""Graph drawings: images, and files for viewers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from mobileprep.core.arguments import FilePath, Warn, as_warning
 from mobileprep.core.files import NONSENSE, read_bytes, write_bytes, write_text
 from mobileprep.core.printable import plain, shortened
 from mobileprep.errors import (
@@ -33,20 +34,20 @@ from mobileprep.ops.shape_inference import infer_shapes
 Format = Literal["dot", "svg", "png", "model-explorer"]
 FORMATS: Final[tuple[Format, ...]] = ("dot", "svg", "png", "model-explorer")
 
-# Graphviz takes minutes for more.
+# Graphviz takes minutes for larger graphs.
 _MANY: Final = 2_000
 _LARGEST: Final = 64 << 20
 
 
 class DrawingOptions(Struct, frozen=True):
-    """How a graph is drawn; all as they are for the original's drawing.
+    """Options of a drawing. The defaults draw like the original tool.
 
     Args:
-        collapse: how many parts of names to show; 0 for all nodes.
-        around: the node whose surroundings to draw; empty for all.
-        radius: how many arrows away from it.
-        colors: whether boxes have the color of their op's family.
-        shapes: whether arrows have the shapes of their tensors.
+        collapse: number of name components to show; 0 for all nodes.
+        around: node whose neighborhood to draw; empty for all nodes.
+        radius: maximum number of edges from ``around``.
+        colors: whether to color boxes by op family.
+        shapes: whether to label edges with tensor shapes.
     """
 
     collapse: int = 0
@@ -56,9 +57,64 @@ class DrawingOptions(Struct, frozen=True):
     shapes: bool = False
 
 
-def read_drawable(path: Path) -> Graph:
-    """The graph of a model of any kind, as it was saved."""
-    return find_source(path).source.graph
+def draw(
+    model: Graph | FilePath,
+    path: FilePath,
+    *,
+    format: Format | None = None,
+    collapse: int = 0,
+    around: str = "",
+    radius: int = 2,
+    colors: bool = False,
+    shapes: bool = False,
+    damage: FilePath | None = None,
+    warn: Warn | None = None,
+) -> list[Path]:
+    """Draw a graph as DOT, SVG, or PNG, or write it for Google's Model Explorer.
+
+    Args:
+        model: a graph, or the path of a model, which is drawn as it was saved.
+        path: the file to write. Model Explorer gets further files with numbers next to it.
+        format: ``dot``, ``svg``, ``png``, or ``model-explorer``; by default the extension decides,
+            and other extensions mean ``dot``.
+        collapse: number of name parts to draw; 0 draws every node.
+        around: the node whose neighbors to draw; empty for the whole graph.
+        radius: largest number of edges from ``around``.
+        colors: color nodes by the family of their op.
+        shapes: label edges with the shapes of their tensors.
+        damage: output of ``debug-quantization --json``, drawn as an overlay in Model Explorer.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        The written files.
+
+    Raises:
+        UsageError: options exclude each other, or a node is not in the graph.
+        CorruptFileError: a file is missing or damaged.
+        UnsupportedError: Graphviz is not installed, or cannot draw the graph.
+        ArtifactError: a file cannot be written.
+    """
+    warn, target = warn or as_warning, Path(path)
+    by_name: dict[str, Format] = {".svg": "svg", ".png": "png"}
+    kind = format or by_name.get(target.suffix.lower(), "dot")
+    if kind == "model-explorer" and collapse:
+        message = "Model Explorer collapses scopes itself"
+        raise UsageError(message, "remove 'collapse'")
+    if kind != "model-explorer" and damage:
+        message = "'damage' is an overlay of the format model-explorer"
+        raise UsageError(message, "remove it, or select this format")
+    graph = model if isinstance(model, Graph) else find_source(Path(model)).source.graph
+    options = DrawingOptions(collapse, around, radius, colors, shapes)
+    if kind == "model-explorer":
+        label = "graph" if isinstance(model, Graph) else Path(model).name
+        errors = None if damage is None else Path(damage)
+        return write_model_explorer(target, graph, label, options, warn, damage=errors)
+    text = dot_text(graph, options, warn)
+    if kind == "dot":
+        write_text(target, text)
+    else:
+        write_picture(target, text, kind)
+    return [target]
 
 
 def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None]) -> str:
@@ -100,11 +156,11 @@ def write_model_explorer(
     *,
     damage: Path | None = None,
 ) -> list[Path]:
-    """Write a graph for Google's Model Explorer, and beside it an overlay for each number.
+    """Write a graph for Google's Model Explorer, with an overlay for each number next to it.
 
     Args:
-        path: of the graph's file; the overlays' end in ``.bytes.json``, ``.flops.json`` and
-            ``.error.json``.
+        path: path of the graph's file; the overlays have the extensions ``.bytes.json``,
+            ``.flops.json``, and ``.error.json``.
     """
     errors = None if damage is None else _errors(damage, graph)
     shapes = shapes_of(graph, warn)
@@ -125,7 +181,7 @@ def write_model_explorer(
 
 
 def shapes_of(graph: Graph, warn: Callable[[str], None]) -> Mapping[str, tuple[TensorShape, ...]]:
-    """The shapes of all tensors; none of a broken graph, which is told."""
+    """Infer the shapes of all tensors. Warn and return none if the graph is malformed."""
     try:
         return infer_shapes(graph, recorded=True)
     except MobileprepError as error:
@@ -143,7 +199,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def _errors(path: Path, graph: Graph) -> dict[str, float]:
-    """The error of each tensor's node: how many decibels it is below the signal, negated."""
+    """Return the error of each tensor's node: the negated signal-to-noise ratio in dB."""
     try:
         found = json.loads(read_bytes(path, limit=_LARGEST))
         told = {t["tensor"].partition(":")[0]: float(t["damage"]["sqnr"]) for t in found["tensors"]}
@@ -158,17 +214,17 @@ def _errors(path: Path, graph: Graph) -> dict[str, float]:
 
 
 def _write(path: Path, data: Any) -> None:  # noqa: ANN401 - JSON
-    # Not beyond ASCII: no viewer then meets a mark that turns its text.
+    # ASCII only, so that no viewer sees bidirectional control characters.
     write_text(path, json.dumps(data, ensure_ascii=True, indent=1) + "\n")
 
 
 class Box(Struct, frozen=True):
-    """A node, or a whole name scope.
+    """A node or a whole name scope.
 
     Args:
-        id: the node's name; of a scope, its name with a slash at the end.
+        id: name of the node, or of the scope with a trailing slash.
         op: the op; empty for a scope.
-        nodes: how many nodes it stands for.
+        nodes: number of nodes in the box.
     """
 
     id: str
@@ -177,13 +233,13 @@ class Box(Struct, frozen=True):
 
 
 class Arrow(Struct, frozen=True):
-    """Tensors, or control dependencies, between two boxes.
+    """Tensors or control dependencies between two boxes.
 
     Args:
-        source: the id of the box that they come from.
-        target: the id of the one that takes them.
-        label: the shapes of the tensors.
-        is_control: whether they carry nothing.
+        source: ID of the producing box.
+        target: ID of the consuming box.
+        label: shapes of the tensors.
+        is_control: whether it is a control dependency.
     """
 
     source: str
@@ -193,7 +249,7 @@ class Arrow(Struct, frozen=True):
 
 
 class Drawing(Struct, frozen=True):
-    """Boxes in the graph's order, and arrows between them."""
+    """Boxes in graph order, and arrows between them."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -202,11 +258,11 @@ class Drawing(Struct, frozen=True):
 def drawn(
     graph: Graph, *, collapse: int = 0, shapes: Mapping[str, tuple[TensorShape, ...]] | None = None
 ) -> Drawing:
-    """What to draw of a graph.
+    """Convert a graph to a drawing.
 
     Args:
-        collapse: how many parts of names to show: what lies deeper is one box for each scope; 0
-            for all nodes.
+        collapse: number of name components to show; deeper nodes are one box per scope; 0 for all
+            nodes.
     """
     boxes: dict[str, Box] = {}
     places: dict[str, str] = {}
@@ -228,9 +284,9 @@ def drawn(
 
 
 def surroundings(graph: Graph, name: str, radius: int) -> Graph:
-    """The nodes that at most so many arrows, followed either way, lead to from a node.
+    """Return the nodes within a number of edges, in either direction, from a node.
 
-    Inputs from elsewhere are left out.
+    Inputs from other nodes are removed.
     """
     if name not in graph:
         message = f"the graph has no node {name!r}"
@@ -251,7 +307,7 @@ def surroundings(graph: Graph, name: str, radius: int) -> Graph:
 
 
 def shape_text(shape: TensorShape) -> str:
-    """A shape as pictures have it: ``?x28x28x1``."""
+    """Format a shape for drawings: ``?x28x28x1``."""
     if shape is None:
         return "?"
     return "x".join("?" if size < 0 else str(size) for size in shape) or "scalar"
@@ -278,7 +334,7 @@ _LONGEST: Final = 200
 
 
 def attribute_text(value: AttrValue) -> str:
-    """An attribute in at most 200 characters; of a tensor what it is, not what it holds."""
+    """Format an attribute in at most 200 characters. Tensors are shown without their values."""
     found = value.value
     if isinstance(found, DType):
         return found.short
@@ -291,7 +347,7 @@ def attribute_text(value: AttrValue) -> str:
 
 
 _WIDTH: Final = 60
-# Backgrounds that black text is read on, by the family of the op in TensorFlow's API.
+# Background colors for black text, by op family in TensorFlow's API.
 _COLORS: Final = {
     "array": "#d8dee9",
     "audio": "#c9e4de",
@@ -313,7 +369,7 @@ _SCOPE: Final = "#eeeeee"
 
 
 def original_dot(graph: Graph) -> Iterator[str]:
-    """The lines that the original ``graph_to_dot`` writes, names escaped where it forgot to."""
+    """Yield the lines of the original ``graph_to_dot``, with all names escaped."""
     yield "digraph graphname {"
     for node in graph:
         name = _quoted(node.name)
@@ -324,7 +380,7 @@ def original_dot(graph: Graph) -> Iterator[str]:
 
 
 def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
-    """A drawing line by line, each box with its name and its op."""
+    """Yield the lines of a drawing. Each box shows its name and its op."""
     yield "digraph graphname {"
     yield "  node [shape=box, style=filled, fillcolor=white];"
     for box in drawing.boxes:
@@ -336,7 +392,7 @@ def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
 def cluster(
     drawing: Drawing, title: str, *, fills: Mapping[str, str], notes: Mapping[str, str]
 ) -> Iterator[str]:
-    """A drawing as a part, with a title, of a larger one that may have the same names elsewhere."""
+    """Yield a drawing as a titled cluster of a larger one, with unique box IDs."""
     prefix = f"{title}/"
     yield f"  subgraph {_quoted(f'cluster {title}')} {{"
     yield f"  label={_quoted(title)};"
@@ -357,7 +413,7 @@ def _arrows(drawing: Drawing, prefix: str) -> Iterator[str]:
 def _box_label(box: Box, note: str = "") -> str:
     second = shortened(box.op, _WIDTH) if box.op else f"{box.nodes} nodes"
     lines = [shortened(box.id, _WIDTH), second, *([shortened(note, _WIDTH)] if note else [])]
-    # The break between the lines is DOT's own escape, all others are taken for what they are.
+    # The line break is DOT's own escape. All other characters are literal.
     joined = "\\n".join(_quoted(line)[1:-1] for line in lines)
     return f'"{joined}"'
 
@@ -375,13 +431,13 @@ def _looks(arrow: Arrow) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes: controls told in escapes, all backslashes doubled."""
+    """Quote a string, with control characters and backslashes escaped."""
     shown = plain(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{shown}"'
 
 
 MAIN: Final = "main"
-"""The id of the graph itself; functions have their names."""
+"""ID of the graph itself. Functions have their names as IDs."""
 
 _GRADIENT: Final = ({"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e8590c"})
 
@@ -389,10 +445,10 @@ Shapes = Mapping[str, tuple[TensorShape, ...]]
 
 
 def graph_collection(graph: Graph, label: str, shapes: Shapes) -> dict[str, Any]:
-    """A graph and its functions.
+    """Return a graph and its functions.
 
     Args:
-        shapes: those of each node's outputs, as far as they are known.
+        shapes: shapes of each node's outputs, as far as they are known.
     """
     functions = graph.library.functions
     graphs = [{"id": _main(graph), "nodes": _nodes(graph.nodes, shapes, functions)}]
@@ -401,13 +457,13 @@ def graph_collection(graph: Graph, label: str, shapes: Shapes) -> dict[str, Any]
 
 
 def node_data(graph: Graph, values: Mapping[str, float]) -> dict[str, Any]:
-    """A number for each of some nodes of the graph, colored from the least to the most."""
+    """Return numbers for nodes of the graph, colored from the smallest to the largest."""
     results = {name: {"value": value} for name, value in values.items()}
     return {_main(graph): {"results": results, "gradient": list(_GRADIENT)}}
 
 
 def _main(graph: Graph) -> str:
-    """The id of the graph itself, which no function has: their names hold no slash."""
+    """Return the ID of the graph itself, with a slash if a function has the same name."""
     return f"{MAIN}/" if MAIN in graph.library.functions else MAIN
 
 

@@ -1,7 +1,7 @@
-"""The costs of a .tflite file, from the shapes that the file records for its tensors.
+"""Costs of a .tflite file, from the recorded shapes of its tensors.
 
-Operators count as the ops of TensorFlow that they replace: two operations for a multiplication and
-an addition, and one for each element of a fused activation.
+Operators count as the TensorFlow ops that they replace: two operations for a multiplication and an
+addition, and one for each element of a fused activation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mobileprep.runtime.accounting.costs import (
     peak_bytes,
 )
 
-# Builtins that compute what an op of TensorFlow does, from inputs of the same shapes.
+# Builtins that compute the same as a TensorFlow op, from inputs of the same shapes.
 _SAME: Final[Mapping[str, str]] = {
     **{f"{op.upper()}": op for op in ("Abs", "Add", "Ceil", "Cos", "Div", "Elu", "Equal", "Exp")},
     **{f"{op.upper()}": op for op in ("Floor", "Greater", "Less", "Log", "Maximum", "Minimum")},
@@ -81,7 +81,7 @@ class _Operator(Struct, frozen=True):
     Args:
         node: the operator.
         inputs: shapes of its inputs.
-        weights: which of them are constants.
+        weights: for each input, whether it is a constant.
         outputs: shapes of its outputs.
     """
 
@@ -92,17 +92,17 @@ class _Operator(Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """Elements of the first output."""
+        """Number of elements of the first output."""
         return math.prod(self.outputs[0])
 
 
 def lite_costs(
     graph: Graph, outputs: Sequence[str], feeds: Mapping[str, TensorShape], batch: int
 ) -> GraphCosts:
-    """The costs of the main subgraph.
+    """Compute the costs of the main subgraph.
 
     Args:
-        feeds: shapes of inputs that replace the recorded ones.
+        feeds: input shapes that replace the recorded ones.
     """
     layouts: dict[Edge, TensorLayout] = {}
     ran: list[Executed] = []
@@ -144,7 +144,7 @@ def _closed(shape: Sequence[int], batch: int) -> tuple[int, ...]:
 
 
 def _flops(operator: _Operator) -> int | None:
-    """The operations of one operator; None if its builtin is unknown."""
+    """Count the operations of an operator; None if its builtin is unknown."""
     builtin = operator.node.op.removeprefix(PREFIX)
     if builtin in _FREE or not operator.outputs:
         return 0
@@ -166,39 +166,39 @@ def _flops(operator: _Operator) -> int | None:
 
 
 def _convolution(operator: _Operator) -> int:
-    """Filters of [outputs, *window, inputs], then a bias."""
+    """Count a convolution with filters [outputs, *window, inputs] and a bias."""
     return 2 * operator.elements * math.prod(operator.inputs[1][1:]) + _bias(operator, 2)
 
 
 def _depthwise(operator: _Operator) -> int:
-    """Filters of [1, *window, outputs], then a bias."""
+    """Count a depthwise convolution with filters [1, *window, outputs] and a bias."""
     return 2 * operator.elements * math.prod(operator.inputs[1][1:-1]) + _bias(operator, 2)
 
 
 def _convolution_3d(operator: _Operator) -> int:
-    """Filters of [*window, inputs, outputs], then a bias."""
+    """Count a 3D convolution with filters [*window, inputs, outputs] and a bias."""
     return 2 * operator.elements * math.prod(operator.inputs[1][:-1]) + _bias(operator, 2)
 
 
 def _transposed(operator: _Operator) -> int:
-    """Each element of the input times filters of [outputs, *window, inputs], then a bias."""
+    """Count the input elements times filters [outputs, *window, inputs], and a bias."""
     filters, image = operator.inputs[1], operator.inputs[2]
     return 2 * math.prod(image) * math.prod(filters[:-1]) + _bias(operator, 3)
 
 
 def _transposed_3d(operator: _Operator) -> int:
-    """Each element of the input times filters of [*window, outputs, inputs], then a bias."""
+    """Count the input elements times filters [*window, outputs, inputs], and a bias."""
     filters, image = operator.inputs[1], operator.inputs[2]
     return 2 * math.prod(image) * math.prod(filters[:-1]) + _bias(operator, 3)
 
 
 def _fully_connected(operator: _Operator) -> int:
-    """Weights of [outputs, inputs], then a bias."""
+    """Count a product with weights [outputs, inputs] and a bias."""
     return 2 * operator.elements * operator.inputs[1][-1] + _bias(operator, 2)
 
 
 def _matrix_product(operator: _Operator) -> int:
-    """A product of matrices, either of which may be transposed."""
+    """Count a product of matrices, either of which may be transposed."""
     rows, (first, second) = operator.outputs[0][-2], operator.inputs[0][-2:]
     return 2 * operator.elements * (second if first == rows else first)
 
@@ -208,7 +208,7 @@ def _bias(operator: _Operator, place: int) -> int:
 
 
 def _recurrent(operator: _Operator) -> int:
-    """Each matrix of weights times a vector, for each step of each sequence."""
+    """Count a matrix-vector product for each weight matrix and each step of each sequence."""
     steps = math.prod(operator.inputs[0][:-1])
     matrices = (
         math.prod(shape)

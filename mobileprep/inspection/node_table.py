@@ -1,4 +1,4 @@
-"""The nodes of a graph in columns of numbers, for the report page."""
+"""Table of a graph's nodes for the report page, in columns of numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.inspection.differing import renamed
 from mobileprep.inspection.drawing_files import attribute_text, shape_text
 from mobileprep.ops.shape_inference import infer_shapes
 
-# Elements of a constant that is shown whole, and letters of that.
+# Maximum number of elements of a constant that is shown completely, and of characters.
 _FEW: Final = 8
 _LONGEST: Final = 200
 
@@ -27,21 +27,21 @@ Shapes = Mapping[str, tuple[TensorShape, ...]]
 
 
 class NodeTable(Struct, frozen=True):
-    """A graph's nodes, a column for each thing that is told of them.
+    """Nodes of a graph, in one column per property.
 
     Args:
-        left_out: why there are no nodes; empty where there are.
-        texts: what the numbers of ``ops``, ``attrs`` and ``shapes`` stand for.
-        names: of the nodes, in the order of the graph.
-        ops: for each the number of its op's name.
-        inputs: for each its inputs: the node that it comes from and the output, -1 for a control
-            dependency, one after another. Those that are not in the graph are left out.
-        attrs: for each the numbers of its attributes' texts.
-        shapes: for each the numbers of its outputs' shapes.
-        bytes: of its constant; 0 for others.
-        parameters: elements of its constant.
-        flops: operations of one run, as far as they are known.
-        functions: how many functions the graph has besides; their nodes are not told.
+        left_out: reason for omitting the nodes; empty if they are included.
+        texts: strings that ``ops``, ``attrs``, and ``shapes`` refer to by index.
+        names: names of the nodes, in graph order.
+        ops: for each node, the index of its op's name.
+        inputs: for each node, a flat list of its inputs: index of the producer and of its output, or
+            -1 for a control dependency. Inputs that are not in the graph are omitted.
+        attrs: for each node, the indices of its formatted attributes.
+        shapes: for each node, the indices of its outputs' formatted shapes.
+        bytes: for each node, the size of its constant in bytes; 0 for other nodes.
+        parameters: for each node, the number of elements of its constant.
+        flops: for each node, the operations of one run, as far as known.
+        functions: number of functions of the graph, whose nodes are not included.
     """
 
     left_out: str
@@ -58,7 +58,7 @@ class NodeTable(Struct, frozen=True):
 
 
 class _Texts:
-    """Texts, each once."""
+    """Unique strings."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -68,10 +68,10 @@ class _Texts:
 
 
 def node_table(graph: Graph, feeds: Mapping[str, TensorShape]) -> NodeTable:
-    """The nodes of a graph; sizes that are not known count as 1 in operations.
+    """Build the node table of a graph. Unknown dimensions have size 1 in operation counts.
 
     Args:
-        feeds: shapes of the inputs, as far as they are declared.
+        feeds: declared shapes of the inputs.
     """
     reason = left_out(graph)
     if reason:
@@ -102,7 +102,7 @@ def node_table(graph: Graph, feeds: Mapping[str, TensorShape]) -> NodeTable:
 
 
 def _shapes(graph: Graph, feeds: Mapping[str, TensorShape]) -> Shapes:
-    """All shapes; a graph that they cannot be inferred through has none, and still ships."""
+    """Infer all shapes. Return none if inference fails."""
     try:
         return infer_shapes(graph, feeds, recorded=True)
     except MobileprepError:
@@ -125,7 +125,7 @@ def _attributes(node: Node) -> list[str]:
 
 
 def _text(value: AttrValue) -> str:
-    """An attribute in a few words; of a tensor of few elements what it holds too."""
+    """Format an attribute, including the values of a small tensor."""
     text = attribute_text(value)
     if value.kind != "tensor" or not 0 < value.value.size <= _FEW:
         return text
@@ -136,7 +136,7 @@ def _text(value: AttrValue) -> str:
 
 
 def _constant_size(node: Node) -> tuple[int, int]:
-    """Elements and bytes of a constant's tensor."""
+    """Return the number of elements and bytes of a constant's tensor."""
     value = node.attrs.get("value")
     if node.op != "Const" or value is None or value.kind != "tensor":
         return 0, 0
@@ -144,12 +144,12 @@ def _constant_size(node: Node) -> tuple[int, int]:
 
 
 MOST_NODES: Final = 50_000
-"""Largest number of nodes on a page, because browsers load larger ones slowly."""
+"""Maximum number of nodes on a page, because browsers load larger ones slowly."""
 _MOST_TEXT: Final = 16 << 20
 
 
 def left_out(graph: Graph) -> str:
-    """Why a page tells nothing of a graph's nodes; empty where it does."""
+    """Return the reason for omitting a graph's nodes from a page, or an empty string."""
     if len(graph) > MOST_NODES:
         return f"it has {len(graph):,} nodes; the page shows at most {MOST_NODES:,}"
     text = sum(len(node.name) for node in graph)
@@ -163,13 +163,13 @@ _LONGEST_CHANGE: Final = 300
 
 
 class StepChanges(Struct, frozen=True):
-    """What became of the nodes of a graph.
+    """Changes of a step to the nodes of a graph.
 
     Args:
-        renamed: pairs of an old and a new name, where a step gave nodes other names.
-        changes: of each what ``GraphDifference`` tells: kind, name after the step, detail, before
-            and after in words, and of constants the largest difference or None.
-        left_out: how many more there are.
+        renamed: pairs of the old and the new name of renamed nodes.
+        changes: fields of each ``GraphDifference``: kind, name after the step, detail, formatted
+            values before and after, and for constants the largest difference or None.
+        left_out: number of omitted changes.
     """
 
     renamed: tuple[tuple[str, str], ...]
@@ -178,9 +178,9 @@ class StepChanges(Struct, frozen=True):
 
 
 def step_changes(before: Graph, after: Graph) -> StepChanges:
-    """What a step did: which nodes are new, gone, or differ, and in what.
+    """Return the nodes that a step added, removed, or changed.
 
-    Nodes that stand where others of the same ops stood, all of them, have been renamed.
+    If both graphs have the same sequence of ops, nodes with other names count as renamed.
     """
     if before is after:
         return StepChanges((), (), 0)
@@ -199,7 +199,7 @@ def _new_names(before: Graph, after: Graph) -> dict[str, str]:
     if len(before) != len(after) or any(a.op != b.op for a, b in pairs):
         return {}
     names = {a.name: b.name for a, b in pairs if a.name != b.name}
-    # Nodes in another order have names that were there before.
+    # Reordered nodes have names that existed before.
     return {} if names.keys() & set(names.values()) else names
 
 
@@ -210,24 +210,24 @@ def _short(text: str) -> str:
 _MOST_TENSORS: Final = 32
 _FEWEST_ELEMENTS: Final = 16
 _BINS: Final = 32
-# So many show the shape of a distribution; to look at millions would slow builds down. They lie in
-# runs, so that little of a file is read for them.
+# Number of values that show a distribution, since reading millions would slow builds down. They are
+# read in runs, so that only little of a file is read.
 _LOOKED_AT: Final = 1 << 16
 _RUNS: Final = 16
 
 
 class Spread(Struct, frozen=True):
-    """The values of a constant.
+    """Distribution of the values of a constant.
 
     Args:
-        node: its name.
-        dtype: its type.
-        elements: how many it has.
-        low: the least that is looked at; NaN and infinity are left out.
-        high: the greatest.
-        zeros: the share of those looked at that are 0.
-        counts: how many lie in each of equal steps from ``low`` to ``high``.
-        looked_at: how many are looked at: of large ones, some runs at equal distances.
+        node: node name.
+        dtype: dtype of the constant.
+        elements: number of elements.
+        low: minimum of the examined values, without NaN and infinity.
+        high: maximum of the examined values, without NaN and infinity.
+        zeros: fraction of the examined values that are 0.
+        counts: histogram with bins of equal width from ``low`` to ``high``.
+        looked_at: number of examined values; for large constants, evenly spaced runs.
     """
 
     node: str
@@ -241,7 +241,7 @@ class Spread(Struct, frozen=True):
 
 
 def weight_spreads(graph: Graph) -> tuple[Spread, ...]:
-    """Those of the 32 largest constants of numbers, by bytes, the largest first."""
+    """Return the distributions of the 32 largest numeric constants, sorted by size in bytes."""
     chosen = sorted(_constants(graph), key=lambda c: (-c[1].nbytes, c[0]))[:_MOST_TENSORS]
     found = (_spread(name, tensor) for name, tensor in chosen)
     return tuple(spread for spread in found if spread is not None)
@@ -259,7 +259,7 @@ def _constants(graph: Graph) -> Iterator[tuple[str, Tensor]]:
 
 
 def _is_number(kind: object) -> bool:
-    # Those of ml_dtypes, such as bfloat16, are of kind V.
+    # ml_dtypes such as bfloat16 have kind V.
     return np.dtype(kind).kind in "fiuV"  # type: ignore[call-overload]
 
 
@@ -267,7 +267,7 @@ def _spread(name: str, tensor: Tensor) -> Spread | None:
     try:
         flat = tensor.array().reshape(-1)
     except MobileprepError:
-        return None  # what does not fit its shape is told where it is run
+        return None  # running the graph reports values that do not fit the shape
     values = _sample(flat).astype(np.float64)
     looked_at = values.size
     finite = np.isfinite(values)
@@ -277,11 +277,11 @@ def _spread(name: str, tensor: Tensor) -> Spread | None:
         return None
     low, high = float(values.min()), float(values.max())
     step = (high - low) / _BINS
-    # Ends so far apart that their difference overflows are no weights of a network.
+    # If the difference of the ends overflows, the values are not weights of a network.
     if not np.isfinite(step):
         return None
     zeros = values.size - int(np.count_nonzero(values))
-    # In place, for new memory takes longer than the arithmetic.
+    # In place, because allocating memory takes longer than the arithmetic.
     values -= low
     if step:
         values /= step

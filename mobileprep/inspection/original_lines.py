@@ -1,4 +1,4 @@
-"""The lines of the original ``summarize_graph``, which scripts take apart."""
+"""Output lines of the original ``summarize_graph``, which scripts parse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 3
 
 
 def summary_lines(found: GraphSummary, path: str) -> Iterator[str]:
-    """What the original prints, line by line; of a broken graph up to what is wrong."""
+    """Yield the lines of the original. For a malformed graph, stop at the error."""
     if found.inputs:
         told = "".join(map(_tensor, found.inputs))
         yield f"Found {len(found.inputs)} possible inputs: {told}"
@@ -38,7 +38,7 @@ def summary_lines(found: GraphSummary, path: str) -> Iterator[str]:
         f"{variables} ({readable(variables)}) variable parameters, "
         f"and {found.control_edges} control_edges"
     )
-    # The original ends no line after devices.
+    # The original prints no line break after devices.
     devices = "".join(f"{n} nodes assigned to device '{d}'" for d, n in found.devices.items())
     if found.missing:
         broken = [f"Invalid input {m.input} for node {m.node}" for m in found.missing]
@@ -51,7 +51,7 @@ def summary_lines(found: GraphSummary, path: str) -> Iterator[str]:
 
 
 def structure_lines(graph: Graph) -> Iterator[str]:
-    """A line for each node, as the original prints them for ``--print_structure``."""
+    """Yield a line for each node, like the original's ``--print_structure``."""
     for node in execution_order(graph):
         inputs = ", ".join(map(str, node.inputs))
         yield f"{node.name} ({node.op}): [{inputs}]{_value(node)}"
@@ -63,7 +63,7 @@ def _tensor(tensor: SpottedTensor) -> str:
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
-    """A shape as ``PartialTensorShape`` tells it, or what is wrong with it."""
+    """Format a shape like ``PartialTensorShape``, or describe why it is invalid."""
     if shape is None:
         return "<unknown>"
     told = f"[{','.join('?' if size == -1 else str(size) for size in shape)}]"
@@ -89,7 +89,7 @@ def _benchmark(found: GraphSummary, path: str) -> str:
 
 
 def _value(node: Node) -> str:
-    """A constant as ``Tensor::DebugString`` tells it; nothing where it cannot be read."""
+    """Format a constant like ``Tensor::DebugString``, or return an empty string if unreadable."""
     value = node.attrs.get("value")
     if node.op != "Const" or value is None or value.kind != "tensor":
         return ""

@@ -1,4 +1,4 @@
-"""What is in a model, whatever it was saved as."""
+"""Summaries of models in any format."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class LikelyTensor(Struct, frozen=True):
     """A tensor that an app feeds or fetches.
 
     Args:
-        name: the tensor's.
-        dtype: its type.
-        shape: its sizes, -1 for unknown ones; None for an unknown rank.
-        remark: what the app has to know of it.
+        name: tensor name.
+        dtype: dtype of the tensor.
+        shape: sizes, with -1 for unknown dimensions; None for an unknown rank.
+        remark: note for the app's developer.
     """
 
     name: str
@@ -52,22 +52,22 @@ class LikelyTensor(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What is in a model.
+    """Summary of a model.
 
     Args:
-        model: its path.
-        graph: the graph as it was saved, by the rules of the original ``summarize_graph``.
-        functions: functions of the library.
-        variables: the variables with their true sizes; the original counts none of them.
-        inputs: what an app feeds, likeliest first.
-        outputs: what it fetches, likewise.
-        reasons: why these, and what else there is; sentences.
-        costs: of computing the outputs, once frozen; None where the notes say why not.
-        tensorflow: the release that ``gaps`` is about; empty of a .tflite file, which LiteRT runs.
-        platform: the platform that it is about; likewise.
-        gaps: what a default build of that release for that platform lacks.
-        notes: what could not be told, and why; sentences.
-        device: the cost of one run on the device that was named.
+        model: path of the model.
+        graph: the saved graph, counted like the original ``summarize_graph``.
+        functions: number of functions of the library.
+        variables: variables with their real sizes, which the original does not count.
+        inputs: tensors that an app feeds, most likely first.
+        outputs: tensors that an app fetches, most likely first.
+        reasons: sentences that explain the choice of inputs and outputs, and name alternatives.
+        costs: cost of computing the outputs of the frozen graph; None if the notes explain why not.
+        tensorflow: release of ``gaps``; empty for a .tflite file, which LiteRT runs.
+        platform: platform of ``gaps``; empty for a .tflite file, which LiteRT runs.
+        gaps: ops that a default build of the release for the platform lacks.
+        notes: sentences about missing information, with the reasons.
+        device: cost of one run on the named device.
     """
 
     model: str
@@ -86,17 +86,17 @@ class Summary(Struct, frozen=True):
 
 
 class SummaryOptions(Struct, frozen=True):
-    """What a summary is of.
+    """Options of a summary.
 
     Args:
-        signature: the signature that is meant; see ``freeze``.
-        inputs: the tensors that are fed, or arguments of the signature; empty for the likely ones.
-        outputs: likewise, of what is fetched.
-        input_shapes: a shape for each input, in their order; empty for those of the model.
-        depth: how many parts of a node's name count as its scope.
-        batch: what to take for unknown sizes of inputs.
-        device: reports the least time of one run on it.
-        tensorflow: the release whose default build is compared with the graph.
+        signature: signature to use; see ``freeze``.
+        inputs: input tensors, or arguments of the signature; empty for the likely ones.
+        outputs: output tensors, or results of the signature; empty for the likely ones.
+        input_shapes: a shape for each input, in their order; empty for the shapes of the model.
+        depth: number of name components of a scope.
+        batch: size to use for unknown input dimensions.
+        device: device for which to estimate the minimum time of one run.
+        tensorflow: release whose default build is compared with the graph.
     """
 
     signature: str = ""
@@ -123,28 +123,28 @@ def summarize(
     batch: int = 1,
     tensorflow: str = DEFAULT_RELEASE,
 ) -> Summary:
-    """Look into a model: what goes in and out, what it is made of, what one run costs.
+    """Summarize a model: its inputs and outputs, its ops, and the cost of one run.
 
     Args:
-        model: a GraphDef, binary, text or memory-mapped, a MetaGraph, the folder of a SavedModel,
-            a .tflite file, a checkpoint's prefix, or a folder that holds such.
-        checkpoint: the values of its variables; see ``freeze``.
-        signature: the signature that is meant; see ``freeze``.
-        tags: those of the MetaGraph of a SavedModel.
-        inputs: the tensors that are fed; empty for the likely ones.
-        outputs: the tensors that are fetched; empty for the likely ones.
-        input_shapes: a shape for each input, in their order; empty for those of the model.
-        device: the name of a device, or the file of a profile, for the least time of one run.
-        depth: how many parts of a node's name count as its scope.
-        batch: what to take for unknown sizes of inputs.
-        tensorflow: the release whose default build is compared with the graph.
+        model: a GraphDef (binary, text, or memory-mapped), a MetaGraph, the directory of a SavedModel,
+            a .tflite file, the prefix of a checkpoint, or a directory that contains one of these.
+        checkpoint: values of its variables; see ``freeze``.
+        signature: signature to use; see ``freeze``.
+        tags: tags of the MetaGraph of a SavedModel.
+        inputs: input tensors; empty for the likely ones.
+        outputs: output tensors; empty for the likely ones.
+        input_shapes: a shape for each input, in their order; empty for the shapes of the model.
+        device: name of a device, or path of a profile, for the minimum time of one run.
+        depth: number of name components of a scope.
+        batch: size to use for unknown input dimensions.
+        tensorflow: release whose default build is compared with the graph.
 
     Raises:
-        UsageError: there is no such signature, tensor, or device, no MetaGraph has the tags, or
-            there are more or fewer shapes than inputs.
+        UsageError: the signature, tensor, or device does not exist, no MetaGraph has the tags, or the
+            number of shapes differs from the number of inputs.
         CorruptFileError: a file is missing or damaged.
         InvalidGraphError: a constant has an impossible shape.
-        UnsupportedError: a checkpoint is of a kind that is not read.
+        UnsupportedError: the checkpoint format is not supported.
     """
     path = Path(model)
     values = None if checkpoint is None else Path(checkpoint)
@@ -163,10 +163,10 @@ def summarize(
 
 
 def named_device(name: str) -> Device | None:
-    """The device of a name, or of the file of a profile; None for an empty name."""
+    """Return the device with a name or from a profile file; None for an empty name."""
     if not name:
         return None
-    from mobileprep.recipe.data import device_named  # reads YAML, which few need
+    from mobileprep.recipe.data import device_named  # reads YAML, which few callers need
 
     return device_named(name)
 
@@ -174,7 +174,7 @@ def named_device(name: str) -> Device | None:
 def summary_of(
     found: FoundSource, path: str, options: SummaryOptions, *, details: bool = True
 ) -> Summary:
-    """The summary of a model that is loaded."""
+    """Summarize a loaded model."""
     source, graph = found.source, found.source.graph
     plain = Summary(
         path,
@@ -211,7 +211,7 @@ def summary_of(
 
 
 def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
-    """The interface, with the tensors and shapes that the user names in it."""
+    """Return the model's interface, with the tensors and shapes that the user specified."""
     named = (options.inputs, options.outputs)
     proposal = propose(
         source, signature=options.signature, inputs=options.inputs, outputs=options.outputs
@@ -247,7 +247,7 @@ def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:
 
 def _gaps(graph: Graph, release: str) -> tuple[TargetGap, ...]:
     if is_tflite_graph(graph):
-        return ()  # LiteRT runs it, and not TensorFlow.
+        return ()  # runs on LiteRT, not on TensorFlow
     return target_gaps(graph, release, _PLATFORM)
 
 
@@ -258,11 +258,11 @@ def _input(given: ProposedInput) -> LikelyTensor:
 
 def _outputs(source: LoadedSource, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
     if is_tflite_graph(frozen):
-        # The file tells them; shapes are not inferred through LiteRT's operators.
+        # The file records them. Shapes are not inferred through LiteRT's operators.
         told = (s for signed in source.signatures.values() for s in signed.outputs.values())
         specs = tuple(s for s in told if s.name in proposal.outputs)
     elif frozen is source.graph and proposal.guessed:
-        specs = proposal.guessed  # known since the outputs were guessed
+        specs = proposal.guessed  # known from guessing the outputs
     else:
         known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
         specs = specs_of(frozen, known)
@@ -270,7 +270,7 @@ def _outputs(source: LoadedSource, frozen: Graph, proposal: Proposal) -> tuple[L
 
 
 def _frozen(source: LoadedSource, proposal: Proposal) -> tuple[Graph, tuple[str, ...]]:
-    """The graph as it would ship, or as it is, with the reason for that."""
+    """Return the frozen graph, or the saved graph with the reason why it cannot be frozen."""
     graph = source.graph
     if not variables_of(graph) and not graph.library:
         return graph, ()

@@ -1,4 +1,4 @@
-"""What a graph shows at first sight, counted by the rules of the original ``summarize_graph``."""
+"""Basic facts about a graph, counted like the original ``summarize_graph``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class SpottedTensor(Struct, frozen=True):
     """A placeholder or a variable.
 
     Args:
-        name: of the node.
-        type: its type as TensorFlow's C++ names it: ``float``.
-        type_number: the number of the type in protobuf.
+        name: node name.
+        type: name of its dtype in TensorFlow's C++: ``float``.
+        type_number: number of its dtype in protobuf.
         has_shape: whether the node has an attribute ``shape``.
-        shape: its sizes, -1 for unknown ones; None for an unknown rank.
+        shape: sizes, with -1 for unknown dimensions; None for an unknown rank.
     """
 
     name: str
@@ -43,8 +43,8 @@ class SpottedOutput(Struct, frozen=True):
     """A node that may be an output.
 
     Args:
-        name: of the node.
-        op: its op.
+        name: node name.
+        op: op of the node.
     """
 
     name: str
@@ -52,11 +52,11 @@ class SpottedOutput(Struct, frozen=True):
 
 
 class MissingInput(Struct, frozen=True):
-    """An input that names no node.
+    """An input that refers to a missing node.
 
     Args:
-        node: which takes it.
-        input: the name that is not there.
+        node: name of the consumer.
+        input: name of the missing node.
     """
 
     node: str
@@ -64,19 +64,19 @@ class MissingInput(Struct, frozen=True):
 
 
 class GraphSummary(Struct, frozen=True):
-    """A graph at first sight.
+    """Basic facts about a graph.
 
     Args:
         inputs: all Placeholder nodes.
         variables: all Variable and VariableV2 nodes.
-        outputs: nodes that nothing takes, but for Const, Assign, NoOp and Placeholder.
-        const_parameters: elements of all Const nodes outside functions.
-        variable_parameters: elements of values that variables carry, which is none in a graph as
-            TensorFlow writes it.
-        control_edges: control inputs of nodes outside functions.
-        devices: how many nodes outside functions ask for each device, by name.
-        missing: inputs of nodes that are not there, each as ``node`` and ``input``.
-        ops: nodes of each op, functions' bodies included, most first.
+        outputs: nodes without consumers, except Const, Assign, NoOp, and Placeholder.
+        const_parameters: number of elements of all Const nodes outside functions.
+        variable_parameters: number of elements of values in variables, which is 0 in graphs that
+            TensorFlow wrote.
+        control_edges: number of control inputs of nodes outside functions.
+        devices: number of nodes outside functions on each device, by name.
+        missing: inputs that refer to missing nodes, each as ``node`` and ``input``.
+        ops: number of nodes of each op, including function bodies, most frequent first.
         undecoded: Const nodes without a value.
     """
 
@@ -93,9 +93,9 @@ class GraphSummary(Struct, frozen=True):
 
 
 def summarize_graph(graph: Graph) -> GraphSummary:
-    """Count a graph as it stands; one that is broken too.
+    """Summarize a graph, which may be malformed.
 
-    Source: ``SummarizeGraph`` of TensorFlow 1.15's graph transforms, orders included.
+    Source: ``SummarizeGraph`` of TensorFlow 1.15's graph transforms, with the same order.
     """
     counted = [n for n in graph if n.op == "Const" or n.op in _VARIABLES]
     names = graph.by_name
@@ -118,7 +118,7 @@ def summarize_graph(graph: Graph) -> GraphSummary:
 
 
 def _ops(graph: Graph) -> dict[str, int]:
-    """How many nodes of each op there are, most frequent first."""
+    """Count the nodes of each op, most frequent first."""
     bodies: Iterable[tuple[Node, ...]] = (f.nodes for f in graph.library.functions.values())
     counts = Counter(n.op for nodes in (graph.nodes, *bodies) for n in nodes)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0].encode())))
@@ -140,20 +140,20 @@ def _spotted(node: Node) -> SpottedTensor:
 
 
 def type_name(dtype: DType) -> str:
-    """A type as ``DataTypeString`` of TensorFlow names it: ``float``, ``int32_ref``."""
+    """Return the name of a dtype in TensorFlow's ``DataTypeString``: ``float``, ``int32_ref``."""
     if dtype is DType.INVALID:
         return "INVALID"
     return f"{dtype.base.name.lower()}_ref" if dtype.is_ref else dtype.name.lower()
 
 
 class VariableCount(Struct, frozen=True):
-    """Variables of all kinds, resource variables among them, optimizers' too.
+    """Count of all variables, including resource variables and those of optimizers.
 
     Args:
-        count: how many.
-        parameters: elements of those whose shape the graph tells.
-        bytes: bytes of these.
-        unknown: how many there are whose shape it does not tell.
+        count: number of variables.
+        parameters: number of elements of those with a known shape.
+        bytes: size in bytes of those with a known shape.
+        unknown: number of variables with an unknown shape.
     """
 
     count: int
@@ -163,7 +163,7 @@ class VariableCount(Struct, frozen=True):
 
 
 def count_variables(graph: Graph) -> VariableCount:
-    """Count the variables outside functions, by the shapes that they declare."""
+    """Count the variables outside functions, using their declared shapes."""
     variables = variables_of(graph)
     sizes = [(node, _declared_elements(node)) for node in variables]
     return VariableCount(
@@ -175,10 +175,10 @@ def count_variables(graph: Graph) -> VariableCount:
 
 
 def with_zeros(graph: Graph) -> Graph:
-    """Put constants of zeros in the place of variables whose shapes are declared.
+    """Replace variables of declared shapes with constants of zeros.
 
-    The costs of a model whose values are not known are those of its frozen form. Zeros of any size
-    take no memory.
+    The costs are those of the frozen model, even if the values are unknown. The zeros take no memory,
+    regardless of the shape.
     """
     zeros = {v.name: _zeros(v) for v in variables_of(graph) if _declared_elements(v) is not None}
     if not zeros:

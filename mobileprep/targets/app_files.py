@@ -1,4 +1,4 @@
-"""Files for an app's own build: to link TensorFlow 1.15, and to have the model in the app."""
+"""Files for the build of an app, which link TensorFlow 1.15 and package the model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from mobileprep.targets.targets import Abi, Platform, platform_named
 
-# The newest that was published.
+# The newest published version.
 _ANDROID_LIBRARY: Final = "org.tensorflow:tensorflow-android:1.13.1"
-# The newest is older than 1.15 too.
+# The newest version, which is also older than 1.15.
 _POD: Final = "TensorFlow-experimental"
 _OPENSSL: Final = "OpenSSL-Universal"
-# Below the folder of the makefile build.
+# Relative to the directory of the makefile build.
 _INCLUDES: Final = (
     *("downloads", "downloads/eigen", "downloads/absl", "downloads/nsync/public"),
     *("downloads/protobuf/src", "gen/proto", "gen/proto_text"),
@@ -23,7 +23,7 @@ _GNU_STL: Final = "$(NDK_ROOT)/sources/cxx-stl/gnu-libstdc++/4.9/libs/$(ANDROID_
 
 
 class _Linking(NamedTuple):
-    """What make links an app with: the makefile's library, nsync, folders and libraries."""
+    """Link settings of make: the makefile's library, nsync, directories, and libraries."""
 
     library: str
     nsync: str
@@ -53,7 +53,7 @@ _LINKED: Final = MappingProxyType(
         ),
     }
 )
-"""The platforms on which make links apps."""
+"""Platforms on which make links apps."""
 
 
 def app_files(
@@ -65,11 +65,11 @@ def app_files(
     encrypted: bool = False,
     custom_ops: Iterable[str] = (),
 ) -> dict[str, str]:
-    """What goes with a model for the build of its app: file names and texts.
+    """Return the files for building an app with a model: names and contents.
 
-    - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, TensorFlow.
-    - ``app.mk`` for Android, the Raspberry Pi and Linux: include paths, and how to link.
-    - ``app.xcconfig`` for iOS: the same, for Xcode.
+    - ``app.gradle`` for Android: adds the model to the assets, selects ABIs, and links TensorFlow.
+    - ``app.mk`` for Android, Raspberry Pi, and Linux: include paths and link flags.
+    - ``app.xcconfig`` for iOS: include paths and link flags for Xcode.
     - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
     """
     own = ", ".join(sorted(custom_ops))
@@ -212,13 +212,13 @@ end
 
 
 def _continued(parts: Iterable[str]) -> list[str]:
-    """Lines of a makefile that go on from the one before."""
+    """Join lines of a makefile with line continuations."""
     lines = [f"  {part}" for part in parts]
     return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 MAKEFILE: Final = "tensorflow/contrib/makefile"
-"""Its folder in the sources of TensorFlow 1.15."""
+"""Directory of the makefile build in the sources of TensorFlow 1.15."""
 
 
 def makefile_fragment(
@@ -228,7 +228,7 @@ def makefile_fragment(
     before: Sequence[str],
     after: Sequence[str],
 ) -> str:
-    """A makefile to include before TensorFlow's own: target, architecture, and flags."""
+    """Return a makefile to include before TensorFlow's own: target, architecture, and flags."""
     return text_of(
         [
             f"# TensorFlow 1.15 for {platform.name}, with the kernels of the model only.",
@@ -248,12 +248,12 @@ def makefile_fragment(
 
 
 def text_of(lines: Iterable[str]) -> str:
-    """A file of these lines."""
+    """Return the contents of a file with these lines."""
     return "\n".join(lines) + "\n"
 
 
 def _commands(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
-    """The commands of the build; those that do for several binary interfaces come again."""
+    """Yield the build commands, including duplicates for several ABIs."""
     nsync = f"{MAKEFILE}/compile_nsync.sh"
     yield f"{MAKEFILE}/download_dependencies.sh"
     yield f"export HOST_NSYNC_LIB=$({nsync})"
@@ -264,7 +264,7 @@ def _commands(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
             made_from = "./autogen.sh && ./configure && make && sudo make install"
             yield f"(cd {MAKEFILE}/downloads/protobuf && {made_from})"
         yield f"export TARGET_NSYNC_LIB=$({nsync}{platform.nsync.format(name)})"
-        # On the device itself; a makefile that cross-compiles finds out its own host.
+        # On the device itself. When cross-compiling, the makefile detects the host.
         words = ["HOST_OS=PI"] if platform.make_target == "PI" else []
         words += [f"{platform.make_variable}={made}"] if made else []
         words += [word.format(MAKEFILE) for word in platform.make_words]
@@ -273,11 +273,11 @@ def _commands(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
 
 
 def _architecture(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
-    """What is built where the command line names no binary interface."""
+    """Yield the default architecture if the command line does not set one."""
     if not abis:
         return
     variable = platform.make_variable
-    # The makefile itself assigns one for iOS, which only an override outlasts.
+    # The makefile itself sets the architecture for iOS, so an override is required.
     yield f"ifneq ($(origin {variable}),command line)"
     yield f"override {variable} := {abis[0].make}"
     yield "endif"
@@ -285,13 +285,13 @@ def _architecture(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
 
 
 def _own_flags(platform: Platform) -> list[str]:
-    """The flags of the binary interface in question, where one has any."""
+    """Return the flags of the selected ABI, if any ABI has flags."""
     variable = platform.make_variable
     return [f"$({variable}_FLAGS_$({variable}))"] if any(abi.flags for abi in platform.abis) else []
 
 
 def copied_model(name: str, model: str, abis: Sequence[Abi]) -> str:
-    """Lines that copy a model among the app's assets, and choose its binary interfaces."""
+    """Return Gradle code that copies a model to the app's assets, and selects ABIs."""
     named = ", ".join(f"'{abi.name}'" for abi in abis)
     return f"""\
 def folder = buildscript.sourceFile.parentFile
@@ -310,7 +310,7 @@ android.defaultConfig.ndk.abiFilters {named}"""
 
 
 def packed_model(model: str) -> str:
-    """Lines that take what ``copied_model`` names into the app, the model as it is."""
+    """Return Gradle code that packages the output of ``copied_model``, without compressing the model."""
     extension = model.rpartition(".")[2]
     return f"""\
 // A compressed file cannot be mapped into memory.

@@ -1,4 +1,4 @@
-"""Build fragments: what TensorFlow's own builds take to compile only the kernels in use."""
+"""Build fragments that make TensorFlow's own builds compile only the required kernels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mobileprep.targets.targets import Abi, Platform, platform_named
 
 COMPILER_FLAGS: Final = (
     "-DSELECTIVE_REGISTRATION",
-    # Has mobile builds register kernels for all types, of which the header then picks.
+    # Makes mobile builds register kernels for all dtypes, from which the header selects.
     "-DSUPPORT_SELECTIVE_REGISTRATION",
-    # The header compares texts by recursion, a level a character.
+    # The header compares strings recursively, one level per character.
     "-fconstexpr-depth=1024",
 )
 
 KERNELS: Final = "tensorflow/core/kernels"
-"""The directory of TensorFlow's source tree that holds kernels."""
+"""Directory of the kernels in TensorFlow's source tree."""
 _MOBILE: Final = frozenset({"android", "ios"})
 _TOLD: Final = 3
 _LIBRARIES: Final = {
@@ -42,12 +42,12 @@ def build_fragments(
     custom_ops: Collection[str] = (),
     custom_sources: Collection[str] = (),
 ) -> dict[str, str]:
-    """The fragments that go with an ``ops_to_register.h``: file names and texts.
+    """Return the build files for an ``ops_to_register.h``: names and contents.
 
-    - ``selective_registration.bazelrc``: flags, as a configuration of Bazel.
-    - ``selective_registration.bzl``: the kernel files to compile, and those to add to the build.
-    - ``selective_registration.mk`` and ``tf_op_files.txt``: the same for the makefile build,
-      which TensorFlow 1.15 has.
+    - ``selective_registration.bazelrc``: flags, as a Bazel configuration.
+    - ``selective_registration.bzl``: kernel files to compile, and those to add to the build.
+    - ``selective_registration.mk`` and ``tf_op_files.txt``: the same for the makefile build of
+      TensorFlow 1.15.
 
     Args:
         release: "1.15" or "2.21".
@@ -79,13 +79,13 @@ def build_fragments(
 
 
 def header_folder(release: str) -> str:
-    """The folder of TensorFlow's source tree that ``ops_to_register.h`` belongs in."""
+    """Return the directory for ``ops_to_register.h`` in TensorFlow's source tree."""
     return "tensorflow/core/framework" + ("" if release == TF115 else "/registration")
 
 
 def _bazelrc(release: str, platform: Platform, abis: Sequence[Abi]) -> str:
     mobile = platform.name in _MOBILE
-    # The embedded Linux configurations came with TensorFlow 2.
+    # TensorFlow 1.15 has no configurations for embedded Linux.
     options = [f"{abi.bazel} " for abi in abis] if mobile or release != TF115 else []
     library = _LIBRARIES[release] if mobile else "//tensorflow:libtensorflow_cc.so"
     lines = [
@@ -129,7 +129,7 @@ def _custom_sources(release: str, own: Sequence[str]) -> list[str]:
 
 
 def _op_files(files: KernelFiles, ops: Collection[str], own: Sequence[str]) -> str:
-    """The makefile's list of sources: it takes no comments."""
+    """Return the makefile's list of sources, which cannot contain comments."""
     kernels = sorted({*files.kept, *files.added, *own})
     return text_of([*(f"{KERNELS}/{file}" for file in kernels), *makefile_sources(ops)])
 
@@ -154,7 +154,7 @@ def _unplaced_note(files: KernelFiles) -> list[str]:
 
 
 def _reasons(files: KernelFiles, pairs: Iterable[OpKernel]) -> dict[str, str]:
-    """Why each file is there, in words: by what it is needed, and for ops with which kernels."""
+    """Explain why each file is needed: by which ops or files, and with which kernels."""
     kernels: dict[str, list[str]] = {}
     for pair in pairs:
         kernels.setdefault(pair.op, []).extend([pair.kernel] if pair.kernel else [])
@@ -173,7 +173,7 @@ def _user(user: str, kernels: Mapping[str, Sequence[str]]) -> str:
         return f"{user} of the runtime"
     classes = kernels[user]
     more = f" and {len(classes) - _TOLD} more" if len(classes) > _TOLD else ""
-    # An element-wise kernel's class has its type, and so has nearly every other.
+    # The class name of an element-wise kernel includes its dtype, like most others.
     return f"{user}: {'; '.join(classes[:_TOLD])}{more}" if classes else user
 
 

@@ -1,4 +1,4 @@
-"""The header that has TensorFlow compile only the kernels that graphs need."""
+"""Header that makes TensorFlow compile only the kernels that graphs need."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from mobileprep.targets.selective_registration import (
 )
 
 ALL: Final = "all"
-"""The default ops of a header that registers everything."""
+"""Value of the default ops that registers everything."""
 
 USUAL: Final = ",".join(f"{pair.op}:{pair.kernel}" for pair in DEFAULT_OPS)
-"""The default ops that every session needs."""
+"""Default ops that every session needs."""
 
 
 def registration_header(
@@ -34,19 +34,20 @@ def registration_header(
     default_ops: str = USUAL,
     warn: Warn | None = None,
 ) -> str:
-    """The text of ``ops_to_register.h`` for an app.
+    """Generate the ``ops_to_register.h`` of an app.
 
     Args:
-        graphs: all graphs that the app loads, frozen, or their files, memory-mapped ones too.
-        tensorflow: the release that the app is built with, 1.15 or 2.21.
-        default_ops: what to register in any case, ``"Op:KernelClass,..."``, or ``"all"`` for
-            everything; by default what every session needs.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        graphs: all frozen graphs that the app loads, or paths of their files, which may be
+            memory-mapped.
+        tensorflow: TensorFlow release of the app, 1.15 or 2.21.
+        default_ops: ops to register in any case, ``"Op:KernelClass,..."``, or ``"all"`` for
+            everything; by default those that every session needs.
+        warn: callback for warnings; by default, issues a ``MobileprepWarning``.
 
     Raises:
-        UsageError: there is no such release, no graph is given, or ``default_ops`` is no such list.
-        CorruptFileError: a file is missing, damaged, or no graph.
-        InvalidGraphError: a graph holds no nodes, or is malformed.
+        UsageError: the release does not exist, no graph is given, or ``default_ops`` is malformed.
+        CorruptFileError: a file is missing, damaged, or not a graph.
+        InvalidGraphError: a graph is empty or malformed.
         UnsupportedError: the release has no kernel for an op of a graph.
     """
     release = release_of(tensorflow)
@@ -66,7 +67,7 @@ def graphs_header(
     defaults: tuple[OpKernel, ...] | None,
     warn: Warn,
 ) -> str:
-    """The header for some graphs."""
+    """Generate the header for graphs."""
     for name, graph in zip(names, graphs, strict=True):
         check_holds_nodes(graph, name)
     if defaults is None:
@@ -81,7 +82,7 @@ def pairs_header(
     release: str,
     defaults: tuple[OpKernel, ...] | None,
 ) -> str:
-    """The header for pairs of op and kernel class."""
+    """Generate the header for pairs of op and kernel class."""
     if defaults is None:
         return header_of((), release, everything=True)
     ops = (*defaults, *listed)
@@ -92,12 +93,16 @@ def pairs_header(
 
 
 def default_pairs(text: str) -> tuple[OpKernel, ...] | None:
-    """The pairs of ``Op:Kernel,Op:Kernel``; None for "all", which registers everything."""
+    """Parse ``Op:Kernel,Op:Kernel``. Return None for "all", which registers everything."""
     return None if text == ALL else parse_default_ops(text)
 
 
 def release_of(text: str) -> str:
-    """The release whose tables fit a version such as ``2.21.0``."""
+    """Return the supported release for a version such as ``2.21.0``.
+
+    Raises:
+        UsageError: the release is not supported.
+    """
     release = ".".join(text.split(".")[:2])
     if release not in RELEASES:
         message = f"no table of TensorFlow {text}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mobileprep.core.arguments import FilePath, Warn, as_warning
 from mobileprep.core.files import atomic_writer
 from mobileprep.core.keys import Key
 from mobileprep.errors import ArtifactError, CorruptFileError, UnsupportedError
@@ -20,7 +21,13 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import PREFIX, EncryptedHeader, read_header
 from mobileprep.formats.wire import Buffer
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.files import IMMUTABLE, REGION_NAME, MemmappedModel, check_serialized_size
+from mobileprep.graph.files import (
+    IMMUTABLE,
+    REGION_NAME,
+    MemmappedModel,
+    check_serialized_size,
+    read_graph,
+)
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import PASSED_ON, only_reads
@@ -49,7 +56,7 @@ _PLAIN: Final = frozenset(
 _UNFIT: Final = re.compile(rb"[^A-Za-z0-9_.]")
 
 
-class Conversion(Struct, frozen=True):
+class MemmapResult(Struct, frozen=True):
     """A memory-mapped model, and what of its graph is worth a word.
 
     Args:
@@ -66,7 +73,7 @@ class Conversion(Struct, frozen=True):
 
 def convert(
     graph: Graph, minimum_size: int = MINIMUM_SIZE, *, quantized: bool, safe: bool
-) -> Conversion:
+) -> MemmapResult:
     """The memory-mapped form of a graph; constants in the bodies of functions stay there.
 
     Args:
@@ -97,7 +104,50 @@ def convert(
         regions.append((name, tensor))
         nodes.append(_immutable(node, tensor, name))
     model = MemmappedModel(graph.with_nodes(nodes), regions)
-    return Conversion(model, tuple(left), tuple(written))
+    return MemmapResult(model, tuple(left), tuple(written))
+
+
+def memmap(
+    graph: Graph | FilePath,
+    path: FilePath,
+    *,
+    min_size: int = MINIMUM_SIZE,
+    quantized: bool = False,
+    safe: bool = False,
+    warn: Warn | None = None,
+) -> MemmapResult:
+    """Write the memory-mapped form of a frozen graph, like ``convert_graphdef_memmapped_format``.
+
+    Args:
+        graph: a graph, or the path of a frozen graph.
+        path: the file to write.
+        min_size: constants of fewer bytes stay in the graph; at least 1.
+        quantized: map constants of quantized dtypes, too, unlike the original tool.
+        safe: keep constants that an op may overwrite in the graph, unlike the original tool.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        CorruptFileError: the file is missing or damaged.
+        InvalidGraphError: the graph is malformed.
+        ArtifactError: the file cannot be written.
+    """
+    warn = warn or as_warning
+    source = graph if isinstance(graph, Graph) else read_graph(Path(graph))
+    done = convert(source, min_size, quantized=quantized, safe=safe)
+    write_memmapped(Path(path), done.model)
+    if done.quantized:
+        warn(
+            f"{len(done.quantized)} constants of quantized dtypes stay in the graph, as with the "
+            "original tool; 'quantized' maps them, too"
+        )
+    if done.written and not safe:
+        name, writer = done.written[0]
+        warn(
+            f"the node {writer!r} may write its result to the memory of the constant {name!r}, "
+            f"which ends an app with a segmentation fault ({len(done.written)} constants); run "
+            "fold_constants first, or keep them in the graph with 'safe'"
+        )
+    return done
 
 
 def write_memmapped(path: Path, model: MemmappedModel) -> None:

@@ -125,9 +125,9 @@ def test_what_the_user_should_know_is_a_warning_or_goes_to_the_caller() -> None:
 def test_transforms_do_the_right_thing_unless_those_of_tensorflow_are_asked_for() -> None:
     library = Library({"unused": Function(OpDef("unused"))})
     given = Graph([placeholder(), node("out", "Relu", "x")], library)
-    for like_tf115, count in ((False, 0), (True, 1)):
+    for tf115, count in ((False, 0), (True, 1)):
         chain = "rename_op(old_op_name=Relu, new_op_name=Elu)"
-        done = transform(given, chain, ["x"], ["out"], like_tf115=like_tf115)
+        done = transform(given, chain, ["x"], ["out"], tf115=tf115)
         assert len(done.graph.library.functions) == count
 
 

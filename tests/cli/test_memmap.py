@@ -76,8 +76,8 @@ def test_quantized_types_and_what_is_overwritten_are_told(
     arguments.append("--min_conversion_size_in_bytes=30")
     assert main(arguments) == 0
     told = capsys.readouterr().err
-    assert "1 constants of quantized types stay in the graph" in told
-    assert "the node 'twice' may put its result into the memory of the constant 'w'" in told
+    assert "1 constants of quantized dtypes stay in the graph" in told
+    assert "the node 'twice' may write its result to the memory of the constant 'w'" in told
     assert mapped(target) == ["w"]
     assert main([*arguments, "--quantized", "--safe"]) == 0
     assert "warning" not in capsys.readouterr().err

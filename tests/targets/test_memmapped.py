@@ -17,7 +17,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.targets.memmapped import Conversion, convert, write_memmapped
+from mobileprep.targets.memmapped import MemmapResult, convert, write_memmapped
 
 
 def op(name: str, kind: str, *inputs: str, **attrs: AttrValue) -> Node:
@@ -34,7 +34,7 @@ def graph_of(*nodes: Node) -> Graph:
     return Graph([feed, *nodes])
 
 
-def mapped(done: Conversion) -> list[str]:
+def mapped(done: MemmapResult) -> list[str]:
     return [n.name for n in done.model.graph if n.op == "ImmutableConst"]
 
 

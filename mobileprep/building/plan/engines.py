@@ -1,4 +1,4 @@
-"""Engines: which ones a stage may use, and the fields of stages that run graphs."""
+"""Engines that a stage may use, and the fields of stages that run graphs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONAL_ENGINES: Final[Mapping[str, str]] = {
 _MODULES: Final[Mapping[str, str]] = {LITERT: "ai_edge_litert"}
 
 
-# TensorFlow comes under several names; looking through all that is installed would take long.
+# TensorFlow has several distribution names. Searching all installed packages would be slow.
 _DISTRIBUTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "openvino": ("openvino", "openvino-nightly"),
     LITERT: ("ai-edge-litert", "ai-edge-litert-nightly"),
@@ -50,11 +50,14 @@ _UNKNOWN: Final = "unknown"
 
 
 def engine_choice(target: Target) -> EngineChoice:
-    """What a stage that runs graphs is told of engines, and so what its fingerprint has of them.
+    """Return the engines that a target's stages may use. They are part of the stages' fingerprints.
 
-    ``auto`` comes with the version of every engine there is to choose from, because which one is
-    taken depends on them; numpy, the interpreter of this package, comes with none. What runs
-    regular expressions there is told with each. Nothing is imported for it.
+    For ``auto``, this is the version of every installed optional engine, because the choice depends
+    on them. numpy, the interpreter of this package, has no version. The regular expression engine
+    is always included. No engine is imported.
+
+    Raises:
+        UnsupportedError: the recipe requires an engine that is not installed.
     """
     known = OPTIONAL_ENGINES.keys()
     names = known if target.engine == "auto" else known & {target.engine}
@@ -67,10 +70,13 @@ def engine_choice(target: Target) -> EngineChoice:
 
 
 def litert_choice(target: Target, section: RunningSection) -> EngineChoice | None:
-    """LiteRT's interpreter, if a section of the recipe runs a target's .tflite file.
+    """Return LiteRT's interpreter if a section of the recipe runs a target's .tflite file.
 
     Returns:
-        None if the section runs a graph, or the target does not have it.
+        None if the section runs a graph or the target does not have the section.
+
+    Raises:
+        UnsupportedError: ai-edge-litert is not installed.
     """
     settings = target.check if section == "check" else target.validation
     if settings is None or target.artifact != "tflite" or settings.engine == "graph":
@@ -90,13 +96,13 @@ def litert_choice(target: Target, section: RunningSection) -> EngineChoice | Non
 
 @cache
 def engine_version(name: str) -> str:
-    """The version of an installed engine; empty where it is not installed."""
+    """Return the version of an engine, or an empty string if it is not installed."""
     module = _MODULES.get(name, name)
     found = importlib.util.find_spec(module)
-    # A folder of that name that happens to be in the path has no origin.
+    # A directory on the path that happens to have the name has no origin.
     if found is None or found.origin is None:
         return ""
-    # Costs start-up time, and few recipes need it.
+    # Slow to import, and few recipes need it.
     from importlib import metadata
 
     for distribution in _DISTRIBUTIONS[name]:
@@ -107,12 +113,12 @@ def engine_version(name: str) -> str:
 
 
 class EngineChoice(Struct, frozen=True):
-    """What may run a stage's graphs.
+    """Engines that may run a stage's graphs.
 
     Args:
-        name: as the recipe has it.
-        versions: of every engine that ``auto`` may choose, or of the one that is named.
-        regular_expressions: what the interpreter runs them by, with its version.
+        name: engine name from the recipe.
+        versions: version of every engine that ``auto`` may choose, or of the named engine.
+        regular_expressions: the interpreter's regular expression engine, with its version.
     """
 
     name: str
@@ -121,12 +127,12 @@ class EngineChoice(Struct, frozen=True):
 
 
 class RunningStage(Stage, frozen=True, kw_only=True):
-    """What all stages have that run a graph.
+    """Common fields of stages that run a graph.
 
     Args:
-        engine: what may run it.
+        engine: engines that may run the graph.
         graph: the graph.
-        interface: what is fed and fetched.
+        interface: the inputs and outputs.
         assets: the files that the graph reads.
     """
 
@@ -137,12 +143,12 @@ class RunningStage(Stage, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """What a stage measures, if that is a target's model and not a graph inside the build.
+    """The target's model that a stage measures, as opposed to a graph inside the build.
 
     Args:
         name: for reports: the packaged file, or ``BEFORE_CONVERSION``.
-        variable: the environment variable with the key of an encrypted file; else empty.
-        key_id: the id of that key.
+        variable: environment variable with the key of an encrypted file, or an empty string.
+        key_id: the ID of that key.
     """
 
     name: str
@@ -151,16 +157,16 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 RunningSection: TypeAlias = Literal["check", "validation"]
-"""The sections of a recipe that run a target's model."""
+"""Sections of a recipe that run a target's model."""
 
 
 class MeasuringStage(RunningStage, frozen=True, kw_only=True):
-    """What stages share that run a graph of the build or a target's packaged model.
+    """Common fields of stages that run a graph of the build or a target's packaged model.
 
     Args:
-        measured: the target's model; None for other graphs. Then ``graph`` is the packaged file,
-            unless ``lite`` is.
-        lite: the packaged .tflite file, which runs in place of the graph it was converted from.
+        measured: the target's model, or None for other graphs. If set, ``graph`` is the packaged
+            file unless ``lite`` is set.
+        lite: the packaged .tflite file, which runs instead of the graph it was converted from.
     """
 
     measured: Measured | None = None
@@ -172,17 +178,18 @@ BEFORE_CONVERSION: Final = "the graph before conversion"
 
 
 class EngineRecord(Struct, frozen=True):
-    """What ran a graph, and how it was compared with the interpreter.
+    """The engine that ran a graph, and its largest difference from the interpreter.
 
     Args:
-        name: the engine's.
-        tolerance: what the difference may be.
-        version: its version; empty for the interpreter, which is part of this package.
-        samples: how many were run by both; 0 where they were not compared.
-        within: the power of ten that the difference stays below, as a share of the largest value
-            of its tensor; None where they were not compared. The difference itself is rounding,
-            which each processor does in its way.
-        unlike: why they were not compared; empty where they were, and for the interpreter.
+        name: engine name.
+        tolerance: the permitted difference.
+        version: engine version, or an empty string for the interpreter, which is part of this
+            package.
+        samples: number of samples that both engines ran; 0 if they were not compared.
+        within: the power of ten that bounds the difference, as a fraction of the largest value of
+            its tensor; None if the engines were not compared. The exact difference depends on how
+            each processor rounds.
+        unlike: why the engines were not compared; empty if they were, and for the interpreter.
     """
 
     name: str
@@ -196,10 +203,10 @@ class EngineRecord(Struct, frozen=True):
 def model_of(
     target: Target, section: RunningSection, last: Upstream, packaged: Upstream
 ) -> dict[str, Any]:
-    """The fields of a ``MeasuringStage`` that runs the packaged model of a target.
+    """Return the fields of a ``MeasuringStage`` that runs the packaged model of a target.
 
     Args:
-        packaged: the model file as it ships, encrypted if the recipe says so.
+        packaged: the published model file, encrypted if the recipe says so.
     """
     lite = litert_choice(target, section) if target.artifact == "tflite" else None
     if target.artifact == "tflite" and lite is None:
@@ -220,9 +227,12 @@ def model_of(
 
 
 def check_installed(target: Target) -> None:
-    """Make sure that the packages and engines are installed that a target asks for.
+    """Check that the packages and engines that a target needs are installed.
 
-    A build tells of packages when a stage needs them: another machine may have run it.
+    The build reports other packages when a stage needs them, because the stage may be cached.
+
+    Raises:
+        UnsupportedError: a package or an engine is not installed.
     """
     for keys, module, package, extra in _packages(target):
         if importlib.util.find_spec(module) is None:
@@ -236,7 +246,7 @@ def check_installed(target: Target) -> None:
 
 
 def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]:
-    """The keys that tell of each need, the module, its package, and the extra that brings it."""
+    """Yield the recipe keys that need a package, its module, its name, and its extra."""
     if target.integration is not None:
         yield ("integration",), "jinja2", "Jinja", "integration"
     if target.protect.key is not None:
@@ -252,20 +262,20 @@ _MODULE: Final = "re2"
 _DISTRIBUTION: Final = "google-re2"
 
 
-# The package's own transforms that run kernels of any op; a test finds them by running all.
+# Built-in transforms that run kernels of arbitrary ops. A test checks this list.
 COMPUTING: Final = frozenset(
     {"fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"}
 )
 
 
-# Those that run regular expressions where an option is given.
+# Transforms that match regular expressions if the option is set.
 _MATCHING: Final = {"quantize_nodes": "rule"}
 
 
 def step_regex_engine(step: Step) -> str:
-    """What a transform may run regular expressions by; empty for one that computes no nodes.
+    """Return the regular expression engine of a transform, or an empty string if it uses none.
 
-    What a transform from outside the package does is not known, so it counts as one that does.
+    Transforms from plugins are assumed to use one.
     """
     matches = _MATCHING.get(step.name) in step.options
     runs_any = step.plugin is not None or step.name in COMPUTING or matches
@@ -274,6 +284,6 @@ def step_regex_engine(step: Step) -> str:
 
 @cache
 def regex_engine() -> str:
-    """The engine for regular expressions, RE2 with its version."""
+    """Return the name and version of the regular expression engine."""
     version = library_version(_MODULE, _DISTRIBUTION)
     return f"RE2 ({_DISTRIBUTION} {version})" if version else PYTHON

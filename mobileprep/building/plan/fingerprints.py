@@ -1,4 +1,4 @@
-"""Fingerprints of stages, and what changed between two of them."""
+"""Stage fingerprints, and the differences between two of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Components = dict[str, Any]
 
 
 def components(stage: Stage, digests: Mapping[str, str]) -> Components:
-    """Everything that a stage's outputs depend on, as JSON-able data.
+    """Return everything that a stage's outputs depend on, as JSON-serializable data.
 
     Args:
-        digests: the sha256 of each input, by ``slot`` or ``slot:name``.
+        digests: SHA-256 of each input, by ``slot`` or ``slot:name``.
     """
     return {
         "package": __version__,
@@ -35,21 +35,21 @@ def components(stage: Stage, digests: Mapping[str, str]) -> Components:
 
 
 def fingerprint(parts: Components) -> str:
-    """The full sha256 of the canonical JSON of a stage's components."""
+    """Return the SHA-256 of the canonical JSON of a stage's components, in hexadecimal."""
     return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
 
 def digest_text(digest: str) -> str:
-    """The beginning of a digest, for people to tell files apart by; manifests have the whole."""
+    """Shorten a digest for messages. Manifests contain the full digest."""
     return digest[:12]
 
 
 LEVEL: Final = 1
-"""Level of deflate in zlib: higher levels gain at most some percent on weights."""
+"""zlib compression level. Higher levels save only a few percent on weights."""
 
 
 def compressor() -> str:
-    """The compressor with its version, as reports name it."""
+    """Return the compressor and its version for reports."""
     from zlib import ZLIB_RUNTIME_VERSION
 
     return f"deflate by zlib {ZLIB_RUNTIME_VERSION} at level {LEVEL}"
@@ -62,14 +62,14 @@ _MODULES: Final = {"numpy": "numpy", "protobuf": "google.protobuf"}
 
 
 def computing_libraries() -> dict[str, str]:
-    """The versions of the libraries that compute and write what is built, by name."""
+    """Return the versions of the libraries that compute and write build outputs, by name."""
     return {name: library_version(module, name) for name, module in _MODULES.items()}
 
 
 def library_version(module: str, distribution: str) -> str:
-    """The version of an installed library; empty where it is not installed."""
+    """Return the version of a library, or an empty string if it is not installed."""
     found = importlib.util.find_spec(module)
-    # A folder of that name that happens to be in the path has no origin.
+    # A directory on the path that happens to have the name has no origin.
     if found is None or found.origin is None:
         return ""
     file = Path(found.origin)
@@ -78,7 +78,7 @@ def library_version(module: str, distribution: str) -> str:
 
 
 def _version_in(folder: Path, distribution: str) -> str:
-    """The version as the name of the folder of metadata has it, which lies beside the module."""
+    """Read the version from the name of the ``.dist-info`` directory next to the module."""
     begin, end = f"{distribution.replace('-', '_')}-", ".dist-info"
     for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a tenth of the time of Path objects
         if name.startswith(begin) and name.endswith(end):
@@ -87,7 +87,7 @@ def _version_in(folder: Path, distribution: str) -> str:
 
 
 def _version(distribution: str) -> str:
-    """The version as the metadata has it, which takes 50 ms to import."""
+    """Read the version from the metadata. ``importlib.metadata`` takes 50 ms to import."""
     from importlib import metadata
 
     try:
@@ -102,11 +102,11 @@ What: TypeAlias = Literal["package", "stage", "parameter", "input"]
 _MOST_SHOWN: Final = 60
 
 
-# So many characters that are the same, before the first that is not.
+# Number of equal characters to show before the first difference.
 _SHOWN_BEFORE: Final = 20
 
 
-# The sections of a recipe that parameters of other names come from.
+# Recipe sections of parameters that have another name.
 _SECTIONS: Final[Mapping[str, Section]] = {
     "transform": "transforms",
     "options": "transforms",
@@ -138,15 +138,16 @@ _SECTIONS: Final[Mapping[str, Section]] = {
 
 
 class Change(Struct, frozen=True):
-    """One thing that a stage was told, or has read, and that is another now.
+    """A difference between the components of two runs of a stage.
 
     Args:
-        what: the package's version, the stage's, a parameter or an input.
-        key: the parameter, nested ones with dots, what is in a list by its number from 0; of an
-            input its slot, and the file's name.
-        before: what it was; of an input its sha256; None where there was none.
-        after: what it is.
-        place: where in the recipe it stands, empty where that is not known.
+        what: kind of the component: the package's version, the stage's version, a parameter, or an
+            input.
+        key: parameter name, with dots for nested ones and indices from 0 for lists; for an input,
+            its slot and file name.
+        before: previous value, or SHA-256 of an input; None if it did not exist.
+        after: current value, or SHA-256 of an input; None if it no longer exists.
+        place: location in the recipe, or an empty string if unknown.
     """
 
     what: What
@@ -167,12 +168,12 @@ class Change(Struct, frozen=True):
         return f"{self.key}: {_became(self.before, self.after)}{place}"
 
     def as_data(self) -> dict[str, Any]:
-        """The change as JSON takes it."""
+        """Return the change as JSON-serializable data."""
         return structs.asdict(self)
 
 
 def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Change, ...]:
-    """What differs between two runs of a stage."""
+    """Return the differences between two runs of a stage."""
     found = []
     if old["package"] != new["package"]:
         found.append(Change("package", "package", old["package"], new["package"]))
@@ -188,7 +189,7 @@ def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Chang
 def _differing(
     prefix: str, old: Mapping[Any, Any], new: Mapping[Any, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The keys with other values, those of what is nested one by one."""
+    """Yield the keys whose values differ, with both values. Recurses into nested mappings."""
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -196,12 +197,12 @@ def _differing(
         elif _has_mappings(before) and _has_mappings(after) and len(before) == len(after):
             numbered = (dict(enumerate(items)) for items in (before, after))
             yield from _differing(f"{prefix}{key}.", *numbered)
-        elif canonical(before) != canonical(after):  # as fingerprints see it
+        elif canonical(before) != canonical(after):  # same comparison as fingerprints
             yield f"{prefix}{key}", before, after
 
 
 def _has_mappings(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
-    """Whether it is a list of nothing else: one of plain values is read more easily as a whole."""
+    """Return whether a value is a list of mappings only. Other lists are shown as a whole."""
     return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
 
 
@@ -216,7 +217,7 @@ def _digest(sha256: object) -> str:
 
 
 def _became(before: object, after: object) -> str:
-    """Both values; where both are cut, what is shown has the first difference in it."""
+    """Format both values. If both are shortened, keep the first difference visible."""
     texts = ["nothing" if value is None else canonical(value) for value in (before, after)]
     common = len(os.path.commonprefix(texts))  # noqa: RUF071 - not of paths
     are_long = min(map(len, texts)) > _MOST_SHOWN

@@ -1,4 +1,4 @@
-"""From a recipe to a plan: which stages there are, what each is told, and what it needs."""
+"""Plan the stages of recipes: their parameters, inputs, and order."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ from mobileprep.recipe.settings import Budget
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
-    """The plan of some recipes."""
+    """Plan the stages of recipes."""
     known = KnownStages()
     targets = [
         _TargetPlanner(recipe, target, known).plan()
@@ -81,7 +81,7 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
 
 
 class _TargetPlanner:
-    """Plans one target, from its source to its folder."""
+    """Plans one target, from its source to its output directory."""
 
     def __init__(self, recipe: Recipe, target: Target, known: KnownStages) -> None:
         self._recipe = recipe
@@ -91,7 +91,7 @@ class _TargetPlanner:
         self._searches: list[str] = []
 
     def plan(self) -> TargetPlan:
-        """The target's plan; its stages are known afterwards."""
+        """Plan the target and add its stages to the known ones."""
         target = self._target
         freeze = self._add(freeze_spec(target))
         samples, steps, checks = self._chain(frozen_by(freeze))
@@ -137,11 +137,11 @@ class _TargetPlanner:
         return self._known.add(self._recipe, self._target, spec)
 
     def _chain(self, frozen: Frozen) -> tuple[list[str], list[str], list[str]]:
-        """The tasks of the transforms.
+        """Add the tasks of the transforms.
 
         Returns:
-            the task that makes the samples of a check, if the recipe has one; the transforms'
-            tasks; and those that check each of them.
+            The task that creates the samples of a check, if the recipe has one; the tasks of the
+            transforms; and the tasks that check them.
         """
         target, check = self._target, self._target.check
         steps: list[str] = []
@@ -165,7 +165,7 @@ class _TargetPlanner:
         return samples, steps, checks
 
     def _ranges(self, label: str, step: Step, graph: Upstream, frozen: Frozen) -> Upstream | None:
-        """What the calibration before a step leaves for it; None for steps that take none."""
+        """Add the calibration before a step. Return its ranges, or None if the step takes none."""
         target = self._target
         if not step.takes_ranges or target.calibration is None:
             return None
@@ -176,7 +176,7 @@ class _TargetPlanner:
     def _search(
         self, number: int, label: str, graph: Upstream, ranges: Upstream | None, frozen: Frozen
     ) -> str:
-        """The task of a step that is done by the best rules of several tries."""
+        """Add the tasks of a step that searches for the best layers to quantize."""
         target, validation = self._target, self._target.validation
         assert validation is not None
         assert ranges is not None
@@ -184,7 +184,7 @@ class _TargetPlanner:
         return SearchPlanner(*given, self._add, self._searches).plan()
 
     def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
-        """What the calibration of the shipped graph leaves for a file of integers."""
+        """Add the calibration for an integer .tflite file, and return its ranges."""
         target = self._target
         if not target.ranges_of_file or target.calibration is None:
             return None
@@ -194,7 +194,7 @@ class _TargetPlanner:
         return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
 
     def _code(self, frozen: Frozen, last: str) -> list[str]:
-        """The task that writes code for the app; none where none is asked for."""
+        """Return the task that generates code for the app, if the recipe asks for it."""
         target, integration = self._target, self._target.integration
         if integration is None:
             return []
@@ -203,12 +203,12 @@ class _TargetPlanner:
         return [self._add(spec)]
 
     def _model(self, package: str) -> Upstream:
-        """The model file as the package stage leaves it, not encrypted."""
+        """Return the unencrypted model file of the package stage."""
         file = self._model_file()
         return Upstream(package, file if self._target.protect.key else f"{PUBLISHED}{file}")
 
     def _shipped(self, package: str) -> Upstream:
-        """The model file that goes into the target's folder."""
+        """Return the model file that the target publishes."""
         target, model = self._target, self._model(package)
         if target.protect.key is None:
             return model
@@ -217,7 +217,7 @@ class _TargetPlanner:
         return Upstream(task, f"{PUBLISHED}{file}")
 
     def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
-        """The tasks that tell of the nodes of the source, and of those that ship."""
+        """Return the tasks that describe the nodes of the source and of the final graph."""
         inputs, ranges = self._target.inputs, self._calibrations
         source = NodesStage(inputs=inputs, graph=frozen.graph)
         shipped = NodesStage(
@@ -229,7 +229,7 @@ class _TargetPlanner:
         return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
-        """The task that compares the model with limits and a device; none without either."""
+        """Return the task that compares the model with the budget and the device, if any."""
         target = self._target
         if target.budget == Budget() and target.device is None:
             return []
@@ -237,12 +237,12 @@ class _TargetPlanner:
         return [self._add(budget_spec(target, frozen, graph, package, compress))]
 
     def _migration(self, frozen: Frozen, steps: list[str]) -> list[str]:
-        """The task that tells which runtimes run the graph; none where none is asked for."""
+        """Return the task that reports which runtimes can run the graph, if requested."""
         spec = migration_spec(self._target, frozen, steps)
         return [] if spec is None else [self._add(spec)]
 
     def _default_check(self, frozen: Frozen, steps: list[str], package: str) -> list[str]:
-        """The tasks that compare what quantizing made; none where the recipe does that itself."""
+        """Return the default quantization check, unless the recipe configures its own."""
         target = self._target
         if not needs_default_check(target):
             return []
@@ -257,7 +257,7 @@ class _TargetPlanner:
     def _check(
         self, frozen: Frozen, last: str, shipped: Upstream, samples: list[str], checks: list[str]
     ) -> list[str]:
-        """The task that checks the packaged model; none without a check."""
+        """Return the task that checks the packaged model, if the recipe has a check."""
         target, check = self._target, self._target.check
         if check is None:
             return []
@@ -266,7 +266,7 @@ class _TargetPlanner:
         return [self._add(spec)]
 
     def _validate(self, frozen: Frozen, last: str, shipped: Upstream) -> list[str]:
-        """The tasks of the validation; none without one."""
+        """Return the validation tasks, if the recipe has a validation."""
         target, validation = self._target, self._target.validation
         if validation is None:
             return []
@@ -279,7 +279,7 @@ class _TargetPlanner:
 
 
 class KnownStages:
-    """The stages planned so far; one that two targets both need is planned once."""
+    """Stages planned so far. A stage that several targets share is planned once."""
 
     def __init__(self) -> None:
         self.stages: list[StageSpec] = []
@@ -287,7 +287,7 @@ class KnownStages:
         self._names: set[str] = set()
 
     def records(self, tasks: Iterable[str]) -> tuple[PlannedRecord, ...]:
-        """The records of some tasks that the report reads."""
+        """Return the records of tasks that the report reads."""
         by_task = {spec.task: spec.stage for spec in self.stages}
         return tuple(
             PlannedRecord(stage.reported, Upstream(task, stage.RECORD))
@@ -296,7 +296,7 @@ class KnownStages:
         )
 
     def add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
-        """Add a stage unless an equal one is planned; its task's name."""
+        """Add a stage unless an equal one exists, and return its task name."""
         stage = spec.stage
         key = canonical(
             [
@@ -318,7 +318,7 @@ class KnownStages:
 
 
 def target_settings(target: Target) -> Mapping[str, Any]:
-    """What decides a target's folder beside the bytes of files, as JSON can hold it."""
+    """Return the target's settings that affect its outputs, as JSON-serializable data."""
     return {
         "source": {k: v for k, v in digestible(target.source).items() if k != "pins"},
         "platform": target.platform,
@@ -326,7 +326,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
-        # In other artifacts the transforms below do it.
+        # For other artifacts, the transforms below quantize.
         **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),
         **({"allow": list(target.allow)} if target.allow else {}),
@@ -357,12 +357,12 @@ def _engine_versions(target: Target) -> Mapping[str, str]:
 
 
 def _runs_graphs(target: Target) -> bool:
-    """Whether the report of a target depends on the installed engines."""
+    """Return whether a target's report depends on the installed engines."""
     return target.check is not None or target.validation is not None
 
 
 def _options(step: Step) -> Mapping[str, Any]:
-    """A step's options as JSON can hold them."""
+    """Return a step's options as JSON-serializable data."""
     return {key: digestible(value) for key, value in step.options.items()}
 
 
@@ -388,4 +388,4 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     VerdictStage,
     ChoiceStage,
 )
-"""Every kind of stage there is."""
+"""All stage classes."""

@@ -1,7 +1,8 @@
-"""Names of files that are the same on every machine, in place of absolute paths.
+"""Machine-independent file names that replace absolute paths.
 
-What a recipe names relative to itself has such a name already. A path that a variable makes
-absolute has none: it would get into fingerprints, records and manifests, which machines share.
+Names relative to a recipe are already the same on every machine. An absolute path, for example
+from a variable, is not: it would end up in the fingerprints, records, and manifests that machines
+share.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ _ABOVE: Final = "*"
 
 
 def is_absolute(name: str) -> bool:
-    """Whether a name is a path that leads to the same place from every folder, on any system."""
+    """Return whether a name is an absolute path on any platform."""
     return PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()
 
 
 def portable_recipe(recipe: Recipe) -> Recipe:
-    """A recipe whose files have names that are the same on every machine.
+    """Replace the absolute file names in a recipe with machine-independent names.
 
-    Of an absolute path only the last part counts: ``*/graph.pb``. Of several that end alike, the
-    second is ``*2/graph.pb``, in the order in which the whole recipe names them. A recipe that has
-    such names already stays as it is, so that a part of it keeps the names of the whole.
+    Only the last component of an absolute path is kept: ``*/graph.pb``. If several have the same
+    last component, the second becomes ``*2/graph.pb``, in the order of the whole recipe. A recipe
+    without absolute paths is returned unchanged, so part of a renamed recipe keeps the names of
+    the whole.
     """
     names = _Names()
     targets = tuple(map(names.of_target, recipe.targets))
@@ -50,9 +52,9 @@ def portable_recipe(recipe: Recipe) -> Recipe:
 
 
 def distinct_sources(files: Iterable[StageFile]) -> tuple[StageFile, ...]:
-    """Files of several inputs, those with another's name renamed.
+    """Rename files of different inputs that have the same name.
 
-    What belongs to a checkpoint or a MetaGraph has names that its recipe does not tell.
+    This affects the files of checkpoints and MetaGraphs, which the recipe does not name.
     """
     owners: dict[str, Path] = {}
 
@@ -67,14 +69,13 @@ def distinct_sources(files: Iterable[StageFile]) -> tuple[StageFile, ...]:
 
 
 class _Names:
-    """The names that absolute paths of one recipe have got so far."""
+    """Names assigned to the absolute paths of a recipe so far."""
 
     def __init__(self) -> None:
         self._names: dict[Path, str] = {}
         self._taken: set[str] = set()
 
     def of_target(self, target: Target) -> Target:
-        """A target with names in place of paths."""
         renamed: Target = self._renamed(target)
         return renamed
 
@@ -85,7 +86,7 @@ class _Names:
             return self._step(value)
         if isinstance(value, Data):
             return self._data(value)
-        if type(value) is tuple:  # the trees of a recipe are tuples of their own types
+        if type(value) is tuple:  # recipe trees are tuples of struct types
             items = tuple(map(self._renamed, value))
             return items if _differ(items, value) else value
         return self._fields(value) if isinstance(value, Struct) else value
@@ -110,7 +111,7 @@ class _Names:
         return name
 
     def _data(self, data: Data) -> Data:
-        """Data whose way of reading names the file of labels as its list of files does."""
+        """Rename the label file in the data's reading options to match its list of files."""
         renamed: Data = self._fields(data)
         if renamed is data or renamed.labels is None or not renamed.labels.written:
             return renamed
@@ -118,7 +119,7 @@ class _Names:
         return structs.replace(renamed, reading=reading)
 
     def _step(self, step: Step) -> Step:
-        """A step whose parameters name files as its list of files does."""
+        """Rename the files in the step's parameters to match its list of files."""
         plugin, files = self._renamed(step.plugin), self._renamed(step.files)
         named = {(f.parameter, f.index): f.file.name for f in files if f.file.written}
         params = tuple((key, _parameter(key, value, named)) for key, value in step.params)
@@ -136,7 +137,7 @@ def _parameter(
 
 
 def _with(value: Any, changed: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
-    """The object with some fields as they are now; itself where none is another."""
+    """Replace fields of a struct. Return the struct itself if no field differs."""
     before = [getattr(value, name) for name in changed]
     return structs.replace(value, **changed) if _differ(changed.values(), before) else value
 
@@ -146,7 +147,7 @@ def _differ(after: Iterable[object], before: Iterable[object]) -> bool:
 
 
 def outside_files(target: Target) -> Iterator[StageFile]:
-    """The files from outside that a target depends on."""
+    """Yield the external files that a target depends on."""
     yield from _source_files(target.source)
     if target.validation is not None:
         yield from data_files(target.validation.data).members
@@ -184,7 +185,7 @@ def plannable(
     targets: Collection[str],
     plan: Callable[[Sequence[Recipe]], object],
 ) -> tuple[list[Recipe], list[MobileprepError]]:
-    """The recipes with those of their targets alone that can be planned, and what fails."""
+    """Return the recipes with only the targets that can be planned, and the others' errors."""
     fit: list[Recipe] = []
     faults: dict[str, MobileprepError] = {}
     for recipe in recipes:

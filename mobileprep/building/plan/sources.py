@@ -1,4 +1,4 @@
-"""The files that make up a model's source, found by name alone, nothing read."""
+"""Find the files of a model's source by name, without reading them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mobileprep.recipe.validation_settings import USUAL_LABELS
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
 
 
-# What a SavedModel is read from beside its graph.
+# Directories of a SavedModel that are read in addition to its graph.
 _SAVED_MODEL_FOLDERS = ("assets", "variables")
 
 
@@ -30,7 +30,7 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
 def graph_files(source: Source) -> Files:
-    """The model that a source names, without its checkpoint."""
+    """Return the files of a source's model, without its checkpoint."""
     if source.kind == "saved_model":
         error = source_kind_error(source)
         if error is not None:
@@ -42,9 +42,13 @@ def graph_files(source: Source) -> Files:
 
 
 def single_file(named: InputFile) -> Files:
-    """The one file that a recipe names."""
+    """Return a single file that a recipe names.
+
+    Raises:
+        CorruptFileError: it does not exist or is not a regular file.
+    """
     path = named.path
-    if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
+    if os.path.isfile(path):  # noqa: PTH113 - Path raises an error for names that are too long
         return _files(named, [StageFile(named.name, path, named.written)])
     if os.path.exists(path):  # noqa: PTH110 - as above
         if _is_dir(path):
@@ -55,7 +59,11 @@ def single_file(named: InputFile) -> Files:
 
 
 def folder_files(named: InputFile, *, maybe_links: Iterable[str] = ()) -> Files:
-    """Every file below a folder, sorted by name. Folders that a link leads to are passed over."""
+    """Return all files below a directory, sorted by name, without following directory symlinks.
+
+    Args:
+        maybe_links: subdirectories to search even if they are symlinks.
+    """
     if not _is_dir(named.path):
         raise _missing(named, named.path)
     tops = (named.path, *(named.path / name for name in maybe_links))
@@ -67,7 +75,7 @@ def folder_files(named: InputFile, *, maybe_links: Iterable[str] = ()) -> Files:
 
 
 def meta_graph_files(named: InputFile) -> Files:
-    """A MetaGraph and the assets beside it, sorted."""
+    """Return a MetaGraph file and the sorted files of the ``assets`` directory next to it."""
     (file,) = single_file(named).members
     folder = named.path.parent
     assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
@@ -76,16 +84,16 @@ def meta_graph_files(named: InputFile) -> Files:
 
 
 def data_files(data: Data) -> Files:
-    """All files of samples: those of the file or folder itself, then those named beside it."""
+    """Return all files of samples: those of the file or directory, then the additional ones."""
     parts = [file_or_folder(named) for named in (data.file, *data.beside)]
     return _files(data.file, (member for part in parts for member in part.members))
 
 
 def checkpoint_files(named: InputFile) -> Files:
-    """The files of a checkpoint named by prefix, member, state file or folder, sorted.
+    """Return the sorted files of a checkpoint, named by prefix, member, state file, or directory.
 
-    A folder, or a state file, stands for all checkpoints beside it: which one is newest is in
-    the state file, and a change of it must be seen.
+    A directory or a state file includes all checkpoints next to it. The state file names the newest
+    one, and changing it must change the fingerprint.
     """
     path = named.path
     if _is_dir(path):
@@ -108,7 +116,10 @@ def checkpoint_files(named: InputFile) -> Files:
 
 
 def source_checkpoint(source: Source) -> Files | None:
-    """The checkpoint of a source; None where it has none, as a MetaGraph without variables may."""
+    """Return the checkpoint of a source, or None if it has none.
+
+    A MetaGraph without variables may have none.
+    """
     if source.checkpoint is None:
         return None
     found = checkpoint_files(source.checkpoint)
@@ -117,7 +128,7 @@ def source_checkpoint(source: Source) -> Files | None:
 
 
 def file_or_folder(named: InputFile) -> Files:
-    """The file, or every file below the folder, that a recipe names."""
+    """Return the file, or every file below the directory, that a recipe names."""
     return folder_files(named) if _is_dir(named.path) else single_file(named)
 
 
@@ -148,7 +159,7 @@ def _sibling(name: str, sibling: str) -> str:
 
 
 def _is_dir(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 - answers, where Path raises, for names too long
+    return os.path.isdir(path)  # noqa: PTH112 - Path raises an error for names that are too long
 
 
 def _where(named: InputFile) -> str:
@@ -156,20 +167,20 @@ def _where(named: InputFile) -> str:
 
 
 def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
-    """The error for a path, with the nearest of some names, or else of those in its folder."""
+    """Create the error for a missing path, and suggest the closest of some names or siblings."""
     found = what_is_there(path)
     if found:
         return CorruptFileError(f"{named.shown} is {found}", "", _where(named))
     message = f"{named.shown} does not exist"
     known = sorted(names)
     with contextlib.suppress(OSError):
-        known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - names alone are asked
+        known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - only names are needed
     near = did_you_mean(path.name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
     return CorruptFileError(message, hint, named.place or str(path))
 
 
 def labels_of(target: Target) -> str:
-    """The name of the labels, which are no input even where nobody asks for them."""
+    """Return the file name of the labels, even if no metric names one."""
     metrics = () if target.validation is None else target.validation.metrics
     return next((m.labels for m in metrics if m.labels), USUAL_LABELS)

@@ -1,4 +1,4 @@
-"""What a plan consists of: stages, their inputs and outputs, and the targets that they serve."""
+"""Structure of a plan: stages, their inputs and outputs, and targets."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ Section: TypeAlias = Literal[
     "protect",
     "budget",
 ]
-"""What of a recipe a stage's messages name the place of."""
+"""Recipe section that a stage's messages refer to."""
 
 
 def file_slot(parameter: str, index: int | None) -> str:
-    """The slot of a transform stage for a file that a parameter names."""
+    """Return the slot of a transform stage for a file parameter."""
     return f"parameter {parameter}" if index is None else f"parameter {parameter} {index + 1}"
 
 
@@ -59,9 +59,9 @@ class StageFile(Struct, frozen=True):
     """A file from outside the build.
 
     Args:
-        name: the same on every machine, relative and with ``/``; part of the fingerprint.
-        path: where it lies on this machine; not part of the fingerprint.
-        written: as the recipe has it, where the name is another.
+        name: machine-independent relative path with ``/``; part of the fingerprint.
+        path: path on this machine; not part of the fingerprint.
+        written: path in the recipe if it differs from ``name``.
     """
 
     name: str
@@ -70,18 +70,18 @@ class StageFile(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What messages and locks call it: as the recipe has it."""
+        """Path for messages and lock files, as written in the recipe."""
         return self.written or self.name
 
 
 class Files(Struct, frozen=True):
-    """What a recipe names by one name: a file, a folder, or the files of a checkpoint.
+    """A named input of a recipe: a file, a directory, or the files of a checkpoint.
 
     Args:
-        name: the same on every machine; part of the fingerprint.
-        root: where that leads on this machine; of a checkpoint, its prefix.
+        name: machine-independent name; part of the fingerprint.
+        root: path on this machine; the prefix of a checkpoint.
         members: the files, each of which is part of the fingerprint.
-        is_checkpoint: whether the root may be a state file, which names a checkpoint in turn.
+        is_checkpoint: whether the root may be a state file, which in turn names a checkpoint.
     """
 
     name: str
@@ -91,37 +91,37 @@ class Files(Struct, frozen=True):
 
 
 class Upstream(Struct, frozen=True):
-    """One output of an earlier stage."""
+    """An output of an earlier stage."""
 
     task: str
     output: str
 
 
 class Stage(Struct, frozen=True, kw_only=True, dict=True):
-    """What one stage is asked to do; each kind of stage is a subclass in `building/plan/stages.py`.
+    """Parameters and inputs of a stage. Each kind of stage is a subclass.
 
-    A field that is ``Files``, an ``Upstream`` or a mapping of ``Files`` is an input, and its name
-    is the slot's; of a tuple of ``Upstream`` each is one, and its number follows the name. Every
-    other field is a parameter. A fingerprint covers all of them.
+    A field of type ``Files``, ``Upstream``, or a mapping of ``Files`` is an input, and its name is
+    the slot. A tuple of ``Upstream`` is several inputs, numbered after the field name. All other
+    fields are parameters. The fingerprint covers all fields.
     """
 
     stage_name: ClassVar[str]
-    """The stage's, and its module's below ``stages/``."""
+    """Name of the stage and of its module below ``stages/``."""
     stage_version: ClassVar[int]
-    """Raised by one whenever the stage's outputs change for the same inputs."""
+    """Incremented whenever the stage's outputs change for the same inputs."""
     RECORD: ClassVar[str] = ""
-    """The output that is its record."""
+    """Name of the output file that contains the stage's record."""
     reported: ClassVar[type[Struct] | None] = None
-    """The class of the record if the report reads it."""
+    """Class of the record if the report reads it."""
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The names of the files that it always leaves; more may lie below ``files/``."""
+        """Names of the files that the stage always writes. It may write more below ``files/``."""
         return ()
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """What it is told, as JSON can hold it; of files, the names that the recipe has."""
+        """Parameters as JSON-serializable data. Files are represented by their names."""
         return {
             name: _parameter(value)
             for name, value in self._fields()
@@ -130,7 +130,7 @@ class Stage(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def files(self) -> dict[str, Files]:
-        """What it reads from outside the build, by slot."""
+        """Inputs from outside the build, by slot."""
         found: dict[str, Files] = {}
         for name, value in self._fields():
             if isinstance(value, Files):
@@ -141,7 +141,7 @@ class Stage(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def upstream(self) -> dict[str, Upstream]:
-        """What it reads of earlier stages, by slot."""
+        """Inputs from earlier stages, by slot."""
         found: dict[str, Upstream] = {}
         for name, value in self._fields():
             if isinstance(value, Upstream):
@@ -155,7 +155,7 @@ class Stage(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def _is_upstreams(value: object) -> bool:
-    """Whether a field holds outputs of several stages; an empty tuple may, and tells nothing."""
+    """Return whether a field is a nonempty tuple of stage outputs."""
     return isinstance(value, tuple) and any(isinstance(item, Upstream) for item in value)
 
 
@@ -168,12 +168,12 @@ def _parameter(value: object) -> Any:  # noqa: ANN401 - JSON
 
 
 class StageSpec(Struct, frozen=True):
-    """One stage of a plan.
+    """A stage of a plan.
 
     Args:
-        task: its name, unique in the plan: ``digits/03-fold_constants``.
-        stage: what it is asked to do.
-        places: where in the recipe its parameters stand, for messages; not fingerprinted.
+        task: name, unique in the plan: ``digits/03-fold_constants``.
+        stage: parameters and inputs.
+        places: locations of its parameters in the recipe for messages; not in the fingerprint.
     """
 
     task: str
@@ -182,37 +182,36 @@ class StageSpec(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Which stage it is, by name."""
+        """Name of the stage."""
         return self.stage.stage_name
 
     @property
     def needs(self) -> list[str]:
-        """The tasks that run before it, sorted."""
+        """Tasks that must run first, sorted."""
         return sorted({up.task for up in self.stage.upstream.values()})
 
     @property
     def input_files(self) -> tuple[StageFile, ...]:
-        """All that it reads from outside the build."""
+        """All inputs from outside the build."""
         return tuple(file for files in self.stage.files.values() for file in files.members)
 
 
 def places(target: Target, *sections: Section) -> dict[Section, str]:
-    """Where sections of a target stand in its recipe."""
+    """Return the locations of a target's sections in its recipe."""
     return {section: target.place((section,)) for section in sections}
 
 
 class TargetPlan(Struct, frozen=True):
-    """What one target's folder will hold, and where each part comes from.
+    """Contents of a target's output directory, and the stages that write them.
 
     Args:
-        recipe: the recipe's name.
-        target: the target's name.
-        tasks: the tasks that must have run, in order; their outputs below ``files/`` make up
-            the folder.
-        records: the outputs that the report reads.
-        sources: the files from outside that the target depends on.
-        settings: the target's settings as the manifest states them.
-        page: what the report page tells of its graphs; None where there is no page.
+        recipe: recipe name.
+        target: target name.
+        tasks: required tasks, in order; the target publishes their outputs below ``files/``.
+        records: outputs that the report reads.
+        sources: external files that the target depends on.
+        settings: the target's settings for the manifest.
+        page: outputs for the report page, or None if there is no page.
     """
 
     recipe: str
@@ -224,50 +223,50 @@ class TargetPlan(Struct, frozen=True):
     page: PlannedPage | None = None
 
     def upstreams(self, kind: type[Struct]) -> list[Upstream]:
-        """The outputs that hold the records of a class, in the order of the plan."""
+        """Return the outputs that contain records of a class, in plan order."""
         return [upstream for reported, upstream in self.records if reported is kind]
 
     @property
     def folder(self) -> str:
-        """The folder below the output folder, with ``/``."""
+        """Path relative to the output directory, with ``/``."""
         return f"{self.recipe}/{self.target}"
 
 
 class PlannedRecord(NamedTuple):
-    """A record that the report reads, and the class that it is decoded to."""
+    """A record that the report reads, and its class."""
 
     kind: type[Struct]
     upstream: Upstream
 
 
 class Records:
-    """The records of one target's stages, by class."""
+    """Records of a target's stages, by class."""
 
     def __init__(self, records: Iterable[Struct]) -> None:
         self._records = tuple(records)
 
     def all(self, kind: type[RecordType]) -> tuple[RecordType, ...]:
-        """All records of a class, in the order of the plan."""
+        """Return all records of a class, in plan order."""
         return tuple(record for record in self._records if isinstance(record, kind))
 
     def first(self, kind: type[RecordType]) -> RecordType | None:
-        """The first record of a class; None if no stage of that kind ran."""
+        """Return the first record of a class, or None if no stage wrote one."""
         return next(iter(self.all(kind)), None)
 
     def one(self, kind: type[RecordType]) -> RecordType:
-        """The record of a stage that every target has."""
+        """Return the record of a stage that every target has."""
         (record,) = self.all(kind)
         return record
 
 
 class PlannedPage(Struct, frozen=True):
-    """Where what the report page tells of a target's graphs will lie.
+    """Outputs that the report page of a target reads.
 
     Args:
-        source: the nodes of the frozen source.
-        shipped: the nodes of the graph after all transforms.
-        graphs: what is told of the source as a whole, then of the graph after each transform.
-        steps: the names of the transforms.
+        source: nodes of the frozen source.
+        shipped: nodes of the graph after all transforms.
+        graphs: facts about the source graph, then about the graph after each transform.
+        steps: names of the transforms.
     """
 
     source: Upstream
@@ -276,22 +275,22 @@ class PlannedPage(Struct, frozen=True):
     steps: tuple[str, ...]
 
     def __iter__(self) -> Iterator[Upstream]:
-        """All of it."""
+        """Yield all outputs."""
         yield from (self.source, self.shipped, *self.graphs)
 
 
 class Plan(Struct, frozen=True):
-    """All stages, each after those that it needs, and the targets that they serve."""
+    """All stages, in an order that respects their dependencies, and the targets."""
 
     stages: tuple[StageSpec, ...]
     targets: tuple[TargetPlan, ...]
 
     def stage(self, task: str) -> StageSpec:
-        """The stage of that task name."""
+        """Return the stage of a task."""
         return next(s for s in self.stages if s.task == task)
 
 
-# JSON has integers beyond all floats, which reports could not print.
+# JSON integers may exceed the range of a float, and reports could not print them.
 _HUGE_NUMBER: Final = re.compile(rb"[0-9]{300}")
 
 
@@ -299,11 +298,11 @@ class CacheEntryError(CorruptFileError):
     """A cached output that is missing, damaged, or not an output of its stage."""
 
     tasks: tuple[str, ...] = ()
-    """The stages whose cache entries have to go."""
+    """Stages whose cache entries must be removed."""
 
 
 def cache_entry_error(problem: str, *upstream: Upstream) -> CacheEntryError:
-    """The error for cached outputs of which a reader finds that they have a problem."""
+    """Create the error for invalid cached outputs."""
     hint = "build again: the stage that makes it runs again"
     first = upstream[0]
     error = CacheEntryError(f"the stored {first.output} {problem}", hint, first.task)
@@ -312,15 +311,15 @@ def cache_entry_error(problem: str, *upstream: Upstream) -> CacheEntryError:
 
 
 def misfit(*upstream: Upstream) -> CacheEntryError:
-    """The error for outputs that make no sense."""
+    """Create the error for outputs that make no sense."""
     return cache_entry_error("makes no sense", *upstream)
 
 
 def read_record(kind: type[RecordType], data: bytes, upstream: Upstream) -> RecordType:
-    """Decode a stage's record, whose bytes may come from anywhere.
+    """Decode a stage's record from untrusted bytes.
 
     Raises:
-        CacheEntryError: the bytes are not such a record.
+        CacheEntryError: the bytes are not a valid record.
     """
     if _HUGE_NUMBER.search(data):
         raise misfit(upstream)

@@ -1,4 +1,4 @@
-"""Turns the records that stages left into one report for each target."""
+"""Collect the records of the stages into one report per target."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ from mobileprep.targets.targets import DeviceCost
 
 
 class Report(Struct, frozen=True):
-    """All that is told of one target.
+    """Report of one target.
 
     Args:
-        recipe: the recipe's name.
-        target: the target's name.
-        source: the frozen source: nodes, parameters, bytes, and notes of the freezing.
+        recipe: recipe name.
+        target: target name.
+        source: the frozen source: nodes, parameters, bytes, and notes from freezing.
         steps: the transforms in order.
-        model: the model file: name, bytes, nodes, parameters.
-        compressed: the model file's length compressed, and what compressed it.
-        ops: how many nodes of each op are left.
-        files: the bytes of each file of the folder, by name.
-        check: how far the transforms' graphs are from the source, where the recipe checks.
-        accuracy: before and after, where the recipe validates.
-        engines: what ran each graph; nothing where none was run.
-        warnings: what the user should know of the model that ships.
-        quantize: how the target quantizes, as ``weights`` or ``nodes, observed``; empty where not.
-        damage: what that did to tensors, where it was looked at.
-        calibrations: where the ranges of its eight-bit nodes come from.
-        budget: what the target allows, and the model takes of it.
-        cost: operations and latency of one sample on the target's device, if it names one.
-        kernels: what the header for each release registers.
-        tool: the program that built it and its version, ``mobileprep 1.2``.
-        settings: what the recipe says of the target, as its manifest has it.
-        sources: the sha256 of each file that it was made from, by its name in the recipe.
-        migration: which runtimes run its graph, where the recipe asks.
+        model: the model file: name, bytes, nodes, and parameters.
+        compressed: compressed size of the model file, and the compressor.
+        ops: number of remaining nodes of each op.
+        files: size of each published file in bytes, by name.
+        check: difference between the transforms' graphs and the source, if the recipe has a check.
+        accuracy: accuracy before and after, if the recipe has a validation.
+        engines: engine that ran each graph; empty if none ran.
+        warnings: warnings about the published model.
+        quantize: quantization mode, such as ``weights`` or ``nodes, observed``; empty if none.
+        damage: quantization error of each tensor, if measured.
+        calibrations: sources of the ranges of 8-bit nodes.
+        budget: limits of the target, and the model's usage.
+        cost: operations and latency for one sample on the target's device, if it names one.
+        kernels: kernels that the header for each release registers.
+        tool: name and version of the program that built it, ``mobileprep 1.2``.
+        settings: settings of the target, as in its manifest.
+        sources: SHA-256 of each source file, by its name in the recipe.
+        migration: runtimes that can run the graph, if the recipe asks for them.
     """
 
     recipe: str
@@ -92,10 +92,10 @@ def collect_report(
     files: Mapping[str, int],
     quantize: str = "",
 ) -> Report:
-    """The report of a target.
+    """Create the report of a target.
 
     Args:
-        files: the bytes of each published file, by name.
+        files: size of each published file in bytes, by name.
     """
     package, default = records.one(PackageRecord), records.first(DefaultCheckRecord)
     validation, budget = records.first(ValidationRecord), records.first(BudgetRecord)
@@ -146,31 +146,31 @@ def _engines(
 
 
 def report_data(report: Report) -> dict[str, Any]:
-    """The report as JSON-able data; JSON has no infinity and no NaN, so those are null."""
+    """Return the report as JSON-serializable data, with null for infinity and NaN."""
     data: dict[str, Any] = finite(report)
     return data
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as JSON-able data; numbers that are not finite are null."""
+    """Return a comparison as JSON-serializable data, with null for infinity and NaN."""
     data: dict[str, Any] = finite(comparison)
     return data
 
 
 def report_json(report: Report) -> bytes:
-    """The report as JSON text, keys sorted."""
+    """Serialize the report as JSON with sorted keys."""
     text = json.dumps(report_data(report), sort_keys=True, indent=1, allow_nan=False)
     return f"{text}\n".encode()
 
 
 def report_key(report: Report) -> bytes:
-    """What is the same where ``report_json`` is, in a fifth of its time: for digests."""
+    """Serialize the report for digests. Takes a fifth of the time of ``report_json``."""
     text = json.dumps(report_data(report), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode()
 
 
-def finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-able data
-    """Records and data as JSON has them, null for numbers that are not finite."""
+def finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-serializable data
+    """Convert records to JSON-serializable data, with null for infinity and NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,7 +1,6 @@
-"""Tables of text for the width there is.
+"""Text tables that fit a given width.
 
-Laid out by hand: importing a library for it would take longer than all other work of a build in
-which little has changed.
+Implemented here because importing a library would take longer than an incremental build.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from mobileprep.core import printable
 _GAP = "  "
 
 
-# Where texts begin in lines that have a title.
+# Column where the text of lines with a title begins.
 _INDENT = " " * 9
 
 
 class TextTable(Struct, frozen=True):
-    """Headings, and the cells of each row, which may be fewer.
+    """Headings and rows of cells. A row may have fewer cells than headings.
 
     Args:
-        headings: of the columns.
-        rows: the cells.
-        left: how many columns, the first ones, are of text and stand to the left.
+        headings: column headings.
+        rows: cells of each row.
+        left: number of leading columns that are left-aligned.
     """
 
     headings: tuple[str, ...]
@@ -36,7 +35,7 @@ class TextTable(Struct, frozen=True):
 
 
 def fitted(table: TextTable, width: int) -> list[str]:
-    """The lines of a table: in columns, else with those below the names, else in words."""
+    """Format a table to fit a width: in columns, below the names, or in words."""
     for lines in (columns(table), below_names(table)):
         if all(len(line) <= width for line in lines):
             return lines
@@ -44,14 +43,14 @@ def fitted(table: TextTable, width: int) -> list[str]:
 
 
 def columns(table: TextTable) -> list[str]:
-    """Rows in columns, those of text to the left and the others to the right."""
+    """Format rows in columns, left-aligned for text and right-aligned for the others."""
     rows = [table.headings, *table.rows]
     widths = [max(len(r[i]) for r in rows if i < len(r)) for i in range(len(table.headings))]
     return [_line(row, widths, table.left) for row in rows]
 
 
 def below_names(table: TextTable) -> list[str]:
-    """The names, each with its numbers in columns below it."""
+    """Format each name on its own line, with its numbers in columns below it."""
     numbers = columns(TextTable(("", *table.headings[1:]), tuple(("", *r[1:]) for r in table.rows)))
     lines = [numbers[0]]
     for row, line in zip(table.rows, numbers[1:], strict=True):
@@ -60,12 +59,12 @@ def below_names(table: TextTable) -> list[str]:
 
 
 def in_words(table: TextTable, width: int) -> Iterator[str]:
-    """``nodes 72, params 10.3k`` below each name."""
-    import textwrap  # costs start-up time, and few terminals are so narrow
+    """Yield ``nodes 72, params 10.3k`` below each name."""
+    import textwrap  # slow to import, and few terminals are so narrow
 
     for row in table.rows:
         pairs = zip(table.headings[1:], row[1:], strict=False)
-        # A heading stays beside its number.
+        # Keep a heading next to its number.
         words = ", ".join(f"{heading}\0{cell}" for heading, cell in pairs)
         yield row[0]
         for line in textwrap.wrap(words, max(width - len(_GAP), 1)):
@@ -73,11 +72,11 @@ def in_words(table: TextTable, width: int) -> Iterator[str]:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """A line in several, of which the others are set in; words are never cut."""
+    """Wrap a line with a hanging indent, without breaking words."""
     indent = _INDENT if 3 * len(_INDENT) < width else ""
     if len(line) <= width:
         return [line]
-    import textwrap  # costs start-up time, and few reports need it
+    import textwrap  # slow to import, and few reports need it
 
     return textwrap.wrap(
         line,
@@ -96,23 +95,23 @@ def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
 
 
 def number_text(amount: float) -> str:
-    """Whole numbers to the last digit, others to four."""
+    """Format integers with all digits and other numbers with four."""
     return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.4g}"
 
 
-# What Markdown, or HTML in it, would take for something else.
+# Characters with a special meaning in Markdown or HTML.
 _MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table, the first column to the left, the others to the right."""
+    """Yield the lines of a Markdown table, first column left-aligned and others right-aligned."""
     yield _row(headings)
     yield _row([":--", *["--:"] * (len(headings) - 1)])
     yield from map(_row, rows)
 
 
 def plain(text: str) -> str:
-    """A text that Markdown shows as it is, in one line, what steers a terminal in escapes."""
+    """Escape a string for Markdown on one line. Terminal control characters are escaped also."""
     line = printable.plain(" ".join(text.split()))
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", line)
 

@@ -1,4 +1,4 @@
-"""Reports as Markdown, for a comment on a pull request or the summary of a CI job."""
+"""Reports as Markdown, for a pull request comment or a CI job summary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TENSORS = 10
 
 
 def reports_markdown(reports: Sequence[Report]) -> str:
-    """A table of all targets, then for each what its steps did and what it warns of."""
+    """Format a table of all targets, followed by the steps and warnings of each."""
     lines = ["## mobileprep", ""]
     lines += table(_HEADINGS, map(_facts, reports))
     for report in reports:
@@ -53,7 +53,7 @@ def _facts(report: Report) -> list[str]:
 
 
 def _first_metric(accuracy: Accuracy | None) -> list[str]:
-    """The first metric, for the table of all targets; the others stand with the target."""
+    """Return the cells of the first metric for the table of all targets."""
     if accuracy is None or not accuracy.metrics:
         return ["-"] * len(_METRIC_HEADINGS)
     name, _, before, after, _ = metric_cells(accuracy.metrics[0])
@@ -62,7 +62,7 @@ def _first_metric(accuracy: Accuracy | None) -> list[str]:
 
 
 def _within(found: int, limit: float | None) -> str:
-    """A size, with what is left of its budget."""
+    """Format a size with its remaining budget."""
     if limit is None:
         return f"{found:,}"
     return f"{found:,} ({limit - found:,} left of {limit:,})"
@@ -103,7 +103,7 @@ def _details(report: Report) -> Iterator[str]:
 
 
 def _check(check: Checked) -> Iterator[str]:
-    """Sentences of the check of the transforms, and of the packaged model."""
+    """Yield the results of the checks of the transforms and of the packaged model."""
     rows = [(check.share_of_peak, check.output, check.basis)] if check.step else []
     if check.model is not None:
         rows.append((check.model.share_of_peak, check.model.output, check.model.basis))
@@ -126,7 +126,7 @@ def _warnings(report: Report) -> Iterator[str]:
 
 
 def _metrics(accuracy: Accuracy) -> Iterator[str]:
-    """The metrics with their limits, and how far each output is from the source's."""
+    """Yield the metrics with their limits, and the difference of each output from the source's."""
     yield ""
     basis = f", {plain(accuracy.basis)}" if accuracy.basis else ""
     yield f"Validated on {accuracy.samples} samples{basis}:"
@@ -138,7 +138,7 @@ def _metrics(accuracy: Accuracy) -> Iterator[str]:
 
 
 def _tensors(damage: DamageRecord) -> Iterator[str]:
-    """The tensors that lost most by quantization."""
+    """Yield the tensors with the largest quantization error."""
     yield ""
     if damage.unmeasured:
         yield f"Tensors are not compared with float: {plain(damage.unmeasured)}."

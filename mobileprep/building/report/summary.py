@@ -1,4 +1,4 @@
-"""The targets of a recipe side by side: how each quantizes, and what that costs and saves."""
+"""Summary of a recipe's targets side by side: quantization, size, and accuracy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mobileprep.building.stages.validate.report import metric_text, metric_title
 from mobileprep.core.printable import plain
 
 _NONE: Final = "-"
-# The longest name of a target in the narrowest table.
+# Longest target name in the narrowest table.
 _SHORT: Final = 16
 
 
 def summary_text(reports: Sequence[Report], width: int) -> str:
-    """A table for each recipe some of whose targets quantize, and otherwise than others."""
+    """Format a table for each recipe whose targets quantize in different ways."""
     lines: list[str] = []
     for recipe, group in groupby(reports, key=lambda report: report.recipe):
         alike = list(group)
@@ -31,12 +31,12 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
 
 
 def summary_table(reports: Sequence[Report]) -> TextTable:
-    """A row per target: sizes, metrics next to the source's, and differences of outputs."""
+    """Return a table with one row per target: sizes, metrics, and output differences."""
     return _table(_columns(reports))
 
 
 def _lines(reports: Sequence[Report], width: int) -> list[str]:
-    """The table in the widest form that fits; without any that does, rows of several lines."""
+    """Format the table in the widest form that fits, or in several lines per row if none does."""
     forms = _columns(reports)
     for narrow in (_keep, *_NARROWER):
         forms = [*narrow(forms)]
@@ -47,11 +47,11 @@ def _lines(reports: Sequence[Report], width: int) -> list[str]:
 
 
 class _Column(Struct, frozen=True):
-    """A heading with the cell of each target.
+    """A heading and the cell of each target.
 
     Args:
-        about: which column: ``target``, ``size``, ``compressed``, ``source``, ``metric``, ...
-        sizes: the numbers of a column of sizes.
+        about: column ID: ``target``, ``size``, ``compressed``, ``source``, ``metric``, ...
+        sizes: numbers of a size column.
     """
 
     about: str
@@ -93,7 +93,7 @@ def _keep(found: Sequence[_Column]) -> Iterator[_Column]:
 
 
 def _short_titles(found: Sequence[_Column]) -> Iterator[_Column]:
-    """Metrics without the names of outputs, which are mostly the longest headings."""
+    """Remove output names, usually the longest part, from metric headings."""
     for column in found:
         title = column.heading.partition(" of ")[0]
         yield replace(column, heading=title) if column.about == "metric" else column
@@ -110,7 +110,7 @@ def _rounded_sizes(found: Sequence[_Column]) -> Iterator[_Column]:
 
 
 def _first_metric(found: Sequence[_Column]) -> Iterator[_Column]:
-    """The first metric alone; every target's report has them all."""
+    """Keep only the first metric. Each target's report has them all."""
     metrics = [column for column in found if column.about == "metric"]
     yield from (column for column in found if column not in metrics[1:])
 
@@ -122,7 +122,7 @@ def _short_words(found: Sequence[_Column]) -> Iterator[_Column]:
         yield replace(column, cells=cells) if is_text else column
 
 
-# What a table gives up for a narrow terminal, in this order, until it fits.
+# Reductions for narrow terminals, applied in this order until the table fits.
 _NARROWER: Final = (
     *(_short_titles, _without("source"), _rounded_sizes),
     *(_without("compressed"), _first_metric, _short_words),
@@ -130,20 +130,20 @@ _NARROWER: Final = (
 
 
 def off_by(report: Report) -> str:
-    """The largest difference of any output, as a share of that output's peak."""
+    """Return the largest difference of any output, as a fraction of that output's peak."""
     outputs = () if report.accuracy is None else report.accuracy.outputs
     shares = [output.share_of_peak for output in outputs if output.share_of_peak is not None]
     return f"{max(shares):.2g}" if shares else _NONE
 
 
 def _measured_on(report: Report) -> str:
-    """The file or graph that the metrics are of, and its engine."""
+    """Return the measured file or graph, and its engine."""
     basis = "" if report.accuracy is None else report.accuracy.basis
     return basis.removeprefix("measured on ") or _NONE
 
 
 def _metric(report: Report, title: str) -> tuple[str, str]:
-    """A metric of the source and of the model."""
+    """Return a metric of the source and of the model."""
     accuracy = report.accuracy
     for metric in () if accuracy is None else accuracy.metrics:
         if metric_title(metric) == title:

@@ -1,4 +1,4 @@
-"""The report as text, for a terminal of some width or for a file."""
+"""Report as plain text, for a terminal or a file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ USUAL_WIDTH = 80
 
 
 def report_text(report: Report, *, color: bool = False, width: int | None = None) -> str:
-    """The report in lines; no name or warning in it does anything to a terminal.
+    """Format the report as lines of text, with control characters escaped.
 
     Args:
-        color: set off the target's name, with a terminal's escape sequences.
-        width: of the terminal, in characters, which no line is longer than unless a word is; None
-            where it is not for one: then the table has at most 80, and sentences stay in one line.
+        color: highlight the target's name with terminal escape sequences.
+        width: terminal width in characters; only single words may be longer. If None, the table
+            has at most 80 characters and sentences are not wrapped.
     """
     name = plain(f"{report.recipe}/{report.target}")
     lines = [f"{BOLD}{name}{PLAIN}" if color else name]
@@ -61,7 +61,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     return "".join(f"{line}\n" for line in lines)
 
 
-# By transform: what it is called, and the option that tells more.
+# For each transform, its short name and the option to show.
 _KNOWN: Final = {
     "quantize_weights": ("weights", ""),
     "linear_quantize_weights": ("weights, {} bits", "bits"),
@@ -71,15 +71,15 @@ _KNOWN: Final = {
 }
 
 
-# What is told of options that are left out.
+# Values of options that are not set.
 _DEFAULTS: Final = {"bits": 8, "type": "float16", "ranges": "as the original"}
 
 
 def quantization_text(settings: Mapping[str, Any]) -> str:
-    """How a target quantizes: ``weights``, ``nodes, observed``, ``int8``; empty if it does not.
+    """Describe how a target quantizes: ``weights``, ``nodes, observed``, ``int8``; empty if not.
 
     Args:
-        settings: the target's, as its manifest has them: ``transforms``, each with ``name`` and
+        settings: the target's settings from its manifest: ``transforms``, each with ``name`` and
             ``options``, and the ``quantize`` section of a .tflite target.
     """
     words = []

@@ -1,4 +1,4 @@
-"""What a stage is: a function from what it is asked to do to files in a folder."""
+"""Stage interface: a function that runs a job and writes its outputs to a directory."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ StageTypeCo = TypeVar("StageTypeCo", bound=Stage, covariant=True)
 
 
 class Exchange(Protocol):
-    """How a stage reads what earlier stages left, and leaves graphs."""
+    """Access to the outputs of earlier stages, and storage for graphs."""
 
     def path(self, upstream: Upstream) -> Path:
-        """Where an output lies that is a file."""
+        """Return the path of a file output."""
 
     def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
-        """An output's bytes, in pieces."""
+        """Yield the bytes of an output in chunks."""
 
     def graph(self, upstream: Upstream) -> Graph:
-        """A graph that an earlier stage left, in whatever form."""
+        """Load a graph that an earlier stage wrote, in any format."""
 
     def offload(self, tensor: Tensor) -> None:
-        """Write a large tensor of a graph that is to be left, and let go of the memory it takes."""
+        """Write a large tensor of an output graph to disk, and release its memory."""
 
     def leave_graph(self, name: str, graph: Graph) -> int:
-        """Leave a graph in binary form; its length in bytes."""
+        """Write a graph in binary form, and return its size in bytes."""
 
     def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
-        """Leave a memory-mapped model as a file to publish; its length in bytes."""
+        """Publish a memory-mapped model, and return its size in bytes."""
 
 
 class Job(Struct, Generic[StageTypeCo], frozen=True):
-    """One run of a stage.
+    """A run of a stage.
 
     Args:
-        task: the task's name, for messages.
-        asked: what the stage is asked to do.
-        exchange: how it gets what earlier stages left, and leaves graphs.
-        folder: where the files go that it leaves.
-        places: where in the recipe parameters stand: ``{"outputs": "recipe.yaml:9:10"}``.
-        warn: takes what the user should know before the stage does its work, a sentence a time.
-        progress: takes how many samples the stage has run, and how many there are.
+        task: task name for messages.
+        asked: parameters and inputs of the stage.
+        exchange: access to the outputs of earlier stages, and storage for graphs.
+        folder: output directory.
+        places: locations of parameters in the recipe: ``{"outputs": "recipe.yaml:9:10"}``.
+        warn: callback for a warning of one sentence, before the stage does its work.
+        progress: callback for the number of finished samples and the total.
     """
 
     task: str
@@ -67,44 +67,44 @@ class Job(Struct, Generic[StageTypeCo], frozen=True):
     progress: Callable[[int, int], None] = lambda _done, _total: None
 
     def path(self, upstream: Upstream) -> Path:
-        """Where an output of an earlier stage lies that is a file."""
+        """Return the path of a file output of an earlier stage."""
         return self.exchange.path(upstream)
 
     def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
-        """An output's bytes, in pieces."""
+        """Yield the bytes of an output in chunks."""
         return self.exchange.data(upstream)
 
     def graph(self, upstream: Upstream) -> Graph:
-        """A graph that an earlier stage left."""
+        """Load a graph that an earlier stage wrote."""
         return self.exchange.graph(upstream)
 
     def offload(self, tensor: Tensor) -> None:
-        """Write a large tensor of a graph that is to be left, and let go of the memory it takes."""
+        """Write a large tensor of an output graph to disk, and release its memory."""
         self.exchange.offload(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
-        """Leave a graph in binary form; its length in bytes."""
+        """Write a graph in binary form, and return its size in bytes."""
         return self.exchange.leave_graph(name, graph)
 
     def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
-        """Leave a memory-mapped model as a file to publish; its length in bytes."""
+        """Publish a memory-mapped model, and return its size in bytes."""
         return self.exchange.leave_memmapped(name, model)
 
     def output(self, name: str) -> Path:
-        """The path of an output that is a file."""
+        """Return the path of a file output."""
         return inside(self.folder, name)
 
     def write_record(self, name: str, record: Struct) -> None:
-        """Write a record as JSON, keys sorted; numbers have to be finite."""
+        """Write a record as JSON with sorted keys. Numbers must be finite."""
         text = json.dumps(record, default=structs.asdict, sort_keys=True, indent=1, allow_nan=False)
         write_bytes(self.output(name), f"{text}\n".encode())
 
     def record(self, kind: type[RecordType], upstream: Upstream) -> RecordType:
-        """The record that an earlier stage left."""
+        """Read a record that an earlier stage wrote."""
         return read_record(kind, b"".join(self.data(upstream)), upstream)
 
     def place(self, section: Section) -> str:
-        """Where in the recipe something stands, or the task's name."""
+        """Return the location of a section in the recipe, or the task's name."""
         return self.places.get(section, self.task)
 
 
@@ -116,12 +116,12 @@ _stages: Registry[StageFunction] = Registry("stage")
 def stage(
     kind: type[StageType],
 ) -> Callable[[Callable[[Job[StageType]], None]], Callable[[Job[StageType]], None]]:
-    """Register the function that runs a kind of stage, in the module `run` beside its class."""
+    """Register the function that runs a kind of stage, in the module ``run`` next to its class."""
     return _stages.register(kind.stage_name)
 
 
 def stage_function(kind: type[Stage]) -> StageFunction:
-    """The function that runs a kind of stage; only its own module is imported."""
+    """Return the function that runs a kind of stage. Imports only its own module."""
     module = f"{kind.__module__.rpartition('.')[0]}.run"
     import_on_demand(module)
     function = _stages.get(kind.stage_name)

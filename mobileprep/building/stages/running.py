@@ -1,4 +1,4 @@
-"""What stages share that run graphs: engines, assets, and samples."""
+"""Common code of stages that run graphs: engines, assets, and samples."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 REFERENCE: Final = "numpy"
 
 
-# What is left of dropout draws numbers, though they change nothing where all is kept.
+# Remaining dropout ops draw random numbers, even if they drop nothing.
 _SEED: Final = 20160823
 
 
-# What is less is the rounding of single precision itself.
+# Smaller differences are float32 rounding.
 _FINEST: Final = -7
 
 
 def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
-    """The engine that the recipe names, for one graph."""
+    """Open the engine that the recipe names for a graph."""
     choice = job.asked.engine
     opened = open_engine(
         choice.name,
@@ -77,14 +77,14 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
 
 
 def measured_graph(job: Job[MeasuringStage]) -> Graph:
-    """Read the graph that a stage runs, from the decrypted bytes if its file is encrypted."""
+    """Read the graph that a stage runs. Decrypt its file if it is encrypted."""
     file, is_lite = job.asked.graph, job.asked.lite is not None
     content = None if is_lite else _decrypted(job, file)
     return job.graph(file) if content is None else parse_graph(content, file.output)
 
 
 def _decrypted(job: Job[MeasuringStage], file: Upstream) -> bytes | None:
-    """The content of a packaged file that is encrypted; None for other files."""
+    """Decrypt a packaged file. Return None if it is not encrypted."""
     measured = job.asked.measured
     if measured is None or not measured.variable:
         return None
@@ -97,7 +97,7 @@ def _decrypted(job: Job[MeasuringStage], file: Upstream) -> bytes | None:
 def measuring_engine(
     job: Job[MeasuringStage], graph: Graph, where: str, section: RunningSection
 ) -> Engine:
-    """The engine of a stage: LiteRT's interpreter for a .tflite file, else one for its graph."""
+    """Return the engine of a stage: LiteRT's interpreter for a .tflite file, else the recipe's."""
     if job.asked.lite is None:
         return stage_engine(job, graph, where)
     from mobileprep.runtime.engines.litert_engine import LiteRtModel
@@ -110,7 +110,7 @@ def measuring_engine(
 
 
 def basis_of(job: Job[MeasuringStage], engine: EngineRecord) -> str:
-    """What the numbers of a stage were measured on, for reports; empty for no target's model."""
+    """Describe the measured file for reports; empty for graphs other than a target's model."""
     measured = job.asked.measured
     if measured is None:
         return ""
@@ -127,7 +127,11 @@ def compared_with_reference(
     samples: int,
     where: str,
 ) -> EngineRecord:
-    """Run a graph by the interpreter too, unless that is what ran it."""
+    """Compare an engine's outputs with the interpreter's, unless the interpreter is the engine.
+
+    Raises:
+        AccuracyError: the outputs differ, and the engine did not run a .tflite file.
+    """
     if engine.name == REFERENCE:
         return EngineRecord(REFERENCE, TOLERANCE)
     version = job.asked.engine.versions.get(engine.name, "")
@@ -140,7 +144,7 @@ def compared_with_reference(
     agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
     asked = job.asked
     if not agreement.holds and isinstance(asked, MeasuringStage) and asked.lite is not None:
-        # A file may have fewer bits than its graph: whether it is good enough, metrics say.
+        # A file may have fewer bits than its graph. Metrics decide whether it is good enough.
         return _apart(job, agreement, samples)
     if not agreement.holds:
         message = f"{where}: {agreement}; at most {TOLERANCE:.0e} is allowed"
@@ -150,7 +154,7 @@ def compared_with_reference(
 
 
 def _apart(job: Job[RunningStage], agreement: Agreement, samples: int) -> EngineRecord:
-    """A .tflite file that does not compute quite what its graph does."""
+    """Return the record of a .tflite file whose outputs differ from its graph's."""
     version = job.asked.engine.versions.get(agreement.engine, "")
     if math.isfinite(agreement.largest):
         within = _within(agreement.largest)
@@ -160,7 +164,7 @@ def _apart(job: Job[RunningStage], agreement: Agreement, samples: int) -> Engine
 
 
 def storable(array: Array) -> Array:
-    """Numbers that numpy does not have itself as float32, text as bytes."""
+    """Convert dtypes that numpy does not have to float32, and strings to bytes."""
     if array.dtype.kind == "O":
         return array.astype(np.bytes_)
     return array.astype(np.float32) if array.dtype.kind == "V" else array
@@ -175,11 +179,11 @@ class _Placed:
     """An engine whose errors name the location in the recipe and a fix.
 
     Args:
-        job: the stage's.
+        job: job of the stage.
         engine: the engine.
-        section: the section that asks for it.
+        section: recipe section of the engine.
         hint: the fix.
-        file: the file that the engine runs, named in place of its path in the cache.
+        file: file that the engine runs; errors name it instead of its path in the cache.
     """
 
     def __init__(
@@ -210,7 +214,7 @@ class _Placed:
 
 
 def write_assets(target: Path, files: Mapping[str, Path]) -> None:
-    """Leave files, by the names that the graph has for them, for the stages that run it."""
+    """Write the files that a graph reads, by their names in the graph."""
     arrays = {name: np.frombuffer(read_bytes(path), np.uint8) for name, path in files.items()}
     with atomic_writer(target) as stream:
         write_arrays(stream, arrays)
@@ -218,7 +222,7 @@ def write_assets(target: Path, files: Mapping[str, Path]) -> None:
 
 @contextmanager
 def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
-    """A graph with the files that it reads at hand, for as long as the context lasts."""
+    """Provide the files that a graph reads, inside the context."""
     files = read_arrays(assets)
     if not files:
         yield graph
@@ -229,7 +233,7 @@ def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
 
 @contextmanager
 def asset_folder(assets: Path) -> Iterator[Path]:
-    """A folder with the files of such an archive in it, for as long as the context lasts."""
+    """Extract an archive of assets to a temporary directory, inside the context."""
     with _folder_of(read_arrays(assets)) as folder:
         yield folder
 
@@ -245,7 +249,7 @@ def _folder_of(files: Mapping[str, Array]) -> Iterator[Path]:
         yield folder
 
 
-# How many samples are run to see their spread, and by how much it differs in another scale.
+# Number of samples for measuring the spread, and the ratio that indicates another scale.
 _LOOKED_AT: Final = 8
 
 
@@ -256,7 +260,7 @@ _LEAST: Final = 1 / 32
 
 
 def data_files(files: Files, data: Data | None) -> DataFiles:
-    """The files of a stage's data, as readers take them."""
+    """Return the files of a stage's data for the readers."""
     if data is None:
         return DataFiles(files.name, files.root)
     labels, classes = (None if f is None else f.path for f in (data.labels, data.classes))
@@ -272,7 +276,7 @@ def stage_inputs(
     graph: Graph,
     names: Sequence[str],
 ) -> list[FedTensor]:
-    """The inputs of a stage's graph, with the shapes that its recipe declares."""
+    """Return the inputs of a stage's graph, with the shapes that its recipe declares."""
     try:
         return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
     except (InvalidGraphError, UsageError) as error:
@@ -280,7 +284,7 @@ def stage_inputs(
 
 
 def data_record(survey: DataSurvey) -> DataRecord:
-    """What a survey noted, for later stages to compare; ends that are not finite are left out."""
+    """Return the statistics of a survey for later stages. Infinite and NaN ends are omitted."""
     ends = {
         name: (low, high)
         for name, (low, high) in survey.ends.items()
@@ -290,12 +294,12 @@ def data_record(survey: DataSurvey) -> DataRecord:
 
 
 def norm_doubts(files: DataFiles, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
-    """That values before the first batch normalization are not as they were in training."""
+    """Warn if values before the first batch normalization differ from those in training."""
     data = open_dataset(files, inputs, SampleChoice(_LOOKED_AT, exactly=False))
     try:
         spread = first_norm_spread(graph, [run.feeds for run in runs(data, inputs, _LOOKED_AT)])
     except MobileprepError:
-        return  # what runs the graph for its results reports that
+        return  # the stage that runs the graph for its results reports the error
     if spread is None or _LEAST < spread.found / spread.trained < _MOST:
         return
     yield (
@@ -307,7 +311,7 @@ def norm_doubts(files: DataFiles, graph: Graph, inputs: Sequence[FedTensor]) -> 
 
 @contextmanager
 def placed(place: str) -> Iterator[None]:
-    """Names a place of the recipe in errors about data that name none of their own."""
+    """Add a location in the recipe to errors about data that have none."""
     try:
         yield
     except AccuracyError as error:

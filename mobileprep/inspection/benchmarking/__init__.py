@@ -1,1 +1,1 @@
-"""What `benchmark` measures, and how it tells of it."""
+"""Runs and tables of ``benchmark``."""

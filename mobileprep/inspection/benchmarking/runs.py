@@ -1,4 +1,4 @@
-"""The runs of a benchmark: warming up, without the times of nodes, and with them."""
+"""Benchmark runs: warmup, timed runs, and runs with node times."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _DAY = 24 * 60 * 60
 
 
 class TimedGraph(Struct, frozen=True):
-    """What is benchmarked.
+    """A graph to benchmark.
 
     Args:
         graph: the graph.
-        path: the file that it comes from.
+        path: path of its file.
         feeds: arrays by tensor name.
-        fetches: the tensors to compute.
-        seed: for random numbers that the graph draws.
+        fetches: tensors to compute.
+        seed: seed for random ops.
     """
 
     graph: Graph
@@ -53,11 +53,11 @@ class TimedGraph(Struct, frozen=True):
 
 
 class Pace(Struct, frozen=True):
-    """How long to go on.
+    """Limits of a series of runs.
 
     Args:
-        runs: at most, 0 or less for no bound but the time.
-        seconds: of running, at most; 0 or less for no bound but the number.
+        runs: maximum number of runs; 0 or less for no limit except the time.
+        seconds: maximum running time; 0 or less for no limit except the number of runs.
         delay: seconds to sleep after each run.
     """
 
@@ -67,13 +67,14 @@ class Pace(Struct, frozen=True):
 
 
 class Timings(Struct, frozen=True):
-    """What was measured.
+    """Measured times.
 
     Args:
-        engine: what ran the graph.
+        engine: engine that ran the graph.
         warmup, plain: microseconds of each run.
-        detailed: the same with the times of nodes taken; None where the engine does not tell them.
-        stats: the times of nodes; None as above.
+        detailed: microseconds of each run with node times; None if the engine does not support
+            them.
+        stats: times of nodes; None if the engine does not support them.
     """
 
     engine: str
@@ -84,7 +85,7 @@ class Timings(Struct, frozen=True):
 
 
 def time_runs(once: Callable[[], object], pace: Pace) -> Stat:
-    """The microseconds of each run, of which there is at least one."""
+    """Time runs in microseconds, at least one."""
     stat = Stat()
     while True:
         began = time.perf_counter()
@@ -108,12 +109,13 @@ def time_graph(
     threads: int,
     tell: Callable[[str], None],
 ) -> Timings:
-    """Warm up, time runs, and time them again with the times of nodes.
+    """Warm up, time runs, and time runs again with node times.
 
     Args:
-        pause: seconds to sleep after each of the three.
-        combine: whether to compute nodes that depend only on constants once, before the runs.
-        threads: how many to use; 0 or less for all processors.
+        pause: seconds to sleep after each of the three series.
+        combine: whether to fold constants before the runs.
+        threads: number of threads; 0 or less for all processors.
+        tell: callback for progress messages.
     """
     runner = open_engine(
         engine,
@@ -153,7 +155,7 @@ def time_graph(
 
 
 def measured_costs(subject: TimedGraph) -> GraphCosts:
-    """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
+    """Compute the costs from the shapes of a run, or from inferred shapes if it fails."""
     graph = with_found_assets(subject.graph, folders_near(subject.path))
     try:
         where = str(subject.path)
@@ -176,25 +178,25 @@ def _limits(pace: Pace) -> str:
 
 
 def _sleep(seconds: float) -> None:
-    # A day at a time: how long a system may be asked to wait at once differs.
+    # Sleep a day at a time, because systems limit the duration.
     while seconds > 0:
         time.sleep(min(seconds, _DAY))
         seconds -= _DAY
 
 
-# The defaults of the original benchmark_model.
+# Defaults of the original benchmark_model.
 _LAYER, _SHAPE, _OUTPUT = "input:0", (1, 224, 224, 3), "output:0"
 _MOST_BYTES = 1 << 32
 
 
 def zero_feeds(graph: Graph) -> dict[str, Array]:
-    """Zeros for each placeholder; unknown sizes are 1."""
+    """Return zeros for each placeholder. Unknown dimensions have size 1."""
     known = [tensor_info(graph, name) for name in default_layers(graph)]
     return {t.name: filled(t.name, usual_shape(t), t.dtype or DType.FLOAT, ()) for t in known}
 
 
 def output_layers(graph: Graph) -> tuple[str, ...]:
-    """The layers to compute where none are named: the original's default, or the graph's ends."""
+    """Return the default layers to compute: the original's default, or the graph's final nodes."""
     found = [_OUTPUT] if parse_ref(_OUTPUT).node in graph else ends(graph)
     if not found:
         message = "no layers are named that the graph is to compute"
@@ -203,13 +205,13 @@ def output_layers(graph: Graph) -> tuple[str, ...]:
 
 
 def default_layers(graph: Graph) -> Sequence[str]:
-    """The placeholders, or the layer that the original feeds by default."""
+    """Return the placeholders, or the original's default input layer."""
     found = placeholders(graph)
     return found or ([_LAYER] if parse_ref(_LAYER).node in graph else [])
 
 
 def usual_shape(known: TensorInfo) -> tuple[int, ...]:
-    """The shape of a tensor, unknown sizes as 1."""
+    """Return the shape of a tensor, with size 1 for unknown dimensions."""
     if known.shape is not None:
         return tuple(max(d, 1) for d in known.shape)
     if parse_ref(known.name) == parse_ref(_LAYER):
@@ -220,7 +222,7 @@ def usual_shape(known: TensorInfo) -> tuple[int, ...]:
 
 
 def filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[float]) -> Array:
-    """The given values, then zeros; empty texts where the type is that of texts."""
+    """Return an array of the given values, followed by zeros. String tensors are empty strings."""
     kind = dtype.numpy
     size = math.prod(shape)
     if len(shape) > MAX_AXES:
@@ -242,10 +244,13 @@ def filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[flo
 def write_entry(
     prefix: str, name: str, runs: int, seconds: float, throughput: float = -1.0
 ) -> None:
-    """Write a ``BenchmarkEntries`` message with one entry, to a file that must not exist yet.
+    """Write a ``BenchmarkEntries`` message with one entry to a new file.
 
     Args:
-        throughput: megabytes a second, or -1.
+        throughput: megabytes per second, or -1.
+
+    Raises:
+        ArtifactError: the file already exists.
     """
     path = Path(prefix + name.replace("/", "__"))
     if os.path.lexists(path):

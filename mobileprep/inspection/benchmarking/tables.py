@@ -1,4 +1,4 @@
-"""The tables of ``benchmark_model``, column for column, divided by tabs."""
+"""Tables of ``benchmark_model``, with the same columns, separated by tabs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Order = Callable[[NodeStats], float]
 
 
 def by_run_order(node: NodeStats) -> float:
-    """First executed first."""
+    """Sort by execution order."""
     return node.order
 
 
 def by_time(node: NodeStats) -> float:
-    """Slowest first."""
+    """Sort by time, slowest first."""
     return -node.elapsed.mean
 
 
 def by_memory(node: NodeStats) -> float:
-    """Largest outputs first."""
+    """Sort by output memory, largest first."""
     return -node.memory.mean
 
 
 def node_table(title: str, stats: StepStats, order: Order, limit: int) -> Iterator[str]:
-    """A line for each node: type, start, first time, mean time, shares, memory, calls, name.
+    """Yield a line for each node: type, start, first time, mean time, shares, memory, calls, name.
 
     Args:
-        limit: of lines, 0 for all.
+        limit: maximum number of lines, or 0 for all.
     """
     yield f"{_RULE} {title} {_RULE}"
     heads = ("node type", "start", "first", "avg ms", "%", "cdf%", "mem KB", "times called")
@@ -57,7 +57,7 @@ def node_table(title: str, stats: StepStats, order: Order, limit: int) -> Iterat
 
 
 def kind_table(stats: StepStats) -> Iterator[str]:
-    """A line for each type of node: count, mean time, shares, memory, calls."""
+    """Yield a line for each type of node: count, mean time, shares, memory, calls."""
     yield f"Number of nodes executed: {len(stats.nodes)}"
     yield f"{_RULE} Summary by node type {_RULE}"
     heads = ("Node type", "count", "avg ms", "avg %", "cdf %", "mem KB", "times called")
@@ -83,7 +83,7 @@ def kind_table(stats: StepStats) -> Iterator[str]:
 
 
 def short_summary(stats: StepStats) -> Iterator[str]:
-    """Times and memory of the runs, and how many nodes there were."""
+    """Yield times and memory of the runs, and the number of nodes."""
     yield f"Timings (microseconds): {stats.run_times}"
     yield f"Memory (bytes): {stats.run_memory}"
     yield f"{len(stats.nodes)} nodes observed"
@@ -91,7 +91,7 @@ def short_summary(stats: StepStats) -> Iterator[str]:
 
 
 def cost_table(costs: GraphCosts) -> Iterator[str]:
-    """A line for each type of node that computes or moves anything: operations and bytes."""
+    """Yield a line for each type of node that computes or moves data: operations and bytes."""
     yield f"{_RULE} Cost by node type {_RULE}"
     widths = (24, 9, 16, 11, 12, 12)
     heads = ("Node type", "count", "FLOPs", "%", "read KB", "written KB")
@@ -117,7 +117,7 @@ def cost_table(costs: GraphCosts) -> Iterator[str]:
 
 
 def output_sizes(stats: StepStats) -> Iterator[str]:
-    """A line for each node: name, number of outputs, and of each its type and shape."""
+    """Yield a line for each node: name, number of outputs, and the dtype and shape of each."""
     yield "============ Node output tensor sizes in run order ========"
     for node in sorted(stats.nodes.values(), key=by_run_order):
         cells = [node.name, str(len(node.outputs))]
@@ -127,7 +127,7 @@ def output_sizes(stats: StepStats) -> Iterator[str]:
 
 
 def readable(number: int) -> str:
-    """A count as TensorFlow's ``HumanReadableNum`` writes it: 11.48B."""
+    """Format a count like TensorFlow's ``HumanReadableNum``: 11.48B."""
     if number < 1000:
         return str(number)
     units, value = "kMBT", float(number)

@@ -1,1 +1,1 @@
-"""The code by which an app runs its model, from templates: Java, Kotlin, C++, Objective-C++."""
+"""Code templates for running a model in an app: Java, Kotlin, C++, Objective-C++, Swift."""

@@ -1,4 +1,4 @@
-"""From a model to the code by which an app runs it: fills the templates."""
+"""Fill the templates of the code that runs a model in an app."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class AppTensor(Struct, frozen=True):
     """A tensor that the app feeds or fetches.
 
     Args:
-        name: as the graph has it, ``node`` or ``node:1``.
-        dtype: its type.
-        shape: its sizes, -1 where one is open; None where the rank is.
-        integers: the type of its quantized integers in a .tflite file; None if the file has values
-            of ``dtype``. Scale and zero point are read from the file at run time.
+        name: name in the graph, ``node`` or ``node:1``.
+        dtype: dtype of the tensor.
+        shape: sizes, with -1 for unknown dimensions; None for an unknown rank.
+        integers: dtype of its quantized integers in a .tflite file; None if the file has values of
+            ``dtype``. Scale and zero point are read from the file at run time.
     """
 
     name: str
@@ -48,25 +48,25 @@ class AppTensor(Struct, frozen=True):
 
     @property
     def count(self) -> int | None:
-        """How many elements it has; None where that is open, or more than an array takes."""
+        """Number of elements; None if it is unknown or exceeds the maximum array size."""
         return _product(self.shape)
 
     @property
     def row(self) -> int | None:
-        """How many elements each index of an open first dimension has; None in other cases."""
+        """Number of elements per index of an unknown first dimension; otherwise None."""
         if not self.shape or self.shape[0] >= 0:
             return None
         return _product(self.shape[1:]) or None
 
 
 class Pictures(Struct, frozen=True):
-    """How a picture becomes values of an input: ``(value - mean) / std``, by channel.
+    """Conversion of an image to values of an input: ``(value - mean) / std``, by channel.
 
     Args:
-        input: the name of the input.
-        channels: in the network's order.
-        mean: a number for each channel.
-        std: the same.
+        input: name of the input.
+        channels: channels in the order of the network.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
     """
 
     input: str
@@ -76,20 +76,20 @@ class Pictures(Struct, frozen=True):
 
 
 class AppModel(Struct, frozen=True, kw_only=True):
-    """A model as an app takes it.
+    """A model in an app.
 
     Args:
-        file: the name of the model file.
-        artifact: its form.
+        file: name of the model file.
+        artifact: format of the model file.
         encrypted: whether it is encrypted.
-        inputs: what is fed.
-        outputs: what is fetched.
+        inputs: the inputs.
+        outputs: the outputs.
         init_ops: nodes to run once after loading.
-        pictures: how pictures become values of an input, where the recipe says so.
-        labels: the name of the file that lists the classes, or None.
-        threads: the number of threads that compute an op; None leaves it to the runtime.
-        package: the package or namespace, with dots.
-        class_name: the class.
+        pictures: conversion of images to values of an input, if the recipe specifies it.
+        labels: name of the file that lists the classes, or None.
+        threads: number of threads that compute an op; None for the runtime's default.
+        package: package or namespace, with dots.
+        class_name: name of the class.
     """
 
     file: str
@@ -111,10 +111,10 @@ def app_tensors(
     outputs: Iterable[str],
     declared: Mapping[str, TensorShape],
 ) -> tuple[tuple[AppTensor, ...], tuple[AppTensor, ...]]:
-    """The tensors that an app feeds, and those that it fetches, with their types and shapes.
+    """Return the input and output tensors of an app, with their dtypes and shapes.
 
     Args:
-        declared: the shapes of inputs that a recipe gives, by name.
+        declared: input shapes from a recipe, by name.
     """
     fed = tuple(
         AppTensor(tensor.name, tensor.dtype, tensor.shape)
@@ -144,28 +144,28 @@ def _product(shape: TensorShape) -> int | None:
 
 Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
 OF_TENSORFLOW: Final[tuple[Language, ...]] = ("java", "kotlin", "cpp", "objc")
-"""The languages that there is code in for TensorFlow's interfaces."""
+"""Supported languages for TensorFlow."""
 
 OF_LITERT: Final[tuple[Language, ...]] = ("java", "kotlin", "cpp", "swift")
-"""The languages that there is code in for LiteRT's."""
+"""Supported languages for LiteRT."""
 
 _FILES: Final[Mapping[Language, tuple[str, ...]]] = {
     "java": ("java/{path}{name}.java",),
     "kotlin": ("kotlin/{path}{name}.kt",),
     "cpp": ("cpp/{name}.h", "cpp/{name}.cc"),
-    # It calls the C++ class.
+    # Objective-C++ calls the C++ class.
     "objc": ("cpp/{name}.h", "cpp/{name}.cc", "objc/{name}ObjC.h", "objc/{name}ObjC.mm"),
     "swift": ("swift/{name}.swift",),
 }
 _DECRYPTING: Final[Mapping[Language, tuple[str, ...]]] = {
     "java": ("java/{path}EncryptedModel.java",),
-    # Kotlin calls what is written in Java.
+    # Kotlin calls the Java class.
     "kotlin": ("java/{path}EncryptedModel.java",),
     "cpp": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
     "objc": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
     "swift": ("swift/EncryptedModel.swift",),
 }
-# The element types that TensorFlowInferenceInterface takes: in Java, in Kotlin.
+# Element types of TensorFlowInferenceInterface: in Java and in Kotlin.
 _JVM_TYPES: Final = {
     DType.FLOAT: ("float", "FloatArray"),
     DType.DOUBLE: ("double", "DoubleArray"),
@@ -173,8 +173,8 @@ _JVM_TYPES: Final = {
     DType.INT64: ("long", "LongArray"),
     DType.UINT8: ("byte", "ByteArray"),
 }
-# The element types that LiteRT's interfaces take: in Java, in Kotlin, in Swift, in C++, the class
-# of Java's buffers, and bytes. TensorFlowLiteSwift cannot access int8 tensors.
+# Element types of LiteRT's interfaces: in Java, Kotlin, Swift, and C++, Java's buffer class, and
+# the size in bytes. TensorFlowLiteSwift cannot access int8 tensors.
 _LITE_TYPES: Final = {
     DType.FLOAT: ("float", "FloatArray", "Float", "float", "FloatBuffer", 4),
     DType.INT32: ("int", "IntArray", "Int32", "std::int32_t", "IntBuffer", 4),
@@ -196,7 +196,7 @@ class Named(Struct, frozen=True):
 
     Args:
         tensor: the tensor.
-        words: those that its identifiers are made of.
+        words: words of its identifiers.
     """
 
     tensor: AppTensor
@@ -204,147 +204,147 @@ class Named(Struct, frozen=True):
 
     @property
     def pascal(self) -> Code:
-        """As a part of a method's name; without the last word, which says what is done with it."""
+        """Part of a method name, without the last word, which the method's verb replaces."""
         return texts.pascal(self.words[:-1])
 
     @property
     def camel(self) -> Code:
-        """As a variable of Java, Kotlin and Objective-C."""
+        """Variable name in Java, Kotlin, and Objective-C."""
         return texts.camel(self.words)
 
     @property
     def snake(self) -> Code:
-        """As a variable of C++."""
+        """Variable name in C++."""
         return texts.snake(self.words)
 
     @property
     def upper(self) -> Code:
-        """As a constant of Java and Kotlin."""
+        """Constant name in Java and Kotlin."""
         return texts.upper(self.words)
 
     @property
     def java(self) -> Code:
-        """The type of its elements in Java."""
+        """Element type in Java."""
         return Code(_JVM_TYPES[self.tensor.dtype][0])
 
     @property
     def kotlin(self) -> Code:
-        """The type of an array of its elements in Kotlin."""
+        """Array type in Kotlin."""
         return Code(_JVM_TYPES[self.tensor.dtype][1])
 
     @property
     def stored(self) -> DType:
-        """The type of its elements in the file."""
+        """Dtype of the elements in the file."""
         return self.tensor.integers or self.tensor.dtype
 
     @property
     def quantized(self) -> bool:
-        """Whether the file has quantized integers, and the app may use values in float."""
+        """Whether the file has quantized integers, for which the app may use float values."""
         return self.tensor.integers is not None
 
     @property
     def unsigned(self) -> bool:
-        """Whether a byte of Java has to be read as 0 to 255."""
+        """Whether Java must interpret bytes as 0 to 255."""
         return self.stored is DType.UINT8
 
     @property
     def open(self) -> bool:
-        """Whether the app has to give a shape."""
+        """Whether the app has to provide a shape."""
         return self.tensor.count is None and self.tensor.row is None
 
     @property
     def fed(self) -> Code:
-        """The noun for its elements in comments."""
+        """Noun for the elements in comments."""
         return Code("quantized integers" if self.quantized else "values")
 
     @property
     def low(self) -> int:
-        """The least integer of the file."""
+        """Minimum integer of the dtype in the file."""
         return int(np.iinfo(self.stored.numpy).min)
 
     @property
     def high(self) -> int:
-        """The greatest integer of the file."""
+        """Maximum integer of the dtype in the file."""
         return int(np.iinfo(self.stored.numpy).max)
 
     @property
     def element(self) -> Code:
-        """The type of an element in Kotlin, for LiteRT."""
+        """Element type in Kotlin, for LiteRT."""
         return Code(_LITE_TYPES[self.stored][1].removesuffix("Array"))
 
     @property
     def picture_java(self) -> Code:
-        """The type of the values of a picture in Java."""
+        """Element type of an image in Java."""
         return Code(_JVM_TYPES[self.tensor.dtype][0])
 
     @property
     def picture_kotlin(self) -> Code:
-        """The type of an array of the values of a picture in Kotlin."""
+        """Array type of an image in Kotlin."""
         return Code(_JVM_TYPES[self.tensor.dtype][1])
 
     @property
     def picture_swift(self) -> Code:
-        """The type of the values of a picture in Swift."""
+        """Element type of an image in Swift."""
         return Code(_LITE_TYPES[self.tensor.dtype][2])
 
     @property
     def picture_cpp(self) -> Code:
-        """The type of the values of a picture in C++, for LiteRT."""
+        """Element type of an image in C++, for LiteRT."""
         return Code(_LITE_TYPES[self.tensor.dtype][3])
 
     @property
     def cpp(self) -> Code:
-        """The type of the elements of a picture in C++."""
+        """Element type of an image in C++."""
         return Code("float" if self.tensor.dtype is DType.FLOAT else "tensorflow::uint8")
 
     @property
     def lite_java(self) -> Code:
-        """The type of its elements in Java, for LiteRT."""
+        """Element type in Java, for LiteRT."""
         return Code(_LITE_TYPES[self.stored][0])
 
     @property
     def lite_kotlin(self) -> Code:
-        """The type of an array of its elements in Kotlin, for LiteRT."""
+        """Array type in Kotlin, for LiteRT."""
         return Code(_LITE_TYPES[self.stored][1])
 
     @property
     def swift(self) -> Code:
-        """The type of its elements in Swift."""
+        """Element type in Swift."""
         return Code(_LITE_TYPES[self.stored][2])
 
     @property
     def lite_cpp(self) -> Code:
-        """The type of its elements in C++, for LiteRT."""
+        """Element type in C++, for LiteRT."""
         return Code(_LITE_TYPES[self.stored][3])
 
     @property
     def buffer(self) -> Code:
-        """The class of Java's buffers of its elements."""
+        """Java buffer class for the elements."""
         return Code(_LITE_TYPES[self.stored][4])
 
     @property
     def width(self) -> int:
-        """The bytes of an element."""
+        """Size of an element in bytes."""
         return _LITE_TYPES[self.stored][5]
 
     @property
     def viewed(self) -> Code:
-        """How a buffer of bytes is seen as one of its elements."""
+        """Method call that converts a ByteBuffer to a buffer of the elements."""
         return Code("" if self.buffer == "ByteBuffer" else f".as{self.buffer}()")
 
     @property
     def enum(self) -> Code:
-        """The value of ``tensorflow::DataType``."""
+        """Value of ``tensorflow::DataType``."""
         return Code(f"DT_{self.tensor.dtype.name}")
 
 
 class Channel(Struct, frozen=True):
-    """A channel of a picture as the network takes it.
+    """A channel of an image, as the network expects it.
 
     Args:
-        colour: which of red, green and blue it is; None for their luminance.
-        mean: what is taken off.
-        std: what the rest is divided by.
+        colour: index of the color in RGB; None for the luminance.
+        mean: mean to subtract.
+        std: standard deviation to divide by.
     """
 
     colour: int | None
@@ -353,45 +353,45 @@ class Channel(Struct, frozen=True):
 
     @property
     def java(self) -> Code:
-        """Its value in Java."""
+        """Expression for its value in Java."""
         return self._of_pixel(">>", "&")
 
     @property
     def kotlin(self) -> Code:
-        """Its value in Kotlin."""
+        """Expression for its value in Kotlin."""
         return self._of_pixel("shr", "and")
 
     @property
     def cpp(self) -> Code:
-        """Its value in C++."""
+        """Expression for its value in C++."""
         return Code("luminance" if self.colour is None else f"rgb[{self.colour}]")
 
     @property
     def swift(self) -> Code:
-        """Its value in Swift."""
+        """Expression for its value in Swift."""
         return Code("luminance" if self.colour is None else f"Float(rgb[at + {self.colour}])")
 
     @property
     def swift_index(self) -> Code:
-        """Its value as an index in Swift."""
+        """Expression for its value as an index in Swift."""
         return Code("luminance" if self.colour is None else f"Int(rgb[at + {self.colour}])")
 
     def _of_pixel(self, shift: str, mask: str) -> Code:
-        """Of a pixel of Android: alpha, red, green and blue from the highest byte down."""
+        """Return the value in an Android pixel, which is ARGB from the highest byte down."""
         if self.colour is None:
             return Code("luminance")
         return Code(f"((pixel {shift} {16 - 8 * self.colour}) {mask} 0xFF)")
 
 
 def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
-    """The names of the files that the code of a language is in."""
+    """Return the names of the files with a language's code."""
     files = _FILES[language] + (_DECRYPTING[language] if model.encrypted else ())
     path = model.package.replace(".", "/") + "/"
     return tuple(file.format(path=path, name=model.class_name) for file in files)
 
 
 def integration_code(model: AppModel, language: Language) -> dict[str, str]:
-    """The code of a language: file names and texts."""
+    """Generate the code of a language: file names and contents."""
     _check(model, language)
     known = _known(model)
     whose = "lite" if model.artifact == "tflite" else "app"
@@ -439,7 +439,7 @@ def _check_lite(model: AppModel, language: Language) -> None:
 
 
 def _template(name: str, whose: str) -> str:
-    """The template of a file, named by what its name ends in; for TensorFlow or for LiteRT."""
+    """Return the template of a file, chosen by its extension and the runtime."""
     stem, _, end = name.rpartition("/")[2].rpartition(".")
     if stem == "EncryptedModel":
         return f"encrypted.{end}"
@@ -448,7 +448,7 @@ def _template(name: str, whose: str) -> str:
 
 
 def _known(model: AppModel) -> dict[str, object]:
-    """What the templates refer to."""
+    """Return the variables of the templates."""
     inputs = _named(model.inputs, "input")
     outputs = _named(model.outputs, "output")
     pictures = model.pictures
@@ -479,7 +479,7 @@ def _known(model: AppModel) -> dict[str, object]:
 
 
 def _failures(model: AppModel) -> dict[str, Code]:
-    """The constructors of errors in C++ where a model is decrypted, and their type."""
+    """Return the error constructors in C++ code that decrypts models, and the error type."""
     kinds = ("DataLoss", "Unimplemented", "Internal", "InvalidArgument")
     if model.artifact == "tflite":
         return dict.fromkeys(("type", *kinds), Code("std::string"))
@@ -488,7 +488,7 @@ def _failures(model: AppModel) -> dict[str, Code]:
 
 
 def _buffers(tensors: Sequence[Named]) -> list[Code]:
-    """The classes of Java's buffers that the code imports beside those of bytes."""
+    """Return the Java buffer classes to import, except ByteBuffer."""
     return sorted({named.buffer for named in tensors} - {Code("ByteBuffer")})
 
 

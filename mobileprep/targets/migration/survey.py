@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
@@ -160,7 +161,7 @@ def _converted(
     return replace(route, operators=len(codes), kinds=len(kinds), sizes=tuple(sizes))
 
 
-class MigratedModel(Migration, frozen=True):
+class MigrationResult(Migration, frozen=True):
     """A model's ways to all runtimes.
 
     Args:
@@ -173,30 +174,43 @@ class MigratedModel(Migration, frozen=True):
 
 
 def migrate(
-    path: Path,
-    platform: str,
+    path: FilePath,
+    platform: str = "android",
     *,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
     tensorflow: str = DEFAULT_RELEASE,
-    tell: Callable[[str], None] = lambda _: None,
-) -> MigratedModel:
-    """Try a model on each runtime, by what is known of it and by converting.
+    warn: Warn | None = None,
+) -> MigrationResult:
+    """Find out which runtimes run a model: TensorFlow Mobile, by its tables, and LiteRT, by trying.
 
     Args:
-        inputs: the tensors that are fed, where the model is cut off; empty for the placeholders
-            that something reads.
+        path: a model as ``freeze`` takes it.
+        platform: the platform that TensorFlow Mobile is built for, such as ``android``.
+        inputs: the tensors that are fed, where the model is cut off; by default the placeholders
+            that have consumers.
+        outputs: the tensors that are fetched; by default the outputs of the signature, or the
+            tensors without consumers.
+        tensorflow: the release of TensorFlow Mobile, such as ``1.15``.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: a name is not in the graph, or the file is a ``.tflite`` file already.
+        CorruptFileError: the file is missing or damaged.
+        InvalidGraphError: the graph is malformed.
+        UnsupportedError: the model cannot be frozen, or the release is unknown.
     """
-    model = load_model(path, ModelOptions(tuple(outputs)), tell)
+    path, inputs, outputs = Path(path), names_of(inputs), names_of(outputs)
+    model = load_model(path, ModelOptions(outputs), warn or as_warning)
     check_holds_nodes(model.graph, str(path))
     if is_tflite_graph(model.graph):
         message = "the file is for LiteRT already"
         raise UsageError(message, "see 'mobileprep summarize'", str(path))
     graph = with_found_assets(model.graph, folders_near(model.path))
-    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
+    fetched = model.tensors(outputs) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
     try:
         found = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
     except TransformError as error:
         raise UsageError(error.message, error.hint, str(path)) from error
-    return MigratedModel(**asdict(found), graph=str(path), platform=platform)
+    return MigrationResult(**asdict(found), graph=str(path), platform=platform)

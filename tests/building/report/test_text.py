@@ -132,8 +132,8 @@ def test_each_engine_has_a_line_with_the_worst_agreement() -> None:
 def test_a_file_that_is_apart_from_its_graph_is_no_disagreement() -> None:
     file = {**OPENVINO, "name": "litert", "version": "2.1.0", "within": 1e-2}
     assert engine_lines(NUMPY, file)[1] == (
-        "engine   litert 2.1.0 ran model: differs from the graph before conversion, which "
-        "numpy ran, by at most 1e-02 of the largest value (4 samples)"
+        "engine   litert 2.1.0 ran model: differs from the graph before conversion, run with "
+        "numpy, by at most 1e-02 of the largest value (4 samples)"
     )
 
 

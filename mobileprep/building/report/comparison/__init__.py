@@ -1,1 +1,1 @@
-"""What two builds of a target differ in, and which key of the recipe it comes from."""
+"""Compare two builds of a target, and find the recipe keys that caused the differences."""

@@ -1,4 +1,4 @@
-"""What a comparison of two reports tells, as data."""
+"""Structure of a comparison of two reports."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ State: TypeAlias = Literal["same", "changed", "added", "removed"]
 
 
 class Figure(Struct, frozen=True):
-    """A number that is another.
+    """A number that changed.
 
     Args:
-        name: what it is of, such as ``model bytes``, an op or a tensor.
-        before: what it was; None where there was none, or it is no finite number.
-        after: what it is.
+        name: name of the quantity, such as ``model bytes``, an op, or a tensor.
+        before: previous value; None if there was none or it was not finite.
+        after: current value; None if there is none or it is not finite.
     """
 
     name: str
@@ -30,16 +30,16 @@ class Figure(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """What a build was made from, and is another now.
+    """A build input that changed.
 
     Args:
         what: ``setting`` for a key of the recipe, ``source`` for the content of a file, ``tool``
             for the version of mobileprep.
-        key: the key's path with dots, ``transforms.quantize_weights.minimum_size``; the file's
-            name; or ``mobileprep``.
-        before: what it was; of a file its sha256; None where there was none.
-        after: what it is.
-        place: ``file:line:column`` in the recipe; empty where that is not known.
+        key: dotted path of the key, ``transforms.quantize_weights.minimum_size``; name of the file;
+            or ``mobileprep``.
+        before: previous value, or SHA-256 of a file; None if it did not exist.
+        after: current value, or SHA-256 of a file; None if it no longer exists.
+        place: ``file:line:column`` in the recipe, or an empty string if unknown.
     """
 
     what: What
@@ -50,17 +50,16 @@ class Cause(Struct, frozen=True):
 
 
 class StepChange(Struct, frozen=True):
-    """A transform that does something else than before.
+    """A transform whose effect changed.
 
     Args:
-        kind: whether the step itself is new, is gone, or does another thing.
-        number: which step of the chain it is, from 1; of one that is gone, which it was.
-        name: the transform's.
-        causes: the recipe's keys that are another for this very step. Without any it does another
-            thing because of what comes before it.
-        figures: what it does by itself: by how much nodes, parameters and bytes grow, how many
-            places it matched, how many nodes it added, removed and changed, and how far outputs
-            are off after it.
+        kind: whether the step was added, removed, or changed.
+        number: number of the step, from 1; for a removed step, its previous number.
+        name: transform name.
+        causes: changed recipe keys of this step; if there are none, an earlier step caused the
+            change.
+        figures: changed effects of the step: growth in nodes, parameters, and bytes; number of
+            matches; nodes added, removed, and changed; and the difference of outputs after it.
     """
 
     kind: Kind
@@ -71,7 +70,7 @@ class StepChange(Struct, frozen=True):
 
 
 class RangeChange(Struct, frozen=True):
-    """A tensor whose range is another; None on the side that has no range for it."""
+    """A tensor whose range changed; None for a side without a range."""
 
     tensor: str
     before: tuple[float, ...] | None
@@ -79,12 +78,12 @@ class RangeChange(Struct, frozen=True):
 
 
 class NodeChange(Struct, frozen=True):
-    """A node of the model that ships, or part of it, that is another.
+    """A changed node of the published model.
 
     Args:
-        kind: "added", "removed", "op", "inputs", "attribute", "constant" and the like.
-        name: the node's.
-        told: the difference in words.
+        kind: "added", "removed", "op", "inputs", "attribute", "constant", and so on.
+        name: node name.
+        told: description of the difference.
     """
 
     kind: str
@@ -93,13 +92,13 @@ class NodeChange(Struct, frozen=True):
 
 
 class NodeChanges(Struct, frozen=True):
-    """The two models, node by node, whatever nodes are called.
+    """Differences between the nodes of two models. Nodes are matched regardless of their names.
 
     Args:
-        matched: how many nodes of both are matched, equal or changed.
-        renamed: how many of those have another name.
-        changes: what differs.
-        untold: why nothing is told; empty where the models were compared.
+        matched: number of matched nodes, equal or changed.
+        renamed: number of matched nodes that have another name.
+        changes: the differences.
+        untold: why the models were not compared; empty if they were.
     """
 
     matched: int = 0
@@ -109,26 +108,26 @@ class NodeChanges(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """What a target's build differs in from an earlier one.
+    """Differences between a target's build and an earlier build.
 
     Args:
-        recipe: the recipe's name.
-        target: the target's name.
-        state: whether anything differs, or the target itself is new or gone.
-        causes: what the build was made from, and is another.
-        untold: why causes may be missing; empty where all are known.
-        steps: the transforms that do something else.
-        sizes: of the source, the model and each file.
-        ops: how many nodes of each op.
-        accuracies: each metric of the model, and of the source.
-        outputs: how far each output is from the source's, as a share of its peak.
-        ranges: of tensors, for the steps that quantize.
-        tensors: the signal to noise of quantized tensors, in dB.
-        limits: what each limit of the budget is compared with.
-        kernels: what the header for each release registers.
-        warnings: those that are new.
-        solved: warnings that are gone.
-        nodes: the two models; None where they were not to be compared.
+        recipe: recipe name.
+        target: target name.
+        state: whether the target is the same, changed, added, or removed.
+        causes: build inputs that changed.
+        untold: why causes may be missing; empty if all are known.
+        steps: transforms whose effect changed.
+        sizes: sizes of the source, the model, and each file.
+        ops: number of nodes of each op.
+        accuracies: each metric of the model and of the source.
+        outputs: difference of each output from the source's, as a fraction of its peak.
+        ranges: ranges of tensors for the steps that quantize.
+        tensors: signal-to-noise ratio of quantized tensors, in dB.
+        limits: values that each limit of the budget applies to.
+        kernels: kernels that the header for each release registers.
+        warnings: new warnings.
+        solved: warnings that no longer occur.
+        nodes: differences between the two models; None if they were not compared.
     """
 
     recipe: str
@@ -153,22 +152,22 @@ class Comparison(Struct, frozen=True):
 ARROW: Final = "->"
 _MOST: Final = 60
 _DIGEST: Final = 12
-# Of these a share tells more than the two numbers.
+# Quantities that also show the relative change.
 _SIZES: Final = frozenset({"bytes", "nodes", "parameters"})
 
 
 def figure_text(figure: Figure) -> str:
-    """``model bytes 15,641 -> 14,000 (-10.5%)``."""
+    """Format a changed number: ``model bytes 15,641 -> 14,000 (-10.5%)``."""
     return f"{figure.name} {values_text(figure)}{share_text(figure)}"
 
 
 def values_text(figure: Figure) -> str:
-    """``15,641 -> 14,000``."""
+    """Format the two values: ``15,641 -> 14,000``."""
     return f"{number_text(figure.before)} {ARROW} {number_text(figure.after)}"
 
 
 def share_text(figure: Figure) -> str:
-    """`` (-10.5%)`` of a size; empty for other figures."""
+    """Format the relative change of a size: `` (-10.5%)``. Empty for other figures."""
     is_size = figure.name.rpartition(" ")[2] in _SIZES
     if not (is_size and figure.before and figure.after is not None and figure.before > 0):
         return ""
@@ -176,21 +175,24 @@ def share_text(figure: Figure) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A count in full, another number in six digits; ``none`` where there is none."""
+    """Format a count with all digits, another number with six digits, or ``none``."""
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
 def cause_text(cause: Cause) -> str:
-    """``transforms.quantize_weights.minimum_size: 1024 -> 16``, without the place."""
+    """Format a cause without its location.
+
+    Example: ``transforms.quantize_weights.minimum_size: 1024 -> 16``.
+    """
     shown = _digest if cause.what == "source" else _value
     name = f"file {cause.key}" if cause.what == "source" else cause.key
     return f"{name}: {shown(cause.before)} {ARROW} {shown(cause.after)}"
 
 
 def step_text(change: StepChange) -> str:
-    """What a step does by itself, beside what it did."""
+    """Describe how the effect of a step changed."""
     title = f"{change.number:02} {change.name}"
     if change.kind != "changed":
         sided = [(f.name, f.after if change.kind == "added" else f.before) for f in change.figures]
@@ -203,12 +205,12 @@ def step_text(change: StepChange) -> str:
 
 
 def range_text(change: RangeChange) -> str:
-    """``conv1: [-1, 4] -> [-1, 6]``."""
+    """Format a changed range: ``conv1: [-1, 4] -> [-1, 6]``."""
     return f"{change.tensor}: {_ends(change.before)} {ARROW} {_ends(change.after)}"
 
 
 def nodes_text(nodes: NodeChanges) -> str:
-    """How many nodes were added, removed and changed, or why that is not told."""
+    """Count the added, removed, and changed nodes, or give the reason they were not compared."""
     if nodes.untold:
         return f"not compared: {nodes.untold}"
     kinds = [change.kind for change in nodes.changes]
@@ -240,7 +242,7 @@ _STATES: Final = {"same": "nothing differs", "added": "is new", "removed": "is g
 
 
 def comparison_title(one: Comparison) -> str:
-    """The target's name, and where that says all, what became of it."""
+    """Return the target's name, with its state unless it only changed."""
     told = _STATES.get(one.state)
     name = f"{one.recipe}/{one.target}"
     return f"{name}: {told}" if told else name
@@ -249,10 +251,11 @@ def comparison_title(one: Comparison) -> str:
 def comparison_lines(
     one: Comparison, width: int | None = None, listed: int | None = LISTED
 ) -> list[str]:
-    """What a target differs in.
+    """Return the lines of a comparison.
 
     Args:
-        listed: how many ranges, tensors and nodes to name at most; None for all.
+        width: maximum line width in characters, or None for no limit.
+        listed: maximum number of ranges, tensors, and nodes to list, or None for all.
     """
     body = _lines(one, listed)
     return list(body) if width is None else [p for line in body for p in wrapped(line, width)]
@@ -289,7 +292,7 @@ def _nodes(nodes: NodeChanges, listed: int | None) -> Iterator[str]:
 
 
 def _some(title: str, lines: Sequence[str], listed: int | None) -> Iterator[str]:
-    """The first lines, each with a title, and how many more there are."""
+    """Yield the first lines, each with a title, and the number of omitted lines."""
     shown = lines if listed is None else lines[:listed]
     yield from (f"{title:<8} {line}" for line in shown)
     if len(lines) > len(shown):
@@ -302,7 +305,7 @@ _MARKDOWN_STATES: Final = {"added": "is new", "removed": "is gone"}
 
 
 def comparisons_markdown(comparisons: Sequence[Comparison]) -> str:
-    """What targets differ in: for each what it comes from, what that did, and the numbers."""
+    """Format comparisons as Markdown: for each target the causes, effects, and numbers."""
     same = [one for one in comparisons if one.state == "same"]
     lines = ["## mobileprep: what changed", ""]
     for one in comparisons:
@@ -375,7 +378,7 @@ def _markdown_nodes(nodes: NodeChanges) -> Iterator[str]:
 
 
 def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """Lines that are shown once they are asked for."""
+    """Yield lines in a collapsed section."""
     if not lines:
         return
     yield ""

@@ -1,5 +1,5 @@
-"""The report as one page of HTML: its data beside a program and a style that are made ahead.
+"""Report as a single HTML page, with its data and the prebuilt program and style sheet.
 
-``page.js`` and ``page.css`` are bundled from ``web/report`` by its ``build.sh``;
-``licences.txt`` has the licences of what is bundled.
+``page.js`` and ``page.css`` are bundled from ``web/report`` by its ``build.sh``.
+``licences.txt`` contains the licenses of the bundled packages.
 """

@@ -1,4 +1,4 @@
-"""Makes the page: data, program and style in one file that asks the network for nothing."""
+"""Create the report page: data, program, and style in one file without network requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from msgspec import Struct, to_builtins
 from mobileprep.building.report.collect import Report, finite, report_data
 
 PAGE: Final = "report.html"
-"""The name of the page."""
+"""File name of the page."""
 _MARK: Final = b"<!doctype html>\n<!-- mobileprep report "
 _DIGEST: Final = 64
 _FOLDER: Final = Path(__file__).parent
-# Some may end a script element or start a comment in it, lines of JavaScript end at the others.
+# Some of these could end a script element or start a comment in it. The others are line breaks in
+# JavaScript.
 _ESCAPES: Final = {
     ord("<"): "\\u003c",
     ord(">"): "\\u003e",
@@ -34,11 +35,11 @@ _ESCAPES: Final = {
 def render_page(
     data: Mapping[str, Any], compared: Mapping[str, Any] | None = None, key: str = ""
 ) -> bytes:
-    """The page.
+    """Create the page.
 
     Returns:
-        HTML in UTF-8. No text of ``data`` is ever markup: the program sets all of it as text, and
-        the policy lets nothing run but that program.
+        HTML in UTF-8. No string in ``data`` can become markup: the program inserts strings as text
+        only, and the content security policy runs no other script.
     """
     script, style = _part("page.js"), _part("page.css")
     policy = (
@@ -70,7 +71,7 @@ def render_page(
 
 
 def page_key(page: bytes) -> str | None:
-    """The key that a page was made with; empty where it was edited since, None for no page."""
+    """Return the key of a page, empty if it was edited, or None if it is not a report page."""
     if not page.startswith(_MARK):
         return None
     head, _, rest = page[len(_MARK) :].partition(b" -->\n")
@@ -80,7 +81,7 @@ def page_key(page: bytes) -> str | None:
 
 
 def bundle_digest() -> str:
-    """A digest of the program and the style."""
+    """Return a digest of the program and the style sheet."""
     return hashlib.sha256(_part("page.js") + _part("page.css")).hexdigest()
 
 
@@ -95,10 +96,10 @@ def _source(part: bytes) -> str:
 
 
 def _data(name: str, data: Mapping[str, Any]) -> bytes:
-    # Halves of characters, which UTF-8 does not have, are escaped with all that is not ASCII.
+    # JSON escapes lone surrogates, which are not valid in UTF-8, with all non-ASCII characters.
     try:
         text = _text(data)
-    except ValueError:  # a store's record may hold any number; they are looked for only then
+    except ValueError:  # a cached record may contain any number, and searching for them is slow
         text = _text(finite(data))
     escaped = text.translate(_ESCAPES)
     return f'<script type="application/json" id="{name}">{escaped}</script>\n'.encode("ascii")
@@ -113,16 +114,16 @@ def _printable(text: str) -> str:
 
 
 FORMAT: Final = 1
-"""Raise it if the data of pages changes, so that pages of other versions are not misread."""
+"""Increment if the page data changes, so that pages of other versions are not misread."""
 
 
 class StageTime(Struct, frozen=True):
-    """A stage of the build that left a page.
+    """A stage of the build that wrote a page.
 
     Args:
-        task: its name.
-        kind: what it does.
-        seconds: how long it took: in this build, or where its results come from the store, then.
+        task: task name.
+        kind: stage name.
+        seconds: duration in this build, or of the run that created the cached result.
         ran: whether it ran in this build.
     """
 
@@ -138,7 +139,7 @@ def nodes_data(
     steps: Sequence[str],
     graphs: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What a page tells of a target's graphs."""
+    """Return the page data of a target's graphs."""
     told = [*graphs]
     return {
         "graphs": [source["graph"], shipped["graph"]],
@@ -156,7 +157,7 @@ def page_data(
     targets: Sequence[tuple[Report, Mapping[str, Any]]],
     stages: Sequence[StageTime],
 ) -> dict[str, Any]:
-    """What a page tells of a recipe's targets."""
+    """Return the page data of a recipe's targets."""
     return {
         "format": FORMAT,
         "recipe": recipe,
@@ -169,12 +170,16 @@ def page_data(
     }
 
 
-# No text of the data has such a sign: all that could end the element is escaped.
+# Data never contains ``<``, because everything that could end the element is escaped.
 _DATA: Final = re.compile(rb'<script type="application/json" id="data">([^<]*)</script>')
 
 
 def data_of_page(page: bytes) -> dict[str, Any]:
-    """What a page tells, see ``page_data``."""
+    """Extract the data of a page, see ``page_data``.
+
+    Raises:
+        ValueError: the page is not a report page of this version.
+    """
     found = _DATA.search(page)
     data = json.loads(found[1]) if found else {}
     known = data.get("format") if isinstance(data, dict) else None

@@ -1,4 +1,4 @@
-"""What to change in a recipe that exceeds a limit."""
+"""Suggestions for recipes that exceed a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOLD: Final = 3
 
 
 def parameters(graph: Graph) -> str:
-    """The largest constants, those of functions among them."""
+    """Suggest a fix and name the largest constants, including those of functions."""
     bodies = {f.name: f.nodes for f in graph.library.functions.values()}
     owned = [(n, "") for n in graph] + [(n, f"{f}/") for f, body in bodies.items() for n in body]
     sizes = [(n.attr_tensor("value").size, owner + n.name) for n, owner in owned if n.op == "Const"]
@@ -27,7 +27,7 @@ def parameters(graph: Graph) -> str:
 
 
 def flops(costs: GraphCosts) -> str:
-    """The ops and nodes that compute most, and a transform where one takes some of them off."""
+    """Name the most expensive ops and nodes, and suggest a transform that removes one."""
     whole = costs.flops or 1
     ops = [f"{op} {100 * n / whole:.0f} %" for op, n in costs.flops_by_op.items()][:_TOLD]
     told = f"{', '.join(ops)}, most of it in {_largest(costs, lambda n: n.flops or 0)}"
@@ -37,7 +37,7 @@ def flops(costs: GraphCosts) -> str:
 
 
 def activations(costs: GraphCosts) -> str:
-    """The nodes that make the largest tensors."""
+    """Name the nodes that write the largest tensors."""
     largest = _largest(costs, lambda n: n.written)
     return (
         "feed smaller inputs, or compute in 8 bits with 'quantize: {mode: nodes}': the largest "
@@ -46,14 +46,14 @@ def activations(costs: GraphCosts) -> str:
 
 
 def kernels(ops: Mapping[str, int]) -> str:
-    """The ops that a single node has brought in."""
+    """Name the ops that occur in only one node."""
     single = sorted(op for op, count in ops.items() if count == 1 and op != "Placeholder")
     told = f": of one node each are {', '.join(single[: 2 * _TOLD])}" if single else ""
     return f"fold_constants and fuse_batch_norms take ops off, and remove_nodes copies{told}"
 
 
 def without(op: str) -> str:
-    """What takes an op off a graph."""
+    """Suggest how to remove an op from a graph."""
     return removal(op) or f"cut the graph before {op}, or allow it"
 
 

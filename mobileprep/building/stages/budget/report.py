@@ -1,4 +1,4 @@
-"""Report what is left of a target's limits."""
+"""Report the remaining budget of a target."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from mobileprep.targets.targets import DeviceCost
 
 
 def budget_lines(lines: Sequence[BudgetLine]) -> Iterator[str]:
-    """A line for each limit, with what is left of it."""
+    """Yield a line for each limit, with its remaining budget."""
     for line in lines:
         basis = f" ({line.basis})" if line.basis else ""
         yield f"budget   {line.name}: {budget_text(line)}{basis}"
 
 
 def budget_text(line: BudgetLine) -> str:
-    """What the model takes, and what is left: ``48,000 of 50,000, 2,000 left``."""
+    """Format the usage and the remaining budget: ``48,000 of 50,000, 2,000 left``."""
     return f"{number_text(line.found)} of {number_text(line.limit)}, {number_text(line.left)} left"
 
 
 def cost_text(cost: DeviceCost) -> str:
-    """The cost of a sample: ``12,000 FLOPs a sample, at best 1.2 ms on a Raspberry Pi 3 (...)``."""
+    """Format the cost of a sample.
+
+    Example: ``12,000 FLOPs a sample, at best 1.2 ms on a Raspberry Pi 3 (...)``.
+    """
     latency = f"at best {number_text(cost.latency_ms)} ms on {cost.device}"
     return f"{cost.flops:,} FLOPs a sample, {latency} ({cost.basis})"

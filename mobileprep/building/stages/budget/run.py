@@ -25,11 +25,11 @@ from mobileprep.targets.targets import DeviceCost
 
 @stage(BudgetStage)
 def run(job: Job[BudgetStage]) -> None:
-    """Leaves ``budget.json``.
+    """Write ``budget.json``.
 
     Raises:
-        AccuracyError: the model is over a limit, or has an op that is not allowed.
-        RecipeError: what a sample takes is not known, as the size of a tensor is not.
+        AccuracyError: the model exceeds a limit or has an op that is not allowed.
+        RecipeError: the cost of a sample is unknown because the size of a tensor is.
     """
     model = _Model(job)
     for slip in _slips(model):
@@ -50,14 +50,14 @@ def run(job: Job[BudgetStage]) -> None:
 
 
 class _Spent(Struct, frozen=True):
-    """What a model takes of something that is limited.
+    """The model's usage of a limited resource.
 
     Args:
-        name: the recipe's key of the limit.
-        amount: how much.
-        text: the sentence that says so, with braces for the amount.
-        mend: what takes less.
-        basis: what the number rests on, where it is an estimate.
+        name: key of the limit in the recipe.
+        amount: the usage.
+        text: sentence with braces for the amount.
+        mend: suggestion for reducing it.
+        basis: source of the number if it is an estimate.
     """
 
     name: str
@@ -67,14 +67,14 @@ class _Spent(Struct, frozen=True):
     basis: str = ""
 
     def over(self, limit: float) -> str:
-        """By how much it is more than allowed."""
+        """Describe by how much it exceeds the limit."""
         found = self.text.format(_shown(self.amount))
         excess = f"{_shown(self.amount - limit)} over the budget of {_shown(limit)}"
         return f"{found}, {excess}{f' ({self.basis})' if self.basis else ''}"
 
 
 def _cost(model: _Model) -> DeviceCost | None:
-    """The cost on the target's device; None without one, and for sizes that nobody declared."""
+    """Return the cost on the target's device, or None without a device or with unknown sizes."""
     job, device = model.job, model.job.asked.device
     if device is None:
         return None
@@ -93,14 +93,14 @@ def _shown(amount: float) -> str:
 
 
 class _Model:
-    """What ships, looked at as far as limits ask for it."""
+    """The published model. Loads only the parts that the limits need."""
 
     def __init__(self, job: Job[BudgetStage]) -> None:
         self.job = job
         self.package = job.record(PackageRecord, job.asked.package)
 
     def basis(self, *parts: str) -> str:
-        """What a number rests on; of a converted model, that its graph is counted."""
+        """Return the source of a number. For a converted model, note that its graph was counted."""
         return "; ".join(filter(None, (*parts, self.package.model.basis)))
 
     @cached_property
@@ -109,7 +109,7 @@ class _Model:
 
     @cached_property
     def costs(self) -> GraphCosts:
-        """What one sample takes."""
+        """Cost of one sample."""
         job = self.job
         interface = job.record(Interface, job.asked.interface)
         declared = {fed.name: fed.shape for fed in job.asked.inputs}
@@ -121,7 +121,7 @@ class _Model:
             raise RecipeError(error.message, error.hint, job.place("inputs")) from error
 
     def most(self, amount: Callable[[KernelsRecord], int | None]) -> KernelsRecord:
-        """Of the releases with a header, the one for which there is most of something."""
+        """Return the release with the largest amount of those that have a header."""
         known = [k for k in self.package.kernels if amount(k) is not None]
         if not known:
             message = "kernel code sizes are only known for TensorFlow 1.15"
@@ -189,13 +189,13 @@ def _without(costs: GraphCosts) -> str:
 
 
 def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
-    """Ops that are not allowed, each with what takes it off."""
+    """Yield ops that are not allowed, each with a suggestion for removing it."""
     limits = model.job.asked.budget.ops
     if limits is None:
         return
     for op, count in sorted(model.package.ops.items()):
         if op in limits.forbid or (limits.allow and op not in limits.allow):
-            # Bodies of functions have some that the graph itself has not.
+            # Function bodies may contain ops that the graph itself does not.
             first = next((node.name for node in model.graph if node.op == op), None)
             nodes = f"{count:,} node{'s' * (count != 1)}"
             nodes += "" if first is None else f", such as {first!r}"
@@ -203,7 +203,7 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
 
 
 def _slips(model: _Model) -> list[str]:
-    """What to tell of limited ops that neither the model nor TensorFlow has: they limit nothing."""
+    """Return warnings about limited ops that neither the model nor TensorFlow has."""
     limits = model.job.asked.budget.ops
     named = () if limits is None else (*limits.allow, *limits.forbid)
     return [slip for op in named if op not in model.package.ops and (slip := slip_in(op))]

@@ -15,11 +15,11 @@ from mobileprep.targets.targets import Device, DeviceCost
 
 
 class BudgetRecord(Struct, frozen=True):
-    """What a budget allows and the model takes, ``budget.json``, in the order of the recipe's keys.
+    """Limits of a budget and the model's usage, ``budget.json``, in the order of the recipe's keys.
 
     Args:
         lines: one for each limit.
-        cost: on the device, if the target names one and the cost is known.
+        cost: cost on the device, if the target names one and the cost is known.
     """
 
     lines: tuple[BudgetLine, ...]
@@ -31,13 +31,13 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
 
     Args:
         budget: the limits.
-        device: the device of a latency and of the cost.
-        inputs: what is fed, with the shapes that the recipe declares.
-        package: the record of what ships.
-        compressed: the record of its compressed size.
-        graph: the graph that ships.
-        interface: what is fed and fetched.
-        assets: the files that it reads.
+        device: device for the latency and the cost.
+        inputs: inputs, with the shapes that the recipe declares.
+        package: record of the published model.
+        compressed: record of its compressed size.
+        graph: graph of the published model.
+        interface: inputs and outputs.
+        assets: files that the graph reads.
     """
 
     stage_name: ClassVar[str] = "budget"
@@ -56,18 +56,17 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 class BudgetLine(Struct, frozen=True):
-    """A limit that is met.
+    """A limit that the model does not exceed.
 
     Args:
-        name: the key of the recipe.
-        found: what the model has or takes.
-        limit: the most that is allowed.
-        basis: what the number rests on, where it is an estimate; else empty.
+        name: key of the recipe.
+        found: the model's usage.
+        limit: the permitted maximum.
+        basis: source of the number if it is an estimate; else empty.
     """
 
     name: str
@@ -77,14 +76,14 @@ class BudgetLine(Struct, frozen=True):
 
     @property
     def left(self) -> float:
-        """How much more the model might take."""
+        """Remaining budget."""
         return self.limit - self.found
 
 
 def budget_spec(
     target: Target, frozen: Frozen, graph: Upstream, package: str, compress: str
 ) -> StageSpec:
-    """The stage that holds a target to its limits."""
+    """Return the stage that checks a target against its limits."""
     stage = BudgetStage(
         budget=target.budget,
         device=target.device,

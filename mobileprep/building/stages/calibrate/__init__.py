@@ -1,1 +1,1 @@
-"""Find the ranges of a float graph's tensors."""
+"""Determine the ranges of a float graph's tensors."""

@@ -1,4 +1,4 @@
-"""Report where ranges come from."""
+"""Report the source of ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def calibration_lines(calibration: CalibrationRecord) -> Iterator[str]:
 
 
 def calibration_text(record: CalibrationRecord) -> str:
-    """How many ranges there are, how they were found, on what; and how many are missing."""
+    """Describe the number of ranges, their source and method, and the number of missing ones."""
     tensors = f"{record.tensors:,} tensor{'s' * (record.tensors != 1)}"
     samples = f"{record.samples:,} sample{'s' * (record.samples != 1)}"
     if record.is_measured:

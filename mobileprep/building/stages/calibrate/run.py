@@ -1,4 +1,4 @@
-"""Find the ranges of a float graph's tensors."""
+"""Determine the ranges of a float graph's tensors."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _NAMED: Final = 5
 
 @stage(CalibrateStage)
 def run(job: Job[CalibrateStage]) -> None:
-    """Leaves ``ranges.yaml``, ``calibration.json`` and ``data.json``.
+    """Write ``ranges.yaml``, ``calibration.json``, and ``data.json``.
 
     Raises:
-        AccuracyError: the range file is stale; or the data does not fit the graph, or makes a
-            tensor NaN or infinite.
+        AccuracyError: the range file is stale, the data does not fit the graph, or a tensor becomes
+            NaN or infinite.
         CorruptFileError: the data or the range file cannot be read.
     """
     asked = job.asked
@@ -93,11 +93,11 @@ def run(job: Job[CalibrateStage]) -> None:
 def _of_file(
     job: Job[CalibrateStage], graph: Graph, interface: Interface
 ) -> tuple[Graph, Interface, tuple[Edge, ...]]:
-    """The graph that becomes a file for LiteRT, its ends, and the tensors that need a range.
+    """Return the graph to convert to .tflite, its interface, and the tensors that need a range.
 
-    What LiteRT cannot express is told where the file is made.
+    Unsupported ops are reported when the file is written.
     """
-    # Slow to import, and few targets take it.
+    # Slow to import, and few targets need it.
     from mobileprep.litert.convert import to_calibrate
     from mobileprep.litert.prepare import CutInput
 
@@ -111,7 +111,7 @@ def _of_file(
 
 
 def method_of(asked: CalibrateStage) -> Method:
-    """How the recipe has ranges measured."""
+    """Return the calibration method of the recipe."""
     calibration = asked.calibration
     return Method(calibration.method, calibration.percentile, calibration.decay)
 
@@ -125,7 +125,7 @@ def _measured(
     survey: DataSurvey,
     warn: Callable[[str], None],
 ) -> RangeFile:
-    """Ranges by running the float graph on the samples."""
+    """Measure ranges by running the float graph on the samples."""
     asked = job.asked
     assert asked.data is not None
     calibration = asked.calibration
@@ -170,7 +170,7 @@ def _measured(
 
 
 def _doubts(job: Job[CalibrateStage], survey: DataSurvey) -> Iterator[str]:
-    """What the source shows of samples that it was not trained on the like of."""
+    """Yield warnings about samples that do not match the training data of the source."""
     asked = job.asked
     source = job.graph(asked.source)
     names = job.record(Interface, asked.interface).inputs
@@ -192,7 +192,7 @@ def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor])
 
 
 def _digest(asked: CalibrateStage) -> str:
-    """A digest of what is fed: of all files, how they are read, and which samples are drawn."""
+    """Compute a digest of the samples: all files, reading options, and the sample selection."""
     assert asked.data is not None
     calibration, parameters = asked.calibration, asked.parameters
     drawn: dict[str, object] = {
@@ -203,7 +203,7 @@ def _digest(asked: CalibrateStage) -> str:
         "seed": calibration.seed,
         "files": [[f.name, sha256_file(f.path)] for f in asked.data.members],
     }
-    # What ends of batches are averaged to depends on the batches.
+    # Moving averages depend on the batch size.
     if calibration.method == MOVING_AVERAGE:
         drawn["batch"] = calibration.batch
     return sha256_bytes(json.dumps(drawn, sort_keys=True).encode())

@@ -18,17 +18,17 @@ from mobileprep.recipe.validation_settings import Calibration
 
 
 class CalibrationRecord(Struct, frozen=True):
-    """Where ranges come from, ``calibration.json``.
+    """Source of ranges, ``calibration.json``.
 
     Args:
-        origin: the range file or the data, as the recipe names it.
-        is_measured: whether the stage has measured them itself.
-        method: how they were found.
-        samples: on how many samples.
-        tensors: how many have a range.
-        unseen: those that no sample reached, as in branches that were never taken.
-        warnings: what makes the ranges worth less than they seem.
-        ranges: the lower and the upper end of each tensor's range.
+        origin: the range file or the data, as named in the recipe.
+        is_measured: whether the stage measured the ranges itself.
+        method: calibration method.
+        samples: number of samples.
+        tensors: number of tensors with a range.
+        unseen: tensors that no sample reached, for example in untaken branches.
+        warnings: reasons why the ranges may be unreliable.
+        ranges: lower and upper end of each tensor's range.
     """
 
     origin: str
@@ -42,21 +42,21 @@ class CalibrationRecord(Struct, frozen=True):
 
 
 class CalibrateStage(Stage, frozen=True, kw_only=True):
-    """The ranges of a float graph's tensors: of a range file, or measured on samples.
+    """Determine the ranges of a float graph's tensors, from a range file or by running samples.
 
     Args:
-        calibration: how they are measured; where that runs is no parameter.
-        data: the samples; None where they are not there and a range file is.
-        labels: the name of their labels, which are not fed, where the data does not say.
-        inputs: what is fed.
-        range_file: the ranges that were checked in, or None.
+        calibration: calibration settings; the place where they run is not a parameter.
+        data: the samples; None if they do not exist but a range file does.
+        labels: default name of the labels, which are not inputs.
+        inputs: the inputs.
+        range_file: the checked-in range file, or None.
         graph: the float graph.
-        source: the model before any transform, which shows what its inputs were trained with.
-        interface: what is fed and fetched.
-        assets: the files that the graph reads.
-        regular_expressions: what the interpreter runs them by, with its version.
-        for_litert: whether the ranges are for a file that LiteRT runs.
-        engine: the engine that runs the samples; None for the interpreter.
+        source: the model before any transform, for comparison with its training data.
+        interface: inputs and outputs.
+        assets: files that the graph reads.
+        regular_expressions: the interpreter's regular expression engine, with its version.
+        for_litert: whether the ranges are for a .tflite file.
+        engine: engine that runs the samples; None for the interpreter.
     """
 
     stage_name: ClassVar[str] = "calibrate"
@@ -81,17 +81,16 @@ class CalibrateStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The ranges, the record, and the record of the data."""
         return (self.RANGES, self.RECORD, self.DATA)
 
 
 class DataRecord(Struct, frozen=True):
-    """The samples that a stage has run, ``data.json``.
+    """The samples that a stage ran, ``data.json``.
 
     Args:
-        name: what the recipe calls them.
-        ends: the least and the greatest value of each input.
-        digests: of each sample.
+        name: name in the recipe.
+        ends: minimum and maximum of each input.
+        digests: digest of each sample.
     """
 
     name: str = ""
@@ -108,7 +107,7 @@ def calibrate_spec(
     *,
     for_litert: bool = False,
 ) -> StageSpec:
-    """The stage that finds the ranges of a float graph."""
+    """Return the stage that determines the ranges of a float graph."""
     data, range_file = calibration_files(calibration)
     stage = CalibrateStage(
         calibration=calibration,
@@ -129,7 +128,7 @@ def calibrate_spec(
 
 
 def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | None]:
-    """The samples, and the range file; either may be missing where the other is there."""
+    """Return the samples and the range file. Only one of them must exist."""
     named, data = calibration.range_file, calibration.data
     if named is not None and named.path.is_file():
         known = None if data is None or not _is_there(data) else data_files(data)
@@ -147,7 +146,7 @@ def _is_there(data: Data) -> bool:
 
 
 def calibration_members(target: Target) -> Iterator[StageFile]:
-    """The files from outside that a target's calibration reads."""
+    """Yield the external files that a target's calibration reads."""
     if target.calibration is None or not target.takes_ranges:
         return
     for files in calibration_files(target.calibration):

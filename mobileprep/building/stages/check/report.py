@@ -1,4 +1,4 @@
-"""Report how far graphs are from the source."""
+"""Report the differences between graphs and the source."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from mobileprep.building.stages.check.spec import CheckRecord, SamplesRecord
 
 
 class Checked(Struct, frozen=True):
-    """What each transform's graph was compared with the source on.
+    """Results of comparing graphs with the source.
 
     Args:
-        origin: ``check`` or ``validation``, the section that names the data, or ``drawn``.
-        data: the file, or None for samples that were drawn.
-        samples: how many.
-        inputs: what was fed, in words, by input.
-        step: the transform after which the outputs are furthest from the source's.
-        output: the output that is.
-        share_of_peak: how far, as a share of the largest magnitude that the source gives for it.
-        max_difference: what is allowed, or None.
-        warnings: what makes the comparison worth less than it seems.
-        basis: what the transforms' graphs are, if the packaged file is made from them by another
-            format: ``measured on the graph before conversion``.
-        model: how far the packaged model is from the source, and what was measured.
+        origin: section that names the data, ``check`` or ``validation``, or ``drawn``.
+        data: the file, or None for randomly drawn samples.
+        samples: number of samples.
+        inputs: description of the values of each input.
+        step: transform with the largest difference from the source.
+        output: output with the largest difference.
+        share_of_peak: the difference, as a fraction of the source's largest magnitude of that
+            output.
+        max_difference: the permitted maximum, or None.
+        warnings: reasons why the comparison may be unreliable.
+        basis: ``measured on the graph before conversion`` if the packaged file is converted to
+            another format.
+        model: comparison of the packaged model with the source.
     """
 
     origin: str
@@ -48,14 +49,14 @@ def checked(
     *,
     is_converted: bool,
 ) -> Checked | None:
-    """The checks of steps and of the packaged model; None without any.
+    """Combine the checks of steps and of the packaged model. Return None if there are none.
 
     Args:
-        is_converted: whether the packaged file is made from the graphs by another format.
+        is_converted: whether the packaged file is converted to another format.
     """
     if samples is None or not (checks or model):
         return None
-    # Of equal differences the first step's: it is where they come from.
+    # Of equal differences, report the first step, which caused them.
     furthest = max(checks, key=lambda check: check.share_of_peak, default=model)
     assert furthest is not None
     return Checked(

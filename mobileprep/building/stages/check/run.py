@@ -76,11 +76,11 @@ _SHORT_LOOP: Final = (
 
 @stage(SamplesStage)
 def run_samples(job: Job[SamplesStage]) -> None:
-    """Leaves ``samples.npz``, ``expected.npz`` and ``samples.json``.
+    """Write ``samples.npz``, ``expected.npz``, and ``samples.json``.
 
     Raises:
-        AccuracyError: the data does not fit the source; not if the samples are optional.
-        RecipeError: no data is named, and none can be drawn; likewise.
+        AccuracyError: the data does not fit the source, unless the samples are optional.
+        RecipeError: no data is named and none can be drawn, unless the samples are optional.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
@@ -113,7 +113,7 @@ def run_samples(job: Job[SamplesStage]) -> None:
 def _source_run(
     job: Job[SamplesStage], interface: Interface
 ) -> tuple[Sequence[FedTensor], Samples, Sequence[str]]:
-    """The inputs, the samples with what the source gives for them, and doubts about the samples."""
+    """Return the inputs, the samples with the source's outputs, and warnings about the samples."""
     asked = job.asked
     graph = job.graph(asked.graph)
     inputs = stage_inputs(job, graph, interface.inputs)
@@ -122,13 +122,13 @@ def _source_run(
         engine = stage_engine(job, graph, "the source")
         run_samples = partial(engine.run, interface.outputs)
         samples = _samples(job, graph, inputs, run_samples, survey)
-    # The stages of a validation or calibration look at its data.
+    # Validation and calibration stages inspect their own data.
     is_own = asked.data is not None and asked.section == "check"
     return inputs, samples, list(survey.doubts(graph, inputs)) if is_own else []
 
 
 def read_runs(path: Path) -> list[list[Array]]:
-    """The arrays of each run in a file that the samples stage left."""
+    """Read the arrays of each run from a file that the samples stage wrote."""
     runs: dict[int, dict[int, Array]] = {}
     for key, array in read_arrays(path).items():
         number, _, index = key.partition("-")
@@ -176,7 +176,7 @@ def _samples(
 def _arrays(
     job: Job[SamplesStage], data: Files, inputs: Sequence[FedTensor], survey: DataSurvey
 ) -> Mapping[str, Array]:
-    """The array of each input: all that a file of arrays holds, else as many samples as wanted."""
+    """Return the array of each input: whole arrays of an .npz file, else the chosen samples."""
     files = data_files(data, job.asked.reading)
     if (files.kind or data_kind(files)) == "npz":
         given = dict(files.reading.inputs)
@@ -202,17 +202,17 @@ _STEP_HINT = "leave the step out, or look at its parameters"
 _MODEL_HINT = "use a gentler quantization"
 
 
-# A share of the peak that nobody should learn of from the report alone.
+# Fraction of the peak that is large enough for a warning.
 _LARGE = 0.1
 
 
 @stage(CheckStage)
 def run_check(job: Job[CheckStage]) -> None:
-    """Leaves ``check.json``.
+    """Write ``check.json``.
 
     Raises:
-        AccuracyError: an output is further from the source's than ``max_difference``, has
-            another shape, or is NaN or infinite where the source's is not, or the reverse.
+        AccuracyError: an output differs from the source's by more than ``max_difference``, has
+            another shape, or only one of the two is NaN or infinite.
         InvalidGraphError: the graph does not run.
     """
     asked = job.asked
@@ -241,7 +241,7 @@ def run_check(job: Job[CheckStage]) -> None:
 
 
 def _judge(job: Job[CheckStage], worst: Difference) -> None:
-    """Whether the output that is furthest from the source's is near enough."""
+    """Warn or raise an error if the largest difference is too large."""
     where, hint, limit = _subject(job), _hint(job), job.asked.max_difference
     told = f"{where} the output {worst}"
     if limit is None:
@@ -254,13 +254,13 @@ def _judge(job: Job[CheckStage], worst: Difference) -> None:
 
 
 def _subject(job: Job[CheckStage]) -> str:
-    """What is checked, for messages: ``after a_step`` or ``in digits.tflite``."""
+    """Return the checked graph or file for messages: ``after a_step`` or ``in digits.tflite``."""
     measured = job.asked.measured
     return f"after {job.asked.step}" if measured is None else f"in {measured.name}"
 
 
 def _earlier(job: Job[CheckStage]) -> Iterator[float]:
-    """What the checks of steps have found; the model's repeats no warning of theirs."""
+    """Yield the differences after each step, so that the model's check repeats no warning."""
     for upstream in job.asked.earlier:
         yield job.record(CheckRecord, upstream).share_of_peak
 
@@ -270,7 +270,7 @@ def _hint(job: Job[CheckStage]) -> str:
 
 
 def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
-    """The inputs of each run; without inputs the source ran once."""
+    """Return the inputs of each run. Without inputs, the source ran once."""
     runs = read_runs(job.path(job.asked.samples))
     return [dict(zip(interface.inputs, run_check, strict=True)) for run_check in runs] or [{}]
 
@@ -278,7 +278,7 @@ def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]
 def _run(
     job: Job[CheckStage], interface: Interface, feeds: Sequence[Mapping[str, Array]]
 ) -> tuple[list[list[Array]], EngineRecord]:
-    """The outputs for each sample, and the engine that ran the graph or file."""
+    """Return the outputs for each sample, and the engine that ran the graph or file."""
     asked = job.asked
     graph = measured_graph(job)
     where = _subject(job)
@@ -296,11 +296,11 @@ def _run(
     return [[storable(array) for array in outputs] for outputs in found], record
 
 
-# A share of the peak that nobody should learn of from the report alone, as in a check.
+# Fraction of the peak that is large enough for a warning, as in a check.
 _LARGE_BY_DEFAULT: Final = 0.1
 
 
-# Scores of the source that are nearer to each other, as a share of the best, are a tie.
+# Scores of the source that differ by less, as a fraction of the best, count as a tie.
 _TIE: Final = 0.01
 
 
@@ -312,7 +312,7 @@ _UNINSTALLED: Final = ("LiteRT is not installed", "pip install 'mobileprep[liter
 
 @stage(DefaultCheckStage)
 def run_default_check(job: Job[DefaultCheckStage]) -> None:
-    """Leaves ``default_check.json``. Warns, and never fails: nobody asked for the check."""
+    """Write ``default_check.json``. Problems are only warnings because the check is implicit."""
     asked = job.asked
     samples = job.record(SamplesRecord, asked.drawn)
     interface = job.record(Interface, asked.interface)
@@ -377,7 +377,6 @@ def _checked(
 
 
 def _basis(file: Upstream | None, engine: EngineRecord) -> str:
-    """See ``CheckRecord.basis``."""
     if file is None:
         return ""
     name = file.output.removeprefix(PUBLISHED)
@@ -393,7 +392,7 @@ def _advice(alternatives: Sequence[str]) -> str:
 def _results(
     job: Job[DefaultCheckStage], outputs: Sequence[str], feeds: Sequence[Mapping[str, Array]]
 ) -> tuple[list[list[Array]], EngineRecord]:
-    """What the quantized model gives for each sample, and what ran it."""
+    """Return the quantized model's outputs for each sample, and the engine that ran it."""
     asked = job.asked
     if asked.file is not None:
         if not asked.litert:
@@ -412,7 +411,7 @@ def _results(
 
 
 class _Flips(NamedTuple):
-    """How many of the samples have another top-1 class."""
+    """Number of samples whose top-1 class changed."""
 
     output: str
     changed: int
@@ -422,7 +421,7 @@ class _Flips(NamedTuple):
 def _flips(
     outputs: Sequence[str], expected: Sequence[Sequence[Array]], found: Sequence[Sequence[Array]]
 ) -> Iterator[_Flips]:
-    """The flips of each output that has a score for each of several classes."""
+    """Yield the changed classes of each output that has scores for several classes."""
     for at, output in enumerate(outputs):
         before, after = (
             [run_default_check[at] for run_default_check in runs] for runs in (expected, found)

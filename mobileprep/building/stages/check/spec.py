@@ -25,14 +25,14 @@ from mobileprep.recipe.tree import plain
 
 
 class SamplesRecord(Struct, frozen=True):
-    """What checks feed, ``samples.json``.
+    """Samples that checks run, ``samples.json``.
 
     Args:
-        origin: ``check`` or ``validation``, the section that names the data, or ``drawn``.
-        data: the file, or None for samples that were drawn.
-        samples: how many.
-        inputs: what is fed, in words, by input.
-        warnings: what makes checks worth less than they seem.
+        origin: section that names the data, ``check`` or ``validation``, or ``drawn``.
+        data: the file, or None for randomly drawn samples.
+        samples: number of samples.
+        inputs: description of the values of each input.
+        warnings: reasons why checks may be unreliable.
     """
 
     origin: str
@@ -43,16 +43,16 @@ class SamplesRecord(Struct, frozen=True):
 
 
 class SamplesStage(RunningStage, frozen=True, kw_only=True):
-    """What checks feed, and what the source gives for it.
+    """Read or draw samples for checks, and run the source on them.
 
     Args:
         data: the samples; None to draw them.
-        reading: how they are read; None where their content tells.
-        section: the section that names the data.
-        labels: the name of its labels, which are not fed, where ``reading`` does not say.
-        count: how many samples.
-        inputs: what is fed.
-        optional: whether to warn instead of failing where there are no usable samples.
+        reading: reading options; None to detect them from the content.
+        section: section that names the data.
+        labels: default name of the labels, which are not inputs.
+        count: number of samples.
+        inputs: the inputs.
+        optional: whether to warn instead of failing if there are no usable samples.
     """
 
     stage_name: ClassVar[str] = "samples"
@@ -72,22 +72,22 @@ class SamplesStage(RunningStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """What is fed, what the source gives for it, and the record."""
+        """Inputs, expected outputs, and the record."""
         return (self.FED, self.EXPECTED, self.RECORD)
 
 
 class CheckRecord(Struct, frozen=True):
-    """How far the graph after a step is from the source, ``check.json``.
+    """Difference between the graph after a step and the source, ``check.json``.
 
     Args:
         step: the transform.
-        output: the output that is furthest off.
-        largest_difference: of any element of any output.
-        share_of_peak: how far ``output`` is off, as a share of the largest magnitude that the
-            source gives for it.
-        max_difference: what is allowed, or None.
-        engine: what ran the graph.
-        basis: what was measured: ``measured on digits.pb (numpy)``; empty for a step.
+        output: output with the largest difference.
+        largest_difference: largest difference of any element of any output.
+        share_of_peak: difference of ``output``, as a fraction of the source's largest magnitude of
+            that output.
+        max_difference: the permitted maximum, or None.
+        engine: engine that ran the graph.
+        basis: the measured file: ``measured on digits.pb (numpy)``; empty for a step.
     """
 
     step: str
@@ -100,14 +100,14 @@ class CheckRecord(Struct, frozen=True):
 
 
 class CheckStage(MeasuringStage, frozen=True, kw_only=True):
-    """Compares the graph after a step, or the packaged model, with the source.
+    """Compare the graph after a step, or the packaged model, with the source.
 
     Args:
         step: the step; empty for the packaged model.
-        earlier: the records of the checks of all steps, which report a faulty step first.
-        max_difference: how far an output may be off; None for no limit.
-        samples: what is fed.
-        expected: what the source gives for it.
+        earlier: records of the checks of all steps, which report a faulty step first.
+        max_difference: permitted difference of an output; None for no limit.
+        samples: the inputs.
+        expected: the source's outputs for them.
     """
 
     stage_name: ClassVar[str] = "check"
@@ -123,17 +123,16 @@ class CheckStage(MeasuringStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 class DefaultCheckRecord(Struct, frozen=True):
-    """What the check of a quantized target found that has none in its recipe.
+    """Result of the default check of a quantized target.
 
     Args:
-        number: of the transform that quantizes, from 1; 0 for the file of the artifact.
-        check: the comparison; None where it was not possible.
-        warnings: large differences, other classes, or why there is no comparison.
+        number: number of the transform that quantizes, from 1; 0 for the artifact's file.
+        check: the comparison; None if it was not possible.
+        warnings: large differences, changed classes, or the reason for a missing comparison.
     """
 
     number: int
@@ -142,17 +141,17 @@ class DefaultCheckRecord(Struct, frozen=True):
 
 
 class DefaultCheckStage(RunningStage, frozen=True, kw_only=True):
-    """Compares a quantized graph or file with the source, and warns.
+    """Compare a quantized graph or file with the source. Problems are only warnings.
 
     Args:
-        step: the transform, or the artifact, that quantizes.
-        number: of the transform in the chain, from 1; 0 where the artifact is quantized.
-        alternatives: what to try instead, cheapest first, as recipes have it.
-        litert: the version of LiteRT's interpreter; empty where it is not installed.
-        file: the .tflite file that ships; None where the graph is compared.
-        samples: what is fed.
-        expected: what the source gives for it.
-        drawn: the record of the samples.
+        step: the transform or the artifact that quantizes.
+        number: number of the transform, from 1; 0 if the artifact is quantized.
+        alternatives: alternatives in recipe syntax, cheapest first.
+        litert: version of LiteRT's interpreter; empty if it is not installed.
+        file: the published .tflite file; None if the graph is compared.
+        samples: the inputs.
+        expected: the source's outputs for them.
+        drawn: record of the samples.
     """
 
     stage_name: ClassVar[str] = "default_check"
@@ -171,12 +170,11 @@ class DefaultCheckStage(RunningStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
-    """The stage that finds or draws the samples, and runs the source on them."""
+    """Return the stage that reads or draws the samples and runs the source on them."""
     data, section = check.data, "check"
     if data is None and target.validation is not None:
         data, section = target.validation.data, "validation"
@@ -205,7 +203,7 @@ def check_spec(
     frozen: Frozen,
     samples: str,
 ) -> StageSpec:
-    """The stage that compares the graph after a step with the source."""
+    """Return the stage that compares the graph after a step with the source."""
     stage = CheckStage(
         step=step.name,
         max_difference=check.max_difference,
@@ -228,7 +226,7 @@ def check_spec(
 
 
 def default_samples_spec(target: Target, frozen: Frozen) -> StageSpec:
-    """The samples of a default check: those of the calibration if they exist, else drawn ones."""
+    """Return the samples of a default check: calibration data if it exists, else drawn ones."""
     spec = samples_spec(_on_interpreter(target), Check(_calibration_data(target)), frozen)
     assert isinstance(spec.stage, SamplesStage)
     stage = replace(spec.stage, section="calibration", optional=True)
@@ -238,7 +236,7 @@ def default_samples_spec(target: Target, frozen: Frozen) -> StageSpec:
 def default_check_spec(
     target: Target, frozen: Frozen, steps: Sequence[str], file: Upstream, samples: str
 ) -> StageSpec:
-    """The stage that compares what quantizing made with the source."""
+    """Return the stage that compares the quantized graph or file with the source."""
     is_file = quantizes_file(target)
     if is_file:
         number, name, place = 0, f"{target.artifact} {target.quantize.mode}", ""
@@ -248,7 +246,7 @@ def default_check_spec(
         step = target.transforms[number - 1]
         name, place = step.name, step.place
         alternatives = alternatives_to_step(target, step)
-    # A file is compared as such; its graph is what it was made of.
+    # A file is compared itself. The graph is the one it was converted from.
     stage = DefaultCheckStage(
         step=name,
         number=number,
@@ -268,7 +266,7 @@ def default_check_spec(
 
 
 def _on_interpreter(target: Target) -> Target:
-    """The target run by this package's interpreter, which is always installed."""
+    """Return the target with this package's interpreter, which is always installed."""
     return replace(target, engine="numpy")
 
 
@@ -285,7 +283,7 @@ def package_check_spec(
     samples: str,
     earlier: Sequence[str],
 ) -> StageSpec:
-    """The stage that compares the packaged model with the source."""
+    """Return the stage that compares the packaged model with the source."""
     stage = CheckStage(
         earlier=tuple(Upstream(task, CheckStage.RECORD) for task in earlier),
         max_difference=check.max_difference,
@@ -307,7 +305,7 @@ QUANTIZERS: Final = frozenset(
     {"quantize_weights", "linear_quantize_weights", "round_weights", "cast_weights"}
     | {"quantize_nodes"}
 )
-"""The transforms that store or compute numbers in fewer bits."""
+"""Transforms that store or compute numbers in fewer bits."""
 
 
 _CHANNEL: Final = "`quantize: {mode: weights, granularity: channel}`"
@@ -326,7 +324,7 @@ _EIGHT_BITS: Final = "`bits: 8`"
 
 
 def needs_default_check(target: Target) -> bool:
-    """Whether a target quantizes, and nothing in its recipe compares the result with the source.
+    """Return whether a target quantizes but its recipe has no check and no validation.
 
     ``check: false`` turns the default check off.
     """
@@ -338,18 +336,18 @@ def needs_default_check(target: Target) -> bool:
 
 
 def quantizes_file(target: Target) -> bool:
-    """Whether the artifact itself is quantized, and not the graph that it is made of."""
+    """Return whether the artifact itself is quantized, rather than its graph."""
     return target.artifact == "tflite" and target.quantize.mode != "none"
 
 
 def quantizing_steps(target: Target) -> list[int]:
-    """The numbers of the steps that quantize, from 1."""
+    """Return the numbers of the steps that quantize, from 1."""
     chain = enumerate(target.transforms, start=1)
     return [number for number, step in chain if step.name in QUANTIZERS]
 
 
 def alternatives_to_step(target: Target, step: Step) -> Iterator[str]:
-    """What changes outputs less than a transform does, in order of cost."""
+    """Yield alternatives to a transform that change outputs less, in order of cost."""
     has_scales = any(s.name == "equalize_ranges" for s in target.transforms)
     if step.name == "quantize_nodes":
         yield from () if has_scales else (_REPAIR,)
@@ -366,7 +364,7 @@ def alternatives_to_step(target: Target, step: Step) -> Iterator[str]:
 
 
 def alternatives_to_file(target: Target) -> Iterator[str]:
-    """What changes outputs less than the mode of a .tflite file does, in order of cost."""
+    """Yield alternatives to a .tflite file's mode that change outputs less, in order of cost."""
     mode = target.quantize.mode
     if mode in ("int8", "int16x8") and all(s.name != "equalize_ranges" for s in target.transforms):
         yield _REPAIR

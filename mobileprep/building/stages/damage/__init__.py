@@ -1,1 +1,1 @@
-"""Measure what quantization does to each tensor."""
+"""Measure the quantization error of each tensor."""

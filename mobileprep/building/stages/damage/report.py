@@ -1,4 +1,4 @@
-"""Report which tensors quantization changes most."""
+"""Report the tensors with the largest quantization error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ACTIVATIONS, _WEIGHTS = 3, 2
 
 
 def damage_lines(damage: DamageRecord, width: int) -> Iterator[str]:
-    """The activations and the weights that lost most, as a table."""
+    """Yield a table of the activations and weights with the largest error."""
     if damage.unmeasured:
         yield f"tensors  not compared with float: {damage.unmeasured}"
         return
@@ -33,7 +33,7 @@ def damage_lines(damage: DamageRecord, width: int) -> Iterator[str]:
 
 
 def tensor_cells(tensor: TensorRecord) -> tuple[str, ...]:
-    """The cells of a tensor's row, under ``TENSOR_HEADINGS``."""
+    """Format a tensor as a row below ``TENSOR_HEADINGS``."""
     clipped, steps = tensor.clipped, tensor.rmse_over_scale
     return (
         tensor.tensor,

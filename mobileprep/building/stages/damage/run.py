@@ -18,16 +18,16 @@ from mobileprep.graph.tensor import Array
 from mobileprep.runtime.engines.subgraph import with_found_assets
 from mobileprep.runtime.sampling.inputs import FedTensor
 
-# All tensors of both graphs are kept for one run, see ``tensor_damage``.
+# A run keeps all tensors of both graphs in memory, see ``tensor_damage``.
 _BATCH: Final = 1
 
 
 @stage(DamageStage)
 def run(job: Job[DamageStage]) -> None:
-    """Leaves ``damage.json``.
+    """Write ``damage.json``.
 
-    It only tells, so that what keeps it from measuring ends no build: it is told instead. What is
-    wrong with data ends the stages whose results depend on it.
+    The record is informational, so an error is reported in it and does not fail the build. Stages
+    whose results depend on the data raise the error themselves.
     """
     asked = job.asked
     try:
@@ -39,7 +39,7 @@ def run(job: Job[DamageStage]) -> None:
 
 
 def _measured(job: Job[DamageStage]) -> tuple[int, tuple[TensorDamage, ...]]:
-    """How many samples were run, and what they showed."""
+    """Return the number of samples and the errors of the tensors."""
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     graph = job.graph(asked.graph)
@@ -66,7 +66,7 @@ def _feeds(
 
 
 def _record(tensor: TensorDamage) -> TensorRecord:
-    """What is told, to digits that do not depend on the processor's BLAS."""
+    """Round the measurements to digits that do not depend on the processor's BLAS."""
     damage = tensor.damage
     return TensorRecord(
         tensor.tensor,

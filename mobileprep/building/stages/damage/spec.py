@@ -16,13 +16,13 @@ from mobileprep.recipe.settings import Data, InputSpec
 
 
 class DamageRecord(Struct, frozen=True):
-    """What quantizing has done to each tensor of a graph, ``damage.json``.
+    """Quantization error of each tensor of a graph, ``damage.json``.
 
     Args:
-        data: the samples' file, as the recipe names it.
-        samples: how many were run.
-        tensors: those that can be compared, by signal to noise, the lowest first.
-        unmeasured: why nothing was measured; empty where it was.
+        data: file of the samples, as named in the recipe.
+        samples: number of samples.
+        tensors: comparable tensors, by signal-to-noise ratio, lowest first.
+        unmeasured: why nothing was measured; empty if it was.
     """
 
     data: str
@@ -31,24 +31,24 @@ class DamageRecord(Struct, frozen=True):
     unmeasured: str = ""
 
 
-# So few tell which tensors lose most, and cost less than a validation.
+# Enough to rank tensors by error, and cheaper than a validation.
 _SAMPLES: Final = 16
 
 
 class DamageStage(Stage, frozen=True, kw_only=True):
-    """Compares the tensors of a float graph with those of what quantizing made of it.
+    """Compare the tensors of a float graph with those of the quantized graph.
 
     Args:
         data: the samples.
-        reading: how they are read; None where their content tells.
-        labels: the name of their labels, which are not fed, where ``reading`` does not say.
-        count: how many samples, or all of fewer.
-        inputs: what is fed.
+        reading: reading options; None to detect them from the content.
+        labels: default name of the labels, which are not inputs.
+        count: maximum number of samples.
+        inputs: the inputs.
         graph: the float graph.
-        quantized: the other.
-        interface: what is fed and fetched.
-        assets: the files that the graphs read.
-        regular_expressions: what the interpreter runs them by, with its version.
+        quantized: the quantized graph.
+        interface: inputs and outputs.
+        assets: files that the graphs read.
+        regular_expressions: the interpreter's regular expression engine, with its version.
     """
 
     stage_name: ClassVar[str] = "damage"
@@ -69,24 +69,23 @@ class DamageStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 class TensorRecord(Struct, frozen=True):
-    """What quantizing has done to a tensor.
+    """Quantization error of a tensor.
 
     Args:
-        tensor: its name in the float graph: ``node`` or ``node:1``.
-        op: of the node that makes it.
-        is_weights: whether it is a constant, and not an activation.
-        is_eightbit: whether it is kept in eight bits itself, and not only made of what is.
-        sqnr: signal to quantization noise in dB, from -200 to 200.
-        cosine: of the angle between both, as vectors.
-        clipped: the share of float values beyond the range by more than half a step; None where
-            there is no range.
-        rmse_over_scale: the root mean square of the errors, in steps; None where there are none.
-            Rounding alone gives 0.289.
+        tensor: name in the float graph: ``node`` or ``node:1``.
+        op: op of its node.
+        is_weights: whether it is a constant and not an activation.
+        is_eightbit: whether it is stored in 8 bits itself, or only computed from 8-bit tensors.
+        sqnr: signal-to-quantization-noise ratio in dB, from -200 to 200.
+        cosine: cosine similarity of the two tensors.
+        clipped: fraction of float values outside the range by more than half a step; None if there
+            is no range.
+        rmse_over_scale: root mean square error, in steps; None if there are none. Rounding alone
+            gives 0.289.
     """
 
     tensor: str
@@ -108,10 +107,10 @@ _WEIGHTS: Final = frozenset(
 
 
 def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
-    """The stage that compares the graph before a target quantizes with the one after.
+    """Return the stage that compares the graphs before and after quantization.
 
     Returns:
-        None where nothing is quantized, there are no samples, or the recipe does not want it.
+        None if nothing is quantized, there are no samples, or the recipe turns it off.
     """
     data = _data(target)
     asked = target.quantization_report
@@ -137,9 +136,9 @@ def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSp
 
 
 def _data(target: Target) -> Data | None:
-    """The validation's samples, else the calibration's; none that are not there.
+    """Return the validation's samples, else the calibration's if they exist.
 
-    A range file does without samples, and so does this.
+    They may not exist, because a range file does not need samples.
     """
     if target.validation is not None:
         return target.validation.data

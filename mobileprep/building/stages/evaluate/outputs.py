@@ -1,4 +1,4 @@
-"""Outputs of evaluated graphs, kept in files."""
+"""Files with the outputs of evaluated graphs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mobileprep.graph.tensor import Array
 
 
 class KeepOutputs(Protocol):
-    """Keeps what a graph gave for one more batch."""
+    """Writer for the outputs of one batch."""
 
     def __call__(self, outputs: Sequence[Array], count: int) -> None:
         """Write the outputs for ``count`` samples, in the same order each time."""
@@ -24,11 +24,14 @@ class KeepOutputs(Protocol):
 
 @contextmanager
 def kept_outputs(path: Path) -> Iterator[KeepOutputs]:
-    """Inside the block outputs go into a file, which is there after it.
+    """Open a file for outputs. It exists after the block.
 
     Args:
-        path: the file, an ``.npz`` with an array ``batch/output`` for each, numbered from 0 on,
-            after ``batch/count`` with the number of samples.
+        path: path of an ``.npz`` file with an array ``batch/output`` for each output, numbered from
+            0, after ``batch/count`` with the number of samples.
+
+    Yields:
+        The writer.
     """
     number = 0
     with atomic_writer(path) as stream, array_writer(stream) as write:
@@ -44,18 +47,18 @@ def kept_outputs(path: Path) -> Iterator[KeepOutputs]:
 
 
 class KeptOutputs(Struct, frozen=True):
-    """Outputs that ``kept_outputs`` has kept.
+    """Outputs that ``kept_outputs`` wrote.
 
     Args:
         path: the file.
-        outputs: how many there are in a batch.
+        outputs: number of outputs in a batch.
     """
 
     path: Path
     outputs: int
 
     def each_batch(self) -> Iterator[tuple[int, list[Array]]]:
-        """The batches as they were kept, and how many samples each has."""
+        """Yield the number of samples and the outputs of each batch."""
         batch: list[Array] = []
         for _, array in each_array(self.path):
             batch.append(array)
@@ -68,11 +71,11 @@ Pair: TypeAlias = tuple[Array, Array]
 
 
 def each_pair(first: KeptOutputs, second: KeptOutputs) -> Iterator[tuple[int, list[Pair | None]]]:
-    """What two graphs gave for the same samples, also where one took them in other batches.
+    """Pair the outputs of two graphs for the same samples. Their batch sizes may differ.
 
     Yields:
-        How many samples, and both arrays of each output; None where an output has no entry for
-        each sample, so that batches of other sizes cannot be joined.
+        Number of samples, and both arrays of each output; None for an output without an entry for
+        each sample, because batches of different sizes cannot be joined.
     """
     sides = _Side(first), _Side(second)
     for _ in iter(lambda: all(side.read() for side in sides), False):
@@ -85,7 +88,7 @@ def each_pair(first: KeptOutputs, second: KeptOutputs) -> Iterator[tuple[int, li
 
 
 class _Side:
-    """Batches that were read and not yet taken."""
+    """Batches that were read but not yet returned."""
 
     def __init__(self, kept: KeptOutputs) -> None:
         self.count = 0
@@ -93,7 +96,7 @@ class _Side:
         self._read: list[tuple[int, list[Array]]] = []
 
     def read(self) -> bool:
-        """Read one more; whether there was one."""
+        """Read a batch, and return whether there was one."""
         found = next(self._batches, None)
         if found is None:
             return False
@@ -102,7 +105,7 @@ class _Side:
         return True
 
     def take(self) -> list[Array | None]:
-        """All that were read as one batch."""
+        """Return all batches read so far as one batch, and clear them."""
         counts, batches = zip(*self._read, strict=True)
         self._read, self.count = [], 0
         if len(batches) == 1:

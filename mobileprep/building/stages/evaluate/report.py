@@ -1,4 +1,4 @@
-"""Report which engines ran the graphs."""
+"""Report the engines that ran the graphs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mobileprep.building.plan.engines import EngineRecord
 
 
 class EngineLine(Struct, frozen=True):
-    """What ran a graph, and whether it agrees with the interpreter.
+    """The engine that ran a graph, and its agreement with the interpreter.
 
     Args:
         graph: ``source``, ``model``, or ``after`` a transform.
-        name: the engine's.
-        version: its version; empty for the interpreter.
-        samples: how many both ran; 0 where they were not compared.
-        within: what the difference stays below, as a share of the largest value of its tensor;
-            None where they were not compared.
-        tolerance: what it may be.
-        unlike: why they were not compared, where another engine than the interpreter ran.
+        name: engine name.
+        version: engine version; empty for the interpreter.
+        samples: number of samples that both engines ran; 0 if they were not compared.
+        within: bound of the difference, as a fraction of the largest value of its tensor; None if
+            they were not compared.
+        tolerance: the permitted difference.
+        unlike: why they were not compared, for engines other than the interpreter.
     """
 
     graph: str
@@ -37,15 +37,15 @@ def engine_line(graph: str, record: EngineRecord) -> EngineLine:
 
 
 def engine_lines(engines: Sequence[EngineLine]) -> Iterator[str]:
-    """A line for each engine that ran something: what, and how it compares."""
+    """Yield a line for each engine: the graphs that it ran, and its agreement."""
     alike: dict[tuple[str, str, bool], list[EngineLine]] = {}
     for line in engines:
-        # LiteRT may run both graphs and a file that is apart from its graph.
+        # LiteRT may run graphs that agree and a file that does not.
         is_apart = line.within is not None and line.within > line.tolerance
         key = f"{line.name} {line.version}".rstrip(), line.unlike, is_apart
         alike.setdefault(key, []).append(line)
     for (engine, unlike, _), lines in alike.items():
-        # Of many checked transforms the count says enough.
+        # For several checked transforms, show only the number.
         after = [line for line in lines if line.graph not in ("source", "model")]
         ran = [line.graph for line in lines if line not in after]
         if after:

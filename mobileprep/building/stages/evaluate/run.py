@@ -1,4 +1,4 @@
-"""Run a graph on data, measure it, and keep its outputs."""
+"""Run a graph on data, compute its metrics, and store its outputs."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ from mobileprep.graph.tensor import Array
 from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.sampling.inputs import FedTensor
 
-# Samples that a second engine runs too.
+# Number of samples that a second engine runs too.
 _COMPARED = 4
 
 
-# The share of right answers of a source that is fed what it was trained on, in most cases.
+# Typical minimum accuracy of a source with inputs in the range of its training data.
 _OFTEN = 0.5
 
 
 class RanSamples(Struct, frozen=True):
-    """What a graph gave for some samples.
+    """Outputs of a graph for some samples.
 
     Args:
-        outputs: the fetched tensors, of types that files can hold; those with an entry for each
-            sample have ``count`` of them.
-        first: the number of the first sample.
-        count: how many samples.
-        fed: what was fed.
+        outputs: the fetched tensors, in types that files can store; those with an entry for each
+            sample have ``count`` entries.
+        first: number of the first sample.
+        count: number of samples.
+        fed: the inputs.
     """
 
     outputs: list[Array]
@@ -76,10 +76,10 @@ class RanSamples(Struct, frozen=True):
 
 @stage(EvaluateStage)
 def run(job: Job[EvaluateStage]) -> None:
-    """Leaves ``outputs.npz`` and ``evaluation.json``.
+    """Write ``outputs.npz``, ``evaluation.json``, and ``data.json``.
 
     Raises:
-        AccuracyError: the data does not fit together, the graph, or a metric.
+        AccuracyError: the data is inconsistent, or does not fit the graph or a metric.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
@@ -107,7 +107,7 @@ def run(job: Job[EvaluateStage]) -> None:
 
 
 def _bytes_doubts(values: Sequence[MetricValue], unscaled: Iterable[str]) -> Iterator[str]:
-    """That a source which is often wrong is fed 0 to 255, and the graph does not scale it."""
+    """Warn if a source with low accuracy is fed 0 to 255 and does not scale its input."""
     for metric in values:
         if metric.classes is None or metric.value is None or metric.value >= _OFTEN:
             continue
@@ -126,7 +126,7 @@ def _run(
     fetches: Sequence[str],
     measures: Measures,
 ) -> tuple[int, EngineRecord]:
-    """Run all samples, measure and keep what comes; how many there were, and what ran them."""
+    """Run all samples and store the outputs. Return the number of samples and the engine."""
     first: FedRun | None = None
     samples = 0
     with with_assets(graph, job.path(job.asked.assets)) as graph:
@@ -154,7 +154,7 @@ def _run(
 def evaluated(
     engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]
 ) -> Iterator[RanSamples]:
-    """What the graph gives for the samples, batch by batch."""
+    """Run the graph on the samples, batch by batch."""
     first = 0
     for one in given:
         outputs = [storable(array) for array in engine.run(fetches, one.feeds)]
@@ -164,16 +164,16 @@ def evaluated(
 
 
 class LabelledData:
-    """The data of an evaluation.
+    """Data of an evaluation.
 
     Args:
-        job: the stage's.
-        inputs: what is fed.
-        survey: takes note of the samples.
+        job: job of the stage.
+        inputs: the inputs.
+        survey: collector for sample statistics.
 
     Raises:
-        AccuracyError: the data does not fit the graph, or has no labels and a metric needs them.
-        CorruptFileError: it cannot be read.
+        AccuracyError: the data does not fit the graph, or lacks labels that a metric needs.
+        CorruptFileError: the data cannot be read.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class LabelledData:
         self._inputs = inputs
         self._opened: dict[str, Dataset] = {}
         self.missing: dict[str, str] = {}
-        """Why there are none, by the name of labels."""
+        """Why labels are missing, by name of the labels."""
         self.labels: Mapping[str, Array] = {}
-        """Those of the samples that ``runs`` gave last, by name."""
+        """Labels of the samples that ``runs`` yielded last, by name."""
         for name in dict.fromkeys(m.labels for m in job.asked.metrics if m.labels is not None):
             self._open_labelled(name)
         if not self._opened:
@@ -194,16 +194,16 @@ class LabelledData:
 
     @property
     def name(self) -> str:
-        """What messages call the data."""
+        """Name of the data for messages."""
         return self._samples.name
 
     def __len__(self) -> int:
         return len(self._samples)
 
     def runs(self) -> Iterator[FedRun]:
-        """What the graph is fed, batch by batch."""
+        """Yield the inputs of the graph, batch by batch."""
         size = self._job.asked.batch
-        # All of them have the same samples: one look is enough.
+        # All of them have the same samples, so survey only the first.
         surveys = [self._survey, *[None] * (len(self._opened) - 1)]
         each = (
             runs(data, self._inputs, size, survey=survey)
@@ -239,7 +239,7 @@ class LabelledData:
             SampleChoice(asked.samples, asked.seed, asked.strict),
             labels=labels,
             labelled=labelled,
-            # What is left out is told once.
+            # Report skipped samples only once.
             warn=(lambda _: None) if self._opened else self._job.warn,
         )
 
@@ -251,11 +251,11 @@ class Measure(Struct, frozen=True):
     """A metric of an evaluation.
 
     Args:
-        name: the metric's, ``auto`` resolved.
-        outputs: the tensors that it is of; empty for each.
-        metric: None for what compares with the source, which is done when both are evaluated.
-        labels: what its labels are called; None where it takes none.
-        note: what makes it worth less than it seems; empty for nothing.
+        name: metric name, with ``auto`` resolved.
+        outputs: measured tensors; empty for all.
+        metric: None for comparisons with the source, which run when both are evaluated.
+        labels: name of its labels; None if it needs none.
+        note: why the metric may be unreliable; empty if there is no reason.
     """
 
     name: str
@@ -269,12 +269,12 @@ class Measures:
     """All metrics of an evaluation.
 
     Args:
-        job: the stage's.
-        interface: the model's.
-        missing: the names of labels that the data has not, and why.
+        job: job of the stage.
+        interface: the model's inputs and outputs.
+        missing: names of labels that the data lacks, with the reason.
 
     Raises:
-        AccuracyError: a metric's outputs are not there, or its file does not run.
+        AccuracyError: an output of a metric does not exist, or its Python file fails.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class Measures:
         first: int,
         count: int,
     ) -> None:
-        """Give a batch to each."""
+        """Update each metric with a batch."""
         for measure in self._measures:
             if measure.metric is not None:
                 chosen = measure.outputs or self._fetches[:1]
@@ -305,7 +305,7 @@ class Measures:
                     )
 
     def values(self) -> tuple[MetricValue, ...]:
-        """What each comes to, in the order in which they are asked for."""
+        """Return the values of the metrics, in the order of the recipe."""
         with self._placed():
             return tuple(
                 MetricValue(
@@ -318,7 +318,7 @@ class Measures:
             )
 
     def warnings(self) -> tuple[str, ...]:
-        """What makes the values worth less than they seem."""
+        """Return reasons why the values may be unreliable."""
         notes = [measure.note for measure in self._measures if measure.note]
         for measure in self._measures:
             notes += [] if measure.metric is None else measure.metric.notes()
@@ -345,7 +345,7 @@ class Measures:
         return make_metric(name, options)
 
     def _output(self, name: str) -> str:
-        """The name that the evaluation has for an output."""
+        """Return the evaluation's name for an output."""
         for fetch in self._fetches:
             if parse_ref(fetch) == parse_ref(name):
                 return fetch
@@ -357,7 +357,7 @@ class Measures:
         return next(found, "") or self._job.place("validation")
 
     def _note(self, asked: MeasuredMetric) -> str:
-        """What is to be told where the labels of a metric are missing."""
+        """Return the warning for a metric without labels."""
         why = self._missing.get(asked.labels or "", "")
         if not why or asked.python:
             return ""
@@ -366,17 +366,17 @@ class Measures:
 
     @contextmanager
     def _placed(self) -> Iterator[None]:
-        """Puts the place in the recipe before what a metric cannot use."""
+        """Add the location in the recipe to the errors of a metric."""
         try:
             yield
         except AccuracyError as error:
             place = self._job.place("outputs" if isinstance(error, OutputError) else "validation")
-            # What outputs are is told of the graph that gave them: the source's or what ships.
+            # Errors about outputs name the graph: the source or the published model.
             of_graph = "" if error.where or isinstance(error, LabelError) else f"{self._job.task}: "
             message = f"{of_graph}{error.message}"
             raise AccuracyError(message, error.hint, error.where or place) from error
 
 
 def _an_entry_each(labels: Array, count: int) -> Array:
-    """Labels with the samples along their first axis; axes of one do not matter."""
+    """Move the samples to the first axis, dropping axes of length 1."""
     return labels.reshape(count) if labels.size == count else labels

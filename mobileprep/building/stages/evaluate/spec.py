@@ -24,16 +24,16 @@ from mobileprep.recipe.validation_settings import (
 
 
 class MeasuredMetric(Located, frozen=True, kw_only=True):
-    """What is measured of a graph.
+    """A metric to compute for a graph.
 
     Args:
-        metric: its name; of a Python function, the function's.
-        python: the slot of the function's file; empty for a metric of this package.
-        outputs: the tensors that it is of; empty for the first, or for every one.
-        labels: the name of the array of labels; None for what compares with the source.
-        labels_needed: whether it is an error where the data has none.
+        metric: metric name, or the name of a Python function.
+        python: slot of the function's file; empty for a built-in metric.
+        outputs: measured tensors; empty for the first, or for all.
+        labels: name of the array of labels; None for comparisons with the source.
+        labels_needed: whether missing labels are an error.
         peak, threshold, ignore, characters: see ``recipe.validation_settings.MetricChoice``.
-        place: where the recipe asks for it, for messages.
+        place: location in the recipe for messages.
     """
 
     metric: str
@@ -50,20 +50,20 @@ class MeasuredMetric(Located, frozen=True, kw_only=True):
 
 
 class EvaluateStage(MeasuringStage, frozen=True, kw_only=True):
-    """Runs a graph on data, measures it, and keeps its outputs.
+    """Run a graph on data, compute its metrics, and store its outputs.
 
     Args:
         data: the data.
-        reading: how it is read; None where its content tells.
-        metrics: what is measured.
-        functions: the Python files of metrics, by slot.
-        samples: how many are run; None for all.
-        seed: draws them; None for those that are spread evenly.
-        batch: how many are run at once.
-        strict: whether one that cannot be read is an error.
-        inputs: what is fed.
-        looks_at_data: whether to warn of the data itself; of a target's model, the evaluation of
-            its source has done so.
+        reading: reading options; None to detect them from the content.
+        metrics: metrics to compute.
+        functions: Python files of metrics, by slot.
+        samples: number of samples; None for all.
+        seed: seed for drawing samples; None to space them evenly.
+        batch: batch size.
+        strict: whether an unreadable sample is an error.
+        inputs: the inputs.
+        looks_at_data: whether to warn about the data itself; False for a target's model, because
+            the evaluation of its source warns.
     """
 
     stage_name: ClassVar[str] = "evaluate"
@@ -85,18 +85,18 @@ class EvaluateStage(MeasuringStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record, what the graph gives for each sample, and the record of the data."""
+        """The record, the outputs for each sample, and the record of the data."""
         return (self.RECORD, self.OUTPUTS, self.DATA)
 
 
 class MetricValue(Struct, frozen=True):
-    """What a graph comes to by one metric.
+    """Value of a metric for a graph.
 
     Args:
-        metric: its name, ``auto`` resolved.
-        outputs: the tensors that it is of; empty for each.
-        value: None for what compares a model with the source.
-        classes: how many there are to choose from; None for other metrics.
+        metric: metric name, with ``auto`` resolved.
+        outputs: measured tensors; empty for all.
+        value: the value; None for comparisons with the source.
+        classes: number of classes; None for other metrics.
     """
 
     metric: str
@@ -106,16 +106,16 @@ class MetricValue(Struct, frozen=True):
 
 
 class EvaluationRecord(Struct, frozen=True):
-    """How a graph does on data, ``evaluation.json``.
+    """Metrics of a graph on data, ``evaluation.json``.
 
     Args:
-        outputs: the tensors that were fetched.
-        samples: how many.
-        metrics: in the order in which they are asked for.
-        warnings: what makes them worth less than they seem.
-        engine: what ran the graph.
-        basis: what was measured: ``measured on digits.pb (numpy)``; empty for other graphs than
-            a target's model.
+        outputs: the fetched tensors.
+        samples: number of samples.
+        metrics: values in the order of the recipe.
+        warnings: reasons why the values may be unreliable.
+        engine: engine that ran the graph.
+        basis: the measured file: ``measured on digits.pb (numpy)``; empty for graphs other than a
+            target's model.
     """
 
     outputs: tuple[str, ...]
@@ -127,7 +127,7 @@ class EvaluationRecord(Struct, frozen=True):
 
 
 SOURCE_LABEL: Final = "evaluate-source"
-"""The task that evaluates the source."""
+"""Label of the task that evaluates the source."""
 
 
 def evaluate_spec(
@@ -137,7 +137,7 @@ def evaluate_spec(
     frozen: Frozen,
     model: Mapping[str, Any] | None = None,
 ) -> StageSpec:
-    """The stage that runs a graph or the packaged model on the data, and measures it."""
+    """Return the stage that runs a graph or the packaged model on the data and measures it."""
     stage = EvaluateStage(
         data=data_files(validation.data),
         reading=validation.data,

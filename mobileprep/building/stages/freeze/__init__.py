@@ -1,1 +1,1 @@
-"""Freeze a model: from its source to a graph without variables."""
+"""Freeze a model: convert its source to a graph without variables."""

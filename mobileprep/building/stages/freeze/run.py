@@ -43,7 +43,7 @@ from mobileprep.runtime.sampling.inputs import known_shapes
 
 @stage(FreezeStage)
 def run(job: Job[FreezeStage]) -> None:
-    """Leaves graph, interface, records and assets, the last below ``files/`` for the app too."""
+    """Write the graph, interface, records, and assets. The app also needs the assets."""
     asked = job.asked
     options = FreezeOptions(asked.outputs, asked.signature or "", **structs.asdict(asked.freeze))
     result = _freeze(_load(asked), options, job)
@@ -72,7 +72,7 @@ def run(job: Job[FreezeStage]) -> None:
 
 
 def _file_warnings(result: FreezeResult, inputs: tuple[str, ...]) -> Iterator[str]:
-    """A warning for each asset that the model reads from a path that the app does not feed."""
+    """Yield a warning for each asset whose path the app does not feed."""
     fed = {parse_ref(name).node for name in inputs}
     for asset in result.assets:
         path = parse_ref(asset.tensor).node
@@ -86,7 +86,7 @@ def _file_warnings(result: FreezeResult, inputs: tuple[str, ...]) -> Iterator[st
 
 
 def _cut_off(job: Job[FreezeStage], result: FreezeResult, inputs: tuple[str, ...]) -> list[str]:
-    """A warning where the inputs leave less than half of the model; shown at once too."""
+    """Warn if the inputs cut off more than half of the parameters."""
     check_inputs_count(result.graph, inputs, result.outputs, job.place("inputs"))
     lost, all_ = parameters_cut_off(result.graph, inputs, result.outputs)
     if lost * 2 <= all_:
@@ -100,7 +100,7 @@ def _cut_off(job: Job[FreezeStage], result: FreezeResult, inputs: tuple[str, ...
 
 
 def _first(result: FreezeResult) -> tuple[TensorSpec, ...]:
-    """The likely inputs of the whole model."""
+    """Return the likely inputs of the whole model."""
     return guess(LoadedSource(result.graph, "")).inputs
 
 
@@ -115,7 +115,7 @@ def _load(asked: FreezeStage) -> LoadedSource:
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:
-    """Freeze, with faults of what the recipe says put at their place in the recipe."""
+    """Freeze the source. Errors in recipe settings name their location in the recipe."""
     try:
         output_tensors(source, options)
     except UsageError as error:
@@ -146,7 +146,11 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
 
 
 def _with_declared(node: Node, known: TensorShape, declared: InputSpec, where: str) -> Node:
-    """A placeholder with the recipe's type checked, and its shape where that says more."""
+    """Check the declared dtype of a placeholder, and refine its shape.
+
+    Raises:
+        InvalidGraphError: the declaration contradicts the graph.
+    """
     found = node.attr_dtype("dtype")
     if declared.dtype and dtype_from_text(declared.dtype) != found:
         message = f"the input {node.name!r} is {found.short} in the graph, not {declared.dtype}"
@@ -165,10 +169,13 @@ def _with_declared(node: Node, known: TensorShape, declared: InputSpec, where: s
 
 
 def named_checkpoint(named: Files) -> Path:
-    """The path of a checkpoint that is among the files which the recipe names.
+    """Return the path of a checkpoint that is among the recipe's files.
 
-    A state file may name one elsewhere, whose changes no build would see: that of the same name
-    beside the state file is then taken, as on machines that have no other.
+    A state file may name a checkpoint elsewhere, whose changes would not be detected. In that
+    case, a checkpoint of the same name next to the state file is used.
+
+    Raises:
+        CorruptFileError: there is no such checkpoint.
     """
     found = find_checkpoint(named.root)
     if _is_of(named, found):

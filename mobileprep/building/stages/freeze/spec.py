@@ -29,18 +29,18 @@ ASSETS: Final = "assets.npz"
 
 
 class FreezeRecord(Struct, frozen=True):
-    """What was frozen, ``freeze.json``.
+    """Facts about a frozen graph, ``freeze.json``.
 
     Args:
-        nodes: of the graph, functions' bodies included.
-        parameters: elements of all constants together.
-        constants: how many Const nodes.
-        bytes: the length of the serialized graph.
-        ops: how many nodes of each op.
-        variables: how many became constants.
-        warnings: what the user should know.
+        nodes: number of nodes of the graph, including function bodies.
+        parameters: number of elements of all constants.
+        constants: number of Const nodes.
+        bytes: size of the serialized graph in bytes.
+        ops: number of nodes of each op.
+        variables: number of variables that became constants.
+        warnings: warnings for the user.
         init_ops: ops that the app runs once after loading.
-        assets: the files that ship with the model, by the tensor that names each.
+        assets: files to ship with the model, by the tensor that names each.
     """
 
     nodes: int
@@ -55,20 +55,21 @@ class FreezeRecord(Struct, frozen=True):
 
 
 class FreezeStage(Stage, frozen=True, kw_only=True):
-    """A trained model to a graph without variables, cut down to its outputs.
+    """Convert a trained model to a graph without variables, pruned to its outputs.
 
     Args:
-        kind: what ``graph`` is.
+        kind: format of ``graph``.
         graph: the model.
-        checkpoint: the variables' values.
-        saver: a SaverDef that names the op by which the graph restores.
-        assets: files that the graph reads, found by their names.
-        tags: of the MetaGraph to take from a SavedModel.
-        signature: whose inputs and outputs are meant.
-        freeze: how variables become constants.
-        inputs: what is fed.
-        outputs: what is fetched.
-        regular_expressions: what variables' initializers may run them by, with its version.
+        checkpoint: values of the variables.
+        saver: a SaverDef that names the graph's restore op.
+        assets: files that the graph reads, found by name.
+        tags: tags of the MetaGraph to use from a SavedModel.
+        signature: signature that defines the inputs and outputs.
+        freeze: settings for converting variables to constants.
+        inputs: the inputs.
+        outputs: the outputs.
+        regular_expressions: regular expression engine for the variables' initializers, with its
+            version.
     """
 
     stage_name: ClassVar[str] = "freeze"
@@ -90,16 +91,16 @@ class FreezeStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph, its interface, the files that it reads, the record, and the page's part."""
+        """The graph, its interface, its assets, the record, and the data for the report page."""
         return (GRAPH, INTERFACE, ASSETS, self.RECORD, PAGE)
 
 
 class Interface(Struct, frozen=True):
-    """A model's interface, ``interface.json``: the tensors that the app feeds and fetches.
+    """Interface of a model, ``interface.json``: the tensors that the app feeds and fetches.
 
     Args:
-        inputs: names of tensors, signatures resolved.
-        outputs: the same.
+        inputs: names of tensors, with signatures resolved.
+        outputs: names of tensors, with signatures resolved.
         init_ops: ops that the app runs once after loading; they fill lookup tables.
     """
 
@@ -109,12 +110,12 @@ class Interface(Struct, frozen=True):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What transforms must keep: the outputs, and the ops that the app runs first."""
+        """Names that transforms must keep: the outputs and the init ops."""
         return (*self.outputs, *self.init_ops)
 
 
 class Frozen(Struct, frozen=True):
-    """What a freeze stage leaves for the stages that run a graph."""
+    """Outputs of a freeze stage that other stages need to run a graph."""
 
     graph: Upstream
     interface: Upstream
@@ -122,12 +123,12 @@ class Frozen(Struct, frozen=True):
 
 
 def frozen_by(task: str) -> Frozen:
-    """What the freeze stage of that task leaves."""
+    """Return the outputs of a freeze stage."""
     return Frozen(Upstream(task, GRAPH), Upstream(task, INTERFACE), Upstream(task, ASSETS))
 
 
 def freeze_spec(target: Target) -> StageSpec:
-    """The stage that freezes a target's source."""
+    """Return the stage that freezes a target's source."""
     source = target.source
     stage = FreezeStage(
         kind=source.kind,
@@ -140,7 +141,7 @@ def freeze_spec(target: Target) -> StageSpec:
         freeze=target.freeze,
         inputs=target.inputs,
         outputs=target.outputs,
-        # What is frozen already has no variables, and so no initializers.
+        # A frozen graph has no variables, and therefore no initializers.
         regular_expressions="" if source.kind == "frozen" else regex_engine(),
     )
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))

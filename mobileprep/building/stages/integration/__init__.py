@@ -1,1 +1,1 @@
-"""Generate the code by which an app runs the model."""
+"""Generate code that runs the model in an app."""

@@ -1,4 +1,4 @@
-"""Generate the code by which an app runs the model."""
+"""Generate code that runs the model in an app."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FOLDER = "integration"
 
 @stage(IntegrationStage)
 def run(job: Job[IntegrationStage]) -> None:
-    """Leaves code below ``files/integration/``, and the names of the classes beside the model.
+    """Write code below ``files/integration/``, and the class names next to the model.
 
     Raises:
-        AccuracyError: the file of classes lists none, or one twice; the numbers that pictures are
-            normalized by do not fit their channels.
+        AccuracyError: the file of classes is empty or has a duplicate, or the mean or standard
+            deviation of images does not match the number of channels.
         InvalidGraphError: an input or output is not in the graph.
-        UnsupportedError: a language's interface takes no tensors of such a type, the recipe names
+        UnsupportedError: a language's interface does not support a tensor's dtype, the recipe names
             no inputs or outputs, or Jinja is not installed.
     """
     asked = job.asked
@@ -72,6 +72,6 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
 
 
 def _stored(tensors: Iterable[AppTensor], kind: EndType) -> tuple[AppTensor, ...]:
-    """Tensors with the type that those in float have in the file."""
+    """Return tensors with the dtype that float tensors have in the file."""
     integers = None if kind == "float" else DType[kind.upper()]
     return tuple(replace(t, integers=integers) if t.dtype is DType.FLOAT else t for t in tensors)

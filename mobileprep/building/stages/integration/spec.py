@@ -14,22 +14,22 @@ from mobileprep.recipe.validation_settings import EndType, Quantize
 
 
 class IntegrationStage(Stage, frozen=True, kw_only=True):
-    """The code by which an app runs the model, and the names of its classes.
+    """Code that runs the model in an app, and the names of its classes.
 
     Args:
-        integration: what is asked for.
-        file: the name of the model file.
-        artifact: its form.
+        integration: settings of the recipe.
+        file: name of the model file.
+        artifact: format of the model file.
         encrypted: whether it is encrypted.
-        input_type: the type of inputs in float in a .tflite file, if they are quantized.
-        output_type: the same of outputs.
-        inputs: what is fed, as far as the recipe says.
-        reading: how pictures become values of ``picture_input``, or None.
-        picture_input: the input that gets pictures; None for the only one.
-        labels: the name of the file of classes to leave; empty for none.
-        classes: the file that lists them.
+        input_type: dtype of float inputs in a .tflite file, if they are quantized.
+        output_type: dtype of float outputs in a .tflite file, if they are quantized.
+        inputs: inputs that the recipe declares.
+        reading: options for converting images to values of ``picture_input``, or None.
+        picture_input: input for images; None for the only input.
+        labels: name of the file of classes to write; empty for none.
+        classes: file that lists the classes.
         graph: the graph after all transforms.
-        interface: what is fed and fetched.
+        interface: inputs and outputs.
     """
 
     stage_name: ClassVar[str] = "integration"
@@ -53,7 +53,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
 def integration_spec(
     target: Target, integration: Integration, file: str, graph: Upstream, interface: Upstream
 ) -> StageSpec:
-    """The stage that writes the code."""
+    """Return the stage that generates the code."""
     classes = app_classes(target)
     reading, picture_input = app_pictures(target)
     quantize = target.quantize if target.artifact == "tflite" else Quantize()

@@ -1,1 +1,1 @@
-"""Find out which runtimes run a target's graph."""
+"""Determine which runtimes can run a target's graph."""

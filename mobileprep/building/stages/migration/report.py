@@ -1,4 +1,4 @@
-"""Report which runtimes run a target's graph."""
+"""Report the runtimes that can run a target's graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADINGS: Final = ("runtime", "runs it", *_FORMS)
 
 
 def migration_lines(record: MigrationRecord) -> Iterator[str]:
-    """The runtimes that run a target's graph, for the report as text."""
+    """Yield the runtimes that can run a target's graph, for the text report."""
     if record.found is None:
         yield f"runtimes not tried: {record.untried}"
         return
@@ -28,7 +28,7 @@ def migration_lines(record: MigrationRecord) -> Iterator[str]:
 
 
 def migration_markdown(record: MigrationRecord) -> Iterator[str]:
-    """The same as a table, and what is to change as a list."""
+    """Yield a Markdown table of the runtimes, and a list of the required changes."""
     yield ""
     if record.found is None:
         yield f"Runtimes are not tried: {plain(record.untried)}."
@@ -47,13 +47,13 @@ def migration_markdown(record: MigrationRecord) -> Iterator[str]:
 
 
 def ends_text(found: Migration) -> str:
-    """How large a graph is, and what is fed and fetched."""
+    """Format the size, inputs, and outputs of a graph."""
     ends = f"{', '.join(found.inputs) or 'nothing'} to {', '.join(found.outputs)}"
     return f"{found.nodes:,} nodes, {found.bytes:,} bytes; {ends}"
 
 
 def way_lines(found: Migration, *, verbose: bool = False) -> Iterator[str]:
-    """Each runtime's answer, then what to cut off or to feed instead."""
+    """Yield the verdict of each runtime, and the nodes to replace with inputs."""
     answers = {"as it is": "runs it as it is", "after changes": "runs it after changes"}
     for route in found.routes:
         yield f"{route.runtime}: {answers.get(route.verdict, 'does not run it')}"
@@ -69,7 +69,7 @@ def _tried(found: Migration, before: str) -> str:
 
 
 def _changes(route: Route, examples: int | None) -> Iterator[str]:
-    """What a runtime lacks, and after which changes it runs the graph."""
+    """Yield the unsupported ops of a runtime, and the changes after which it runs the graph."""
     yield from _lacks("lacks", route.lacks, examples)
     if route.verdict == "after changes":
         inputs = f"--inputs={','.join(route.inputs)}"
@@ -79,7 +79,7 @@ def _changes(route: Route, examples: int | None) -> Iterator[str]:
 
 
 def _lacks(what: str, lacks: Sequence[Lack], examples: int | None) -> Iterator[str]:
-    """What is missing, grouped by its fix; of each group the first examples, or all for None."""
+    """Yield unsupported ops grouped by fix, with some examples per group, or all if None."""
     groups: dict[str, list[Lack]] = {}
     for lack in lacks:
         groups.setdefault(lack.mend, []).append(lack)
@@ -120,6 +120,6 @@ def _gains(route: Route) -> Iterator[str]:
 
 
 def _cells(route: Route) -> list[str]:
-    """A runtime's row under ``_HEADINGS``."""
+    """Format a runtime as a row below ``_HEADINGS``."""
     sizes = {size.form: f"{size.bytes:,}" for size in route.sizes}
     return [route.runtime, route.verdict, *(sizes.get(form, "-") for form in _FORMS)]

@@ -1,4 +1,4 @@
-"""Find out which runtimes run a target's graph."""
+"""Determine which runtimes can run a target's graph."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mobileprep.transforms.base import Context
 
 @stage(MigrationStage)
 def run(job: Job[MigrationStage]) -> None:
-    """Leaves ``migration.json``.
+    """Write ``migration.json``.
 
-    It only tells, so that what keeps it from trying ends no build: it is told instead.
+    The record is informational, so an error is reported in it and does not fail the build.
     """
     asked = job.asked
     ends = job.record(Interface, asked.interface)

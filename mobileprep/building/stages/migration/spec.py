@@ -15,12 +15,12 @@ from mobileprep.targets.migration.records import Migration
 
 
 class MigrationRecord(Struct, frozen=True):
-    """The ways of a target's graph to TensorFlow Mobile and to LiteRT, ``migration.json``.
+    """Migration of a target's graph to TensorFlow Mobile and LiteRT, ``migration.json``.
 
     Args:
-        before: the transform that quantizes the graph afterwards; empty where none does.
-        found: each way; None where they could not be tried.
-        untried: why not; empty where they were.
+        before: transform that quantizes the graph afterwards; empty if there is none.
+        found: result for each runtime; None if they could not be tried.
+        untried: why they could not be tried; empty if they were.
     """
 
     before: str
@@ -28,19 +28,19 @@ class MigrationRecord(Struct, frozen=True):
     untried: str = ""
 
 
-# What these leave is for TensorFlow's kernels alone: files for LiteRT are quantized in another way.
+# The results run only on TensorFlow's kernels. .tflite files are quantized in another way.
 _EIGHT_BITS: Final = frozenset({"quantize_nodes", "quantize_weights"})
 
 
 class MigrationStage(Stage, frozen=True, kw_only=True):
-    """Tells whether TensorFlow Mobile and LiteRT run a target's graph.
+    """Determine whether TensorFlow Mobile and LiteRT can run a target's graph.
 
     Args:
-        platform: what TensorFlow Mobile is built for.
-        before: the transform that quantizes the graph afterwards; empty where none does.
-        graph: the graph before that transform, or after all.
-        interface: what is fed and fetched.
-        assets: the files that the graph reads.
+        platform: platform of TensorFlow Mobile.
+        before: transform that quantizes the graph afterwards; empty if there is none.
+        graph: the graph before that transform, or after all transforms.
+        interface: inputs and outputs.
+        assets: files that the graph reads.
     """
 
     stage_name: ClassVar[str] = "migration"
@@ -56,15 +56,14 @@ class MigrationStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
-    """The stage that tries a target's graph on TensorFlow Mobile and on LiteRT.
+    """Return the stage that tries a target's graph on TensorFlow Mobile and LiteRT.
 
     Returns:
-        None where the recipe does not ask for it, or the target is for LiteRT already.
+        None if the recipe does not ask for it, or the target is a .tflite file.
     """
     if not target.migration_report or target.artifact == "tflite":
         return None

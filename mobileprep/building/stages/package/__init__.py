@@ -1,1 +1,1 @@
-"""Make the files of a target: model, headers, and build files."""
+"""Write the files of a target: model, headers, and build files."""

@@ -31,10 +31,10 @@ from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, desc
 
 
 def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
-    """Leave a file for LiteRT; its length in bytes.
+    """Write a .tflite file, and return its size in bytes.
 
-    What the app has to link for it joins ``warnings``, and which operators stay float though
-    others compute in integers.
+    Appends to ``warnings`` the libraries that the app has to link, and the operators that stay in
+    float although others compute in integers.
     """
     interface = job.record(Interface, job.asked.interface)
     where = job.place("artifact")
@@ -75,7 +75,7 @@ def _converted(
 
 
 def _integers(job: Job[PackageStage]) -> Integers:
-    """How the recipe has a file compute in integers."""
+    """Return the integer quantization settings of the recipe."""
     asked = job.asked.quantize
     ranges = {}
     if job.asked.ranges is not None:
@@ -92,7 +92,7 @@ def _integers(job: Job[PackageStage]) -> Integers:
 
 
 def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: bool) -> None:
-    """What the app's own build takes."""
+    """Write the files for the build of the app."""
     asked = job.asked
     versions: dict[tuple[str, bool], int] = {}
     for operator in (op for part in model.subgraphs for op in part.operators):
@@ -109,7 +109,7 @@ def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: 
 def _described(
     job: Job[PackageStage], graph: Graph, interface: Interface, model: ModelRecord
 ) -> bytes:
-    """The file, with its description and the classes behind it."""
+    """Serialize the file, with its metadata and the appended file of classes."""
     asked = job.asked
     declared = {spec.name: spec.shape for spec in asked.inputs}
     try:

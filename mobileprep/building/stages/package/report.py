@@ -6,7 +6,7 @@ from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecor
 
 
 def model_line(model: ModelFacts, packed: CompressRecord) -> str:
-    """The model file: its size as it is and compressed, and the number of its nodes."""
+    """Format the model file's size, compressed size, and number of nodes."""
     return (
         f"model    {model.file}: {model.bytes:,} bytes, {packed.bytes:,} compressed "
         f"({packed.compressor}), {model.nodes:,} nodes{f'; {model.basis}' if model.basis else ''}"
@@ -14,7 +14,10 @@ def model_line(model: ModelFacts, packed: CompressRecord) -> str:
 
 
 def kernels_text(found: KernelsRecord) -> str:
-    """What a header registers: ``12 kernels of TensorFlow 1.15, about 534,120 bytes of code``."""
+    """Describe a header.
+
+    Example: ``12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code``.
+    """
     plural = "s" * (found.kernels != 1)
     code = "" if found.bytes is None else f", about {found.bytes:,} bytes of code"
     return f"{found.kernels:,} kernel{plural} of TensorFlow {found.tensorflow} registered{code}"

@@ -55,12 +55,12 @@ from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import norms_left
 
 if TYPE_CHECKING:
-    from mobileprep.targets.memmapped import Conversion
+    from mobileprep.targets.memmapped import MemmapResult
 
 
 @stage(PackageStage)
 def run_package(job: Job[PackageStage]) -> None:
-    """Leaves the model and what goes with it below ``files/``, and ``package.json``.
+    """Write the model and its accompanying files below ``files/``, and ``package.json``.
 
     Raises:
         UnsupportedError: a TensorFlow release of the target cannot load or run the model.
@@ -83,21 +83,21 @@ def run_package(job: Job[PackageStage]) -> None:
 
 
 def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> tuple[Graph, int]:
-    """Leave the model file; the graph that the app loads then, and the file's length in bytes.
+    """Write the model file, and return the graph that the app loads and the size in bytes.
 
-    What the user should know of it joins ``warnings``.
+    Appends warnings about the model to ``warnings``.
     """
     if job.asked.artifact == "frozen":
         return graph, job.leave_graph(job.asked.model, graph)
     if job.asked.artifact == "memmapped":
-        from mobileprep.targets.memmapped import PAGE_SIZE, convert  # few targets take it
+        from mobileprep.targets.memmapped import PAGE_SIZE, convert  # few targets need it
 
         done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
-        # Slow to import, and few targets take it.
+        # Slow to import, and few targets need it.
         from mobileprep.building.stages.package.lite import leave_tflite
 
         return graph, leave_tflite(job, graph, path, warnings)
@@ -106,7 +106,7 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
-    """What the user should know of the graph that ships; told at once too."""
+    """Return warnings about the published graph, and report them immediately."""
     interface = job.record(Interface, job.asked.interface)
     where = job.place("inputs")
     check_inputs_suffice(graph, interface.inputs, interface.outputs, where)
@@ -123,8 +123,8 @@ def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     return [*unused, left] if left else unused
 
 
-def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
-    """Why constants were not mapped, told at once too."""
+def _kept(job: Job[PackageStage], done: MemmapResult) -> list[str]:
+    """Return a warning about constants that are not mapped, and report it immediately."""
     if not done.written:
         return []
     name, writer = done.written[0]
@@ -137,7 +137,7 @@ def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
 
 
 def _check_loads(job: Job[PackageStage], graph: Graph) -> list[str]:
-    """Make sure that the target's TensorFlow loads a graph; return warnings on what is allowed."""
+    """Check that the target's TensorFlow can load a graph. Return warnings about allowed ops."""
     asked = job.asked
     if not asked.registration:
         return []
@@ -172,7 +172,7 @@ def _copy_op_sources(job: Job[PackageStage]) -> None:
 
 
 def _write_app_files(job: Job[PackageStage]) -> None:
-    """Leave what the app's own build takes; other releases have no libraries for apps."""
+    """Write the files for the build of the app. Only TensorFlow 1.15 has libraries for apps."""
     asked = job.asked
     if TF115 not in asked.registration:
         return
@@ -185,7 +185,7 @@ def _write_app_files(job: Job[PackageStage]) -> None:
 
 
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> KernelsRecord:
-    """Leave the header for a release and what goes with it; what it registers."""
+    """Write the header and build files for a release, and return its record."""
     asked, folder = job.asked, job.asked.registration_folder(release)
     custom = [OpKernel(op, kernel) for op, kernels in asked.ops.items() for kernel in kernels]
     ops = ops_and_kernels(
@@ -205,11 +205,11 @@ def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> K
 _BLOCK: Final = 4 << 20
 
 
-# The size of each call of zlib: with its result it stays in the processor's cache.
+# Input size of a zlib call, small enough for the processor's cache.
 _SLICE: Final = 1 << 20
 
 
-# Bytes of a block that decide whether zlib searches it for repetitions.
+# Number of bytes of a block that decide whether zlib searches for repetitions.
 _PROBE: Final = 1 << 17
 
 
@@ -226,14 +226,14 @@ FRAME: Final = 2 + 2 + 4
 
 @stage(CompressStage)
 def run_compress(job: Job[CompressStage]) -> None:
-    """Leaves ``compress.json``."""
+    """Write ``compress.json``."""
     asked = job.asked
     size = compressed_size(_model(job))
     job.write_record(asked.RECORD, CompressRecord(size, asked.compressor))
 
 
 def _model(job: Job[CompressStage]) -> Iterator[bytes | memoryview]:
-    """The bytes of the model file, as the package stage leaves it."""
+    """Yield the bytes of the model file, as written by the package stage."""
     asked = job.asked
     if asked.graph is None:
         assert asked.model is not None
@@ -244,8 +244,8 @@ def _model(job: Job[CompressStage]) -> Iterator[bytes | memoryview]:
 def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
     """Return the size in bytes of a file in the zlib format.
 
-    Blocks are compressed in parallel, as ``pigz --independent`` does. Joined, they are one stream
-    that is about 0.001 % longer than without the division.
+    Blocks are compressed in parallel, as in ``pigz --independent``. Joined, they are one stream
+    that is about 0.001 % larger than without blocks.
     """
     blocks = _cut(pieces, _BLOCK)
     first = next(blocks, [])
@@ -257,7 +257,7 @@ def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
     with ThreadPoolExecutor(workers) as pool:
         for block in itertools.chain([first], blocks):
             waiting.append(pool.submit(_deflated, block))
-            # So many that no processor waits, and so few that little is held.
+            # Enough to keep all processors busy, and few enough to limit memory.
             if len(waiting) > 2 * workers:
                 size += waiting.popleft().result()
         return size + sum(future.result() for future in waiting)
@@ -271,7 +271,7 @@ def _deflated(block: Sequence[memoryview]) -> int:
 
 
 def _strategy(slices: Sequence[np.ndarray[Any, Any]]) -> int:
-    """Search for repetitions only where it helps: in dense weights it is most of the work."""
+    """Return the zlib strategy. In dense weights, searching for repetitions is not worth it."""
     middle = slices[len(slices) // 2][:_PROBE]
     sizes = []
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):
@@ -286,10 +286,10 @@ def _packer(strategy: int) -> zlib._Compress:
 
 
 def _cut(pieces: Iterable[bytes | memoryview], length: int) -> Iterator[list[memoryview]]:
-    """The bytes of pieces, cut to one length, the last shorter; each is a list of its parts.
+    """Split the bytes of chunks into blocks of one length, each a list of parts.
 
-    What compresses them depends on where they are cut, so that is where the bytes say, not where
-    pieces end.
+    The last block may be shorter. Block boundaries depend only on the bytes, not on the chunks,
+    because they affect the compressed size.
     """
     parts: list[memoryview] = []
     room = length
@@ -308,11 +308,11 @@ def _cut(pieces: Iterable[bytes | memoryview], length: int) -> Iterator[list[mem
 
 @stage(EncryptStage)
 def run_encrypt(job: Job[EncryptStage]) -> None:
-    """Leaves the encrypted file.
+    """Write the encrypted file.
 
     Raises:
         ArtifactError: the model is too large.
-        RecipeError: the variable has no key, or another than when the build began.
+        RecipeError: the environment variable has no key, or the key changed during the build.
         UnsupportedError: the package cryptography is not installed.
     """
     asked, where = job.asked, job.place("protect")
@@ -325,7 +325,7 @@ def run_encrypt(job: Job[EncryptStage]) -> None:
 
 
 def _content(job: Job[EncryptStage]) -> bytes:
-    """The bytes of the model file."""
+    """Return the bytes of the model file."""
     model = job.asked.model
     if job.asked.artifact == "frozen":
         return graph_to_bytes(job.graph(model))

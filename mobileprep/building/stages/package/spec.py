@@ -22,20 +22,20 @@ HEADER: Final = "ops_to_register.h"
 
 
 OP_SOURCES: Final = "custom_ops/"
-"""The directory of a target that gets the C++ files of the app's own ops."""
+"""Directory of a target for the C++ files of the app's own ops."""
 
 
 _FRAGMENTS: Final = ("selective_registration.bazelrc", "selective_registration.bzl")
 
 
-# By TensorFlow version: the header, and the build fragments that go with it.
+# For each TensorFlow version, the header and its build fragments.
 _REGISTRATION: Final = {
     "1.15": (HEADER, *_FRAGMENTS, "selective_registration.mk", "tf_op_files.txt"),
     "2.21": (HEADER, *_FRAGMENTS),
 }
 
 
-# By platform: what the app's own build takes to link TensorFlow 1.15.
+# For each platform, the files with which the app's build links TensorFlow 1.15.
 _APP: Final = {
     "android": ("app.gradle", "app.mk"),
     "ios": ("app.xcconfig", "{}.podspec"),
@@ -45,13 +45,13 @@ _APP: Final = {
 
 
 class PackageRecord(Struct, frozen=True):
-    """What ships, ``package.json``.
+    """The published model, ``package.json``.
 
     Args:
         model: the model file.
-        ops: how many nodes of each op it has.
-        warnings: what the user should know of it.
-        kernels: what the header for each release registers.
+        ops: number of nodes of each op.
+        warnings: warnings for the user.
+        kernels: kernels that the header for each release registers.
     """
 
     model: ModelFacts
@@ -61,30 +61,31 @@ class PackageRecord(Struct, frozen=True):
 
 
 class PackageStage(Stage, frozen=True, kw_only=True):
-    """The files that an app takes.
+    """Write the files that an app needs.
 
     Args:
-        file: the name of the model file.
-        artifact: its form.
-        flex: whether a file for LiteRT may leave ops to the Flex delegate.
-        min_runtime: the oldest release that has to run a file for LiteRT; empty for any.
-        encrypted: the name of the file that ships in its place; empty where it ships itself.
-        platform: what the target runs.
-        abis: the binary interfaces to build for; all where there are none.
-        registration: the TensorFlow versions to write headers for.
-        allow: the ops that may ship although one of those versions lacks them.
-        ops: the kernel classes of the ops that the app registers itself, by op.
-        op_sources: the C++ files of those ops.
-        inputs: what is fed, as far as the recipe says; of a file for LiteRT, as the next three.
-        reading: how pictures become values of ``picture_input``, or None.
-        picture_input: the input that gets pictures; None for the only one.
-        classes: the file that lists the classes.
+        file: name of the model file.
+        artifact: format of the model file.
+        flex: whether a .tflite file may use the Flex delegate.
+        min_runtime: oldest release that must run a .tflite file; empty for any.
+        encrypted: name of the encrypted file that is published instead; empty if not encrypted.
+        platform: platform of the target.
+        abis: ABIs to build for; empty for all.
+        registration: TensorFlow versions to write headers for.
+        allow: ops that are allowed although one of those versions lacks them.
+        ops: kernel classes of the ops that the app registers itself, by op.
+        op_sources: C++ files of those ops.
+        inputs: for .tflite files, the inputs that the recipe declares.
+        reading: for .tflite files, options for converting images to values of ``picture_input``, or
+            None.
+        picture_input: for .tflite files, the input for images; None for the only input.
+        classes: for .tflite files, the file that lists the classes.
         graph: the graph after all transforms.
-        interface: what is fed and fetched.
-        assets: for LiteRT, the files that the graph reads.
-        quantize: for LiteRT, what is done to weights and activations.
-        ranges: by which it computes in integers, as far as they are measured.
-        regular_expressions: what its rules are looked for by, with its version.
+        interface: inputs and outputs.
+        assets: for .tflite files, the files that the graph reads.
+        quantize: for .tflite files, the quantization of weights and activations.
+        ranges: for .tflite files, the measured ranges for integer arithmetic.
+        regular_expressions: regular expression engine for the rules, with its version.
     """
 
     stage_name: ClassVar[str] = "package"
@@ -116,12 +117,12 @@ class PackageStage(Stage, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str:
-        """The output that is the model."""
+        """Name of the model's output."""
         return self.file if self.encrypted else f"{PUBLISHED}{self.file}"
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The model, headers, build fragments, what the app's build takes, and the record."""
+        """The model, headers, build fragments, files for the app's build, and the record."""
         registration = (
             f"{PUBLISHED}{self.registration_folder(release)}{name}"
             for release in self.registration
@@ -133,7 +134,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return self.file.rpartition(".")[0]
 
     @property
@@ -141,16 +142,16 @@ class PackageStage(Stage, frozen=True, kw_only=True):
         return _APP.get(self.platform, ()) if "1.15" in self.registration else ()
 
     def registration_folder(self, release: str) -> str:
-        """Where the header for a release lies: with several, each has a folder."""
+        """Return the directory of a release's header. If there are several, each has its own."""
         return "" if len(self.registration) == 1 else f"tensorflow-{release}/"
 
 
 class CompressRecord(Struct, frozen=True):
-    """The model file as app packages store it, ``compress.json``.
+    """Compressed size of the model file, as in app packages, ``compress.json``.
 
     Args:
-        bytes: the length of the compressed file.
-        compressor: what the figure is for.
+        bytes: size of the compressed file in bytes.
+        compressor: the compressor.
     """
 
     bytes: int
@@ -158,13 +159,13 @@ class CompressRecord(Struct, frozen=True):
 
 
 class CompressStage(Stage, frozen=True, kw_only=True):
-    """Measures a model file as app packages store it, compressed.
+    """Measure the compressed size of a model file, as in app packages.
 
     Args:
-        compressor: what compresses, with its version and level.
-        graph: the graph that the file holds, where it holds nothing else; measuring then need not
-            wait for the file.
-        model: the model file, where there is no such graph.
+        compressor: the compressor, with its version and level.
+        graph: the graph, if the file contains nothing else; the stage then does not wait for the
+            file.
+        model: the model file, if there is no such graph.
     """
 
     stage_name: ClassVar[str] = "compress"
@@ -178,7 +179,6 @@ class CompressStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
@@ -187,13 +187,13 @@ ENCRYPTED: Final = ".enc"
 
 
 class EncryptStage(Stage, frozen=True, kw_only=True):
-    """The model file, encrypted.
+    """Encrypt the model file.
 
     Args:
-        file: the name of the file to leave.
-        artifact: the form of the model.
-        variable: the variable of the environment that has the key.
-        key_id: tells one key from another, and nothing else of it.
+        file: name of the output file.
+        artifact: format of the model.
+        variable: environment variable with the key.
+        key_id: ID of the key, which reveals nothing else about it.
         model: the model file.
     """
 
@@ -208,17 +208,16 @@ class EncryptStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The encrypted file alone."""
         return (f"{PUBLISHED}{self.file}",)
 
 
 def encrypted_file(target: Target, file: str) -> str:
-    """The name of the encrypted file that ships in place of a model file, or an empty text."""
+    """Return the name of the encrypted file that replaces a model file, or an empty string."""
     return "" if target.protect.key is None else f"{file}{ENCRYPTED}"
 
 
 def encrypt_spec(target: Target, variable: str, file: str, model: Upstream) -> StageSpec:
-    """The stage that encrypts a model file."""
+    """Return the stage that encrypts a model file."""
     where = target.place(("protect", "encrypt", "key"))
     key = key_from_environment(variable, where)
     stage = EncryptStage(
@@ -232,21 +231,21 @@ def encrypt_spec(target: Target, variable: str, file: str, model: Upstream) -> S
 
 
 def app_classes(target: Target) -> InputFile | None:
-    """The file of classes that an app gets, where it gets code or a file for LiteRT."""
+    """Return the file of classes if the app gets code or a .tflite file."""
     data = _app_data(target)
     is_told = target.integration is not None or target.artifact == "tflite"
     return data.classes if data is not None and is_told else None
 
 
 def app_pictures(target: Target) -> tuple[Reading | None, str | None]:
-    """How an app's pictures become values, and of which input, where that is said."""
+    """Return the options for converting an app's images to values, and their input, if known."""
     data = _app_data(target)
     is_fed, named = (False, None) if data is None else _pictures(data)
     return (data.reading if data is not None and is_fed else None), named
 
 
 def lite_description(target: Target) -> dict[str, Any]:
-    """What a ``PackageStage`` is told for the description of a file for LiteRT."""
+    """Return the fields of a ``PackageStage`` for the metadata of a .tflite file."""
     reading, picture_input = app_pictures(target)
     classes = app_classes(target)
     return {
@@ -258,14 +257,14 @@ def lite_description(target: Target) -> dict[str, Any]:
 
 
 def _app_data(target: Target) -> Data | None:
-    """The data that is as what the app feeds: the validation's, else the calibration's."""
+    """Return the data that resembles the app's inputs: the validation's, else the calibration's."""
     if target.validation is not None:
         return target.validation.data
     return None if target.calibration is None else target.calibration.data
 
 
 def _pictures(data: Data) -> tuple[bool, str | None]:
-    """Whether pictures are fed, and to which input, where that is said."""
+    """Return whether the inputs are images, and the input for them, if specified."""
     if data.kind == "pictures":
         return True, data.reading.input
     names = [name for name, feature in data.reading.features if feature.encoding == "picture"]
@@ -273,15 +272,15 @@ def _pictures(data: Data) -> tuple[bool, str | None]:
 
 
 class ModelFacts(Struct, frozen=True):
-    """The packaged model: its file, and the counts of its nodes.
+    """File and node counts of the packaged model.
 
     Args:
-        file: the name of the file.
-        nodes: of the graph, functions' bodies included.
-        parameters: elements of all constants together.
-        constants: how many Const nodes.
-        bytes: the length of the file.
-        basis: what nodes, parameters, and ops are counted on, if that is not the file:
+        file: file name.
+        nodes: number of nodes of the graph, including function bodies.
+        parameters: number of elements of all constants.
+        constants: number of Const nodes.
+        bytes: size of the file in bytes.
+        basis: graph that nodes, parameters, and ops were counted on, if it is not the file's:
             ``counted on the graph before conversion``.
     """
 
@@ -294,12 +293,12 @@ class ModelFacts(Struct, frozen=True):
 
 
 class KernelsRecord(Struct, frozen=True):
-    """What a header registers.
+    """Kernels that a header registers.
 
     Args:
-        tensorflow: the release that it is for.
-        kernels: how many.
-        bytes: about how much code they are; None for a release without an estimate.
+        tensorflow: TensorFlow release.
+        kernels: number of kernels.
+        bytes: estimated size of their code in bytes; None for a release without an estimate.
     """
 
     tensorflow: str
@@ -308,13 +307,13 @@ class KernelsRecord(Struct, frozen=True):
 
 
 ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
-"""How the file of an artifact ends, where that is not ``pb``."""
+"""File extensions of artifacts other than ``pb``."""
 
 
 def package_spec(
     target: Target, file: str, frozen: Frozen, graph: Upstream, ranges: Upstream | None
 ) -> StageSpec:
-    """The stage that makes the files of a target."""
+    """Return the stage that writes the files of a target."""
     is_lite = target.artifact == "tflite"
     quantize = target.quantize if is_lite else Quantize()
     described = lite_description(target) if is_lite else {}
@@ -326,7 +325,7 @@ def package_spec(
         encrypted=encrypted_file(target, file),
         platform=target.platform,
         abis=target.abis,
-        # Headers are for TensorFlow's runtime, which LiteRT is not.
+        # Headers are for TensorFlow's runtime, not for LiteRT.
         registration=() if is_lite else target.registration,
         allow=() if is_lite else target.allow,
         ops={} if is_lite else {op.name: op.kernels for op in target.ops},
@@ -350,7 +349,7 @@ def _op_sources(target: Target) -> dict[str, Files]:
 
 
 def compress_spec(target: Target, graph: Upstream, shipped: Upstream) -> StageSpec:
-    """The stage that measures how small a target's model file compresses."""
+    """Return the stage that measures the compressed size of a target's model file."""
     is_graph = target.artifact == "frozen" and target.protect.key is None
     read = {"graph": graph} if is_graph else {"model": shipped}
     stage = CompressStage(compressor=compressor(), **read)

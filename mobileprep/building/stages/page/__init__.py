@@ -1,1 +1,1 @@
-"""Collect what the report page shows of a graph's nodes."""
+"""Collect the node data for the report page."""

@@ -1,4 +1,4 @@
-"""Write the data of the report page: node tables, pictures, and compressed graphs."""
+"""Write the data for the report page: node tables, image options, and compressed sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mobileprep.targets.integration.render import AppTensor, Pictures
 
 @stage(NodesStage)
 def run_nodes(job: Job[NodesStage]) -> None:
-    """Leaves ``nodes.json``."""
+    """Write ``nodes.json``."""
     asked = job.asked
     graph = job.graph(asked.graph)
     feeds = {fed.name: fed.shape for fed in asked.inputs if fed.shape is not None}
@@ -50,7 +50,7 @@ def run_nodes(job: Job[NodesStage]) -> None:
 
 
 def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
-    """The values that tensors took when they were measured: name, least and greatest."""
+    """Yield the name, minimum, and maximum of each measured tensor."""
     if not job.asked.ranges:
         return
     from mobileprep.formats.range_file import ranges_from_bytes
@@ -64,7 +64,7 @@ def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
 def pictures_of(
     asked: IntegrationStage | PackageStage, inputs: Sequence[AppTensor]
 ) -> Pictures | None:
-    """How pictures become values, the data's defaults filled in; None where none are fed."""
+    """Return the options for converting images to values, with defaults; None without images."""
     reading, named = asked.reading, asked.picture_input
     fed = [t for t in inputs if named is None or parse_ref(t.name) == parse_ref(named)]
     if reading is None or len(fed) != 1:
@@ -86,15 +86,15 @@ def pictures_of(
 _AT_ONCE: Final = 4 << 20
 
 
-# Of large constants so much is compressed of each so much: weights differ little along them, and
-# to compress all of every step's would take longer than the steps.
+# Of large constants, compress ``_SAMPLE`` bytes of every ``_SAMPLED``: weights vary little, and
+# compressing all of them after every step would take longer than the steps.
 _SAMPLE: Final = 64 << 10
 
 
 _SAMPLED: Final = 512 << 10
 
 
-# The compressed sizes of large constants by digest: graphs have most in common.
+# Compressed sizes of large constants by digest. Graphs have most of them in common.
 _sizes: dict[str, int] = {}
 
 
@@ -112,10 +112,10 @@ def write_graph_page(path: Path, graph: Graph, before: Graph | None = None) -> N
 
 
 def compressed_graph(graph: Graph) -> int:
-    """The bytes of a graph's file under deflate.
+    """Estimate the deflated size in bytes of a graph's file.
 
-    Of large graphs each large constant is compressed on its own, once for all graphs, and of it an
-    eighth, in runs at equal distances.
+    In large graphs, each large constant is compressed separately, once for all graphs, and only an
+    eighth of it, in evenly spaced runs.
     """
     pieces = list(graph_to_pieces(graph))
     if pieces_size(pieces) <= _AT_ONCE:

@@ -9,12 +9,12 @@ from mobileprep.recipe.settings import InputSpec
 
 
 class NodesStage(Stage, frozen=True, kw_only=True):
-    """What the report page tells of the nodes of a target's source, or of what it ships.
+    """Data for the report page about the nodes of a target's source or published graph.
 
     Args:
-        inputs: what is fed, with the shapes that the recipe declares.
+        inputs: inputs, with the shapes that the recipe declares.
         graph: the frozen source, or the graph after all transforms.
-        ranges: the range files that calibrations left.
+        ranges: range files of the calibrations.
     """
 
     stage_name: ClassVar[str] = "nodes"
@@ -27,5 +27,4 @@ class NodesStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """All of it in one file, as the page has it."""
         return (self.LEFT,)

@@ -1,1 +1,1 @@
-"""Search for the layers that quantize: auto keeps in float."""
+"""Search for the layers that ``quantize: auto`` keeps in float."""

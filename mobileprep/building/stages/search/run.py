@@ -1,4 +1,4 @@
-"""Search for the layers to leave out of 8-bit arithmetic."""
+"""Search for the layers to exclude from 8-bit arithmetic."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ QUANTIZER: Final = "quantize_nodes"
 def quantized(
     job: Job[SearchStage], graph: Graph, rules: Sequence[str] = ()
 ) -> tuple[Graph, StepRecord]:
-    """The float graph quantized, and what that did.
+    """Quantize the float graph, and return the graph and the record of the step.
 
     Args:
-        rules: for some layers; those of the recipe come after them, and so win.
+        rules: rules for some layers; the recipe's rules follow and take precedence.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
@@ -77,54 +77,54 @@ def quantized(
 
 
 def own_rules(asked: SearchStage) -> tuple[str, ...]:
-    """The rules that the recipe has."""
+    """Return the rules of the recipe."""
     given = asked.options.get("rule", ())
     assert isinstance(given, tuple)
     return tuple(map(str, given))
 
 
 def level_rules(layers: Sequence[str], levels: Levels) -> tuple[str, ...]:
-    """Rules that bring layers, the worst of which come first, to their levels."""
+    """Return rules that apply levels to layers, which are sorted by error, largest first."""
     split = layers_at(layers, levels)
     return tuple(rule_text(mode, names) for mode, names in split.items() if names)
 
 
 def layers_at(layers: Sequence[str], levels: Levels) -> dict[str, Sequence[str]]:
-    """The layers that are ``float``, and those of which the ``weights`` alone are quantized."""
+    """Return the layers to keep in float, and those with only quantized ``weights``."""
     end = levels.floats + levels.weights
     return {"float": layers[: levels.floats], "weights": layers[levels.floats : end]}
 
 
 def ranked(job: Job[SearchStage], ranking: Upstream | None) -> list[str]:
-    """The names of the layers, the worst first; none before they are ranked."""
+    """Return the layer names by error, largest first. Empty if they are not ranked yet."""
     if ranking is None:
         return []
     return [one.layer for one in job.record(RankingRecord, ranking).layers]
 
 
 def recorded_tries(job: Job[SearchStage], tries: Upstream | None) -> list[Try]:
-    """What the tries so far came to."""
+    """Return the results of all tries so far."""
     if tries is None:
         return []
     return [as_try(one) for one in job.record(TriesRecord, tries).tries]
 
 
 def as_try(record: TryRecord) -> Try:
-    """A try as the search takes it."""
+    """Convert a record to a try of the search."""
     return Try(Levels(record.floats, record.weights), shortfall_of(record.shortfall))
 
 
-# The tensors of a run with so many samples are in memory at once.
+# Number of samples per run. All tensors of a run are in memory at once.
 _BATCH: Final = 8
 
 
 @stage(RankStage)
 def run_rank(job: Job[RankStage]) -> None:
-    """Leaves ``ranking.json``.
+    """Write ``ranking.json``.
 
     Raises:
         AccuracyError: the data does not fit the graph.
-        CorruptFileError: it cannot be read.
+        CorruptFileError: the data cannot be read.
     """
     asked = job.asked
     if best_try(recorded_tries(job, asked.tries)) is not None:
@@ -143,7 +143,7 @@ def run_rank(job: Job[RankStage]) -> None:
 
         comparison = OutputComparison(whole, outputs, feeds)
         damage = damage_alone(layers, quantize, comparison, job.progress)
-    # In hundredths of a dB, so that no processor's way of rounding decides the order.
+    # Round to hundredths of a dB, so that the order does not depend on the processor.
     found = [
         RankedLayer(name, graph[name].op, round(one.sqnr, 2))
         for name, one in zip(layers, damage, strict=True)
@@ -154,7 +154,7 @@ def run_rank(job: Job[RankStage]) -> None:
 
 
 def _feeds(job: Job[RankStage], graph: Graph) -> tuple[list[Mapping[str, Array]], int]:
-    """What is fed, run by run, and how many samples that is."""
+    """Return the inputs of each run, and the number of samples."""
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     inputs = stage_inputs(job, graph, interface.inputs)
@@ -169,10 +169,10 @@ def _feeds(job: Job[RankStage], graph: Graph) -> tuple[list[Mapping[str, Array]]
 
 @stage(TrialStage)
 def run_trial(job: Job[TrialStage]) -> None:
-    """Leaves ``graph.pb`` and ``trial.json``.
+    """Write ``graph.pb`` and ``trial.json``.
 
-    Where nothing is left to try, that is the best try's graph, or the one that came nearest: it has
-    been evaluated, so that the stages after have nothing to do.
+    If there is nothing left to try, the graph is the best one so far, or the nearest one. It is
+    already evaluated, so the stages after it are cache hits.
     """
     asked = job.asked
     layers, tries = ranked(job, asked.ranking), recorded_tries(job, asked.tries)
@@ -186,7 +186,7 @@ def run_trial(job: Job[TrialStage]) -> None:
 
 @stage(VerdictStage)
 def run_verdict(job: Job[VerdictStage]) -> None:
-    """Leaves ``tries.json``: the tries before, and this one unless it is one of them."""
+    """Write ``tries.json`` with the earlier tries, and this one if it is new."""
     asked = job.asked
     trial = job.record(TrialRecord, asked.trial)
     before = () if asked.tries is None else job.record(TriesRecord, asked.tries).tries
@@ -201,7 +201,7 @@ def _judged(job: Job[VerdictStage], trial: TrialRecord) -> TryRecord:
         return TryRecord(trial.floats, trial.weights, None, (error.message,))
     missed = [record for _, record in judgement.missed]
     told = [text for record in missed for text in complaints(record, judgement.before.samples)]
-    # To six digits: those beyond depend on the processor's BLAS.
+    # Further digits depend on the processor's BLAS.
     gap = float(f"{max(map(shortfall, missed), default=0.0):.6g}")
     return TryRecord(trial.floats, trial.weights, gap, tuple(told))
 
@@ -220,10 +220,10 @@ _SHORT: Final = {"float": "in float", "weights": "with only their weights in 8 b
 
 @stage(ChoiceStage)
 def run_choice(job: Job[ChoiceStage]) -> None:
-    """Leaves ``graph.pb``, ``step.json`` and ``page.json``.
+    """Write ``graph.pb``, ``step.json``, and ``page.json``.
 
     Raises:
-        AccuracyError: no try keeps the validation's limits.
+        AccuracyError: no try meets the validation's limits.
     """
     asked = job.asked
     layers = ranked(job, asked.ranking)
@@ -235,7 +235,7 @@ def run_choice(job: Job[ChoiceStage]) -> None:
     after, done = quantized(job, graph, level_rules(layers, best.levels))
     for warning in warnings:
         job.warn(warning)
-    # What was left out was asked for: the report tells it, and no warning of the build.
+    # Exclusions are expected, so they appear in the report but not as warnings of the build.
     left = _left(layers, best.levels)
     done = replace(done, warnings=(*left, *warnings, *done.warnings))
     write_graph_page(job.output(PAGE), after, graph)
@@ -243,7 +243,7 @@ def run_choice(job: Job[ChoiceStage]) -> None:
 
 
 def _left(layers: Sequence[str], levels: Levels) -> Iterator[str]:
-    """A sentence for each level that is not eight bits, with the rule that says the same."""
+    """Yield a sentence for each level that is not 8-bit, with the equivalent rule."""
     for mode, names in layers_at(layers, levels).items():
         if names:
             told = f"auto: {len(names)} of {len(layers)} layers {_SAYS[mode]}"
@@ -251,7 +251,7 @@ def _left(layers: Sequence[str], levels: Levels) -> Iterator[str]:
 
 
 def _none_holds(job: Job[ChoiceStage], layers: Sequence[str]) -> AccuracyError:
-    """The error that tells what came nearest, and which layers lose most."""
+    """Return the error with the nearest try and the layers with the largest error."""
     records = job.record(TriesRecord, job.asked.tries).tries
     tries = [as_try(one) for one in records]
     nearest = nearest_try(tries)

@@ -27,14 +27,14 @@ from mobileprep.recipe.validation_settings import Validation
 
 
 class SearchStage(Stage, frozen=True, kw_only=True):
-    """What all of them have that quantize the graph.
+    """Common fields of stages that quantize the graph.
 
     Args:
-        options: those of ``quantize_nodes`` as the recipe has them.
+        options: options of ``quantize_nodes`` from the recipe.
         graph: the float graph.
-        ranges: the range file that the calibration leaves.
-        interface: what is fed and fetched.
-        regular_expressions: what rules run by, with its version.
+        ranges: range file of the calibration.
+        interface: inputs and outputs.
+        regular_expressions: regular expression engine for the rules, with its version.
     """
 
     GRAPH: ClassVar[str] = "graph.pb"
@@ -47,15 +47,15 @@ class SearchStage(Stage, frozen=True, kw_only=True):
 
 
 class RankStage(SearchStage, frozen=True, kw_only=True):
-    """Quantizes one layer at a time, and ranks them by what that does to the outputs.
+    """Quantize one layer at a time, and rank them by the error of the outputs.
 
     Args:
-        tries: what the first try came to; where that holds, no layer is ranked.
+        tries: result of the first try; if it meets the limits, no layer is ranked.
         data: the samples.
-        reading: how they are read; None where their content tells.
-        samples: how many are run at most.
-        inputs: what is fed.
-        assets: the files that the graph reads.
+        reading: reading options; None to detect them from the content.
+        samples: maximum number of samples.
+        inputs: the inputs.
+        assets: files that the graph reads.
     """
 
     stage_name: ClassVar[str] = "rank"
@@ -71,16 +71,15 @@ class RankStage(SearchStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 class TrialStage(SearchStage, frozen=True, kw_only=True):
-    """Quantizes the graph by the next rules to try; the best again where nothing is left to try.
+    """Quantize the graph with the next rules to try, or with the best ones if none are left.
 
     Args:
-        ranking: the layers, the worst first; None for the first try.
-        tries: what the tries before it came to; None for the first.
+        ranking: layers by error, largest first; None for the first try.
+        tries: results of the tries before it; None for the first.
     """
 
     stage_name: ClassVar[str] = "trial"
@@ -92,16 +91,16 @@ class TrialStage(SearchStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph, and what was tried."""
+        """The graph and the record."""
         return (self.GRAPH, self.RECORD)
 
 
 class VerdictStage(ValidateStage, frozen=True, kw_only=True):
-    """Judges a try as the validation judges what ships, and fails for none of it.
+    """Compare a try with the validation's limits, without failing.
 
     Args:
-        trial: what was tried.
-        tries: what the tries before it came to; None for the first.
+        trial: record of the trial.
+        tries: results of the tries before it; None for the first.
     """
 
     stage_name: ClassVar[str] = "verdict"
@@ -114,12 +113,12 @@ class VerdictStage(ValidateStage, frozen=True, kw_only=True):
 
 
 class ChoiceStage(SearchStage, frozen=True, kw_only=True):
-    """Quantizes the graph by the best rules that were tried: the step that the recipe asks for.
+    """Quantize the graph with the best rules that were tried. This is the step of the recipe.
 
     Args:
-        earlier: the transforms before it, for cautions.
-        ranking: the layers, the worst first.
-        tries: what all tries came to.
+        earlier: names of the transforms before it, for warnings.
+        ranking: layers by error, largest first.
+        tries: results of all tries.
     """
 
     stage_name: ClassVar[str] = "choice"
@@ -133,17 +132,17 @@ class ChoiceStage(SearchStage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph, the record of a step, and the page's part."""
+        """The graph, the record of a step, and the data for the report page."""
         return (self.GRAPH, self.RECORD, PAGE)
 
 
 class RankedLayer(Struct, frozen=True):
-    """What quantizing one layer alone does to the outputs.
+    """Error of the outputs if a single layer is quantized.
 
     Args:
-        layer: its name in the float graph.
-        op: its op.
-        sqnr: signal to noise in dB, of the output where it is lowest.
+        layer: name in the float graph.
+        op: op of the layer.
+        sqnr: lowest signal-to-noise ratio of any output, in dB.
     """
 
     layer: str
@@ -152,12 +151,12 @@ class RankedLayer(Struct, frozen=True):
 
 
 class RankingRecord(Struct, frozen=True):
-    """The layers that may be left out of eight bits, ``ranking.json``.
+    """Layers that may be excluded from 8-bit arithmetic, ``ranking.json``.
 
     Args:
-        samples: how many were run; 0 where all layers in eight bits are good enough.
-        layers: the worst first; none in that case.
-        fixed: how many others are quantized as the recipe's rules say.
+        samples: number of samples; 0 if all layers can be 8-bit.
+        layers: layers by error, largest first; empty if all layers can be 8-bit.
+        fixed: number of other layers, which the recipe's rules determine.
     """
 
     samples: int
@@ -166,12 +165,12 @@ class RankingRecord(Struct, frozen=True):
 
 
 class TrialRecord(Struct, frozen=True):
-    """How a graph was quantized, ``trial.json``.
+    """Quantization of a trial's graph, ``trial.json``.
 
     Args:
-        floats: how many of the worst layers are left in float.
-        weights: how many of the next worst have their weights alone in eight bits.
-        is_new: whether it has not been tried before.
+        floats: number of layers to keep in float, from the largest error.
+        weights: number of the following layers with only 8-bit weights.
+        is_new: whether it was not tried before.
     """
 
     floats: int
@@ -180,13 +179,13 @@ class TrialRecord(Struct, frozen=True):
 
 
 class TryRecord(Struct, frozen=True):
-    """What a try came to.
+    """Result of a try.
 
     Args:
         floats, weights: see ``TrialRecord``.
-        shortfall: how far the limits are missed, in the metrics' units, the largest of them; 0
-            where they hold, None where the outputs cannot be compared.
-        told: a sentence for each limit that is missed.
+        shortfall: largest amount by which a limit is missed, in the metric's unit; 0 if all are
+            met, None if the outputs cannot be compared.
+        told: a sentence for each missed limit.
     """
 
     floats: int
@@ -196,24 +195,24 @@ class TryRecord(Struct, frozen=True):
 
 
 class TriesRecord(Struct, frozen=True):
-    """What all tries so far came to, ``tries.json``."""
+    """Results of all tries so far, ``tries.json``."""
 
     tries: tuple[TryRecord, ...]
 
 
 class SearchPlanner(Struct, frozen=True):
-    """Plans the search that stands in the place of a target's step.
+    """Plan the search that replaces a step of a target.
 
     Args:
         target: the target.
-        validation: its validation, whose limits are to hold.
-        label: the step's.
-        number: the step's, from 1.
+        validation: its validation, which has the limits.
+        label: label of the step.
+        number: number of the step, from 1.
         graph: the float graph.
-        ranges: the range file of its tensors.
-        frozen: what freezing left.
-        add: adds a stage to the plan, and gives its task.
-        tasks: takes those that were added before the last one.
+        ranges: range file of its tensors.
+        frozen: outputs of the freeze stage.
+        add: function that adds a stage to the plan and returns its task.
+        tasks: list that receives the tasks before the last one.
     """
 
     target: Target
@@ -227,7 +226,7 @@ class SearchPlanner(Struct, frozen=True):
     tasks: list[str]
 
     def plan(self) -> str:
-        """The task that leaves the quantized graph and the step's record."""
+        """Plan the search, and return the task that writes the graph and the step's record."""
         steps = self.target.transforms
         before = self._add(evaluate_spec(self.target, self.validation, SOURCE_LABEL, self.frozen))
         tries = self._try(1, before)
@@ -250,7 +249,7 @@ class SearchPlanner(Struct, frozen=True):
         ranking: Upstream | None = None,
         tries: Upstream | None = None,
     ) -> Upstream:
-        """One try; what all tries up to it came to."""
+        """Plan one try. Return the results of all tries including it."""
         stage = TrialStage(ranking=ranking, tries=tries, **self._shared())
         trial = self._add(self._spec(f"-trial-{number}", stage))
         graph = replace(self.frozen, graph=Upstream(trial, TrialStage.GRAPH))

@@ -14,7 +14,7 @@ from mobileprep.building.stages.transform.spec import TransformRecord
 
 
 class StepLine(Struct, frozen=True):
-    """What one transform did, and the graph after it: counts, parameters, bytes."""
+    """Effect of a transform, and the counts and size of the graph after it."""
 
     name: str
     nodes: int
@@ -27,10 +27,12 @@ class StepLine(Struct, frozen=True):
     skipped: Mapping[str, int]
     warnings: tuple[str, ...]
     largest_difference: float | None = None
-    """Of any output element on the samples, against the source; None where not checked."""
+    """Largest difference of any output element from the source; None if not checked."""
     share_of_peak: float | None = None
-    """The difference of the output that is furthest off, as a share of the largest magnitude that
-    the source gives for it; None where not checked."""
+    """Largest difference of any output, as a fraction of the source's largest magnitude of it.
+
+    None if not checked.
+    """
 
 
 _OF_CHECK: Final = ("largest_difference", "share_of_peak")
@@ -58,7 +60,7 @@ _UNITS = ("", "k", "M", "G", "T")
 
 
 class _Row(Struct, frozen=True):
-    """The numbers of a step, None where there is nothing to tell."""
+    """Numbers of a step, or None where they do not apply."""
 
     name: str
     nodes: int
@@ -69,10 +71,10 @@ class _Row(Struct, frozen=True):
 
 
 def step_table(source: FreezeRecord, steps: Sequence[StepLine], width: int) -> list[str]:
-    """The lines of the table, in the first of these forms that fits the width.
+    """Format the table in the first form that fits the width.
 
-    In columns, parameters and bytes in full or else rounded; the same with the numbers below the
-    names; and, for the narrowest terminals, in words.
+    The forms are: columns with full numbers, columns with rounded parameters and bytes, both of
+    these with the numbers below the names, and words for the narrowest terminals.
     """
     rows = list(_rows(source, steps))
     checked = any(row.difference is not None for row in rows)
@@ -86,7 +88,7 @@ def step_table(source: FreezeRecord, steps: Sequence[StepLine], width: int) -> l
 
 
 def rounded_text(count: int) -> str:
-    """A count in three digits: ``95.8M``."""
+    """Format a count with three digits: ``95.8M``."""
     size, unit = float(count), 0
     while round(size) >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
@@ -95,7 +97,7 @@ def rounded_text(count: int) -> str:
 
 
 def difference_text(largest: float | None) -> str:
-    """The largest difference of an output in three digits."""
+    """Format the largest difference of an output with three digits."""
     return "-" if largest is None else f"{largest:.3g}"
 
 
@@ -109,7 +111,7 @@ def _rows(source: FreezeRecord, steps: Sequence[StepLine]) -> Iterator[_Row]:
 def _cells(
     rows: Sequence[_Row], parameters: str, shown: Callable[[int], str], *, checked: bool
 ) -> TextTable:
-    """The table's texts, with a last column where steps were checked."""
+    """Format the cells of the table, with a last column if steps were checked."""
     headings = ("step", "nodes", parameters, "bytes", "matched", "added", "removed", "changed")
     return TextTable(
         (*headings, "difference") if checked else headings,

@@ -1,4 +1,4 @@
-"""Run one step of a chain."""
+"""Run one step of a chain of transforms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, 
 
 @stage(TransformStage)
 def run(job: Job[TransformStage]) -> None:
-    """Leaves ``graph.pb``, ``step.json`` and ``page.json``."""
+    """Write ``graph.pb``, ``step.json``, and ``page.json``."""
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     plugin = None if asked.plugin is None else asked.plugin.root
@@ -38,7 +38,7 @@ def run(job: Job[TransformStage]) -> None:
     try:
         graph, (done,) = run_chain(before, [step], context)
     except MobileprepError as error:
-        # Where in the graph it went wrong goes into the message, for the place is the recipe's.
+        # Include the location in the graph, because the error's location is in the recipe.
         message = f"{error.where}: {error.message}" if error.where else error.message
         raise error.at(job.place("transforms"), message=message) from error
     told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
@@ -49,13 +49,13 @@ def run(job: Job[TransformStage]) -> None:
 
 
 def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
-    """The record of a step."""
+    """Create the record of a step."""
     statistics = graph_statistics(graph, size)
     return TransformRecord(**structs.asdict(done), **structs.asdict(statistics))
 
 
 def options_of(asked: TransformStage) -> dict[str, Any]:
-    """The step's parameters, with files as they lie instead of as the recipe names them."""
+    """Return the step's parameters, with file names replaced by their paths."""
 
     def lying(item: object, slot: str) -> object:
         named = asked.named.get(slot)
@@ -72,7 +72,7 @@ def options_of(asked: TransformStage) -> dict[str, Any]:
 
 
 def _portable(asked: TransformStage, text: str) -> str:
-    """A text for the record, with files as the recipe names them: no folder of this machine."""
+    """Replace the paths in a message with the names in the recipe."""
     names: dict[str, str] = {}
     for files in _all_files(asked):
         names |= {str(file.path): file.name for file in files.members}

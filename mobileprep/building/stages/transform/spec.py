@@ -15,23 +15,23 @@ from mobileprep.recipe.model import ParameterValue, Step, Target
 
 
 class TransformRecord(Struct, frozen=True):
-    """What one step did, and the graph after it, ``step.json``.
+    """Effect of a step, and facts about the graph after it, ``step.json``.
 
     Args:
-        name: the transform's.
-        matched: how many places it acted on.
-        added: how many nodes have names that none had.
-        removed: how many names are gone.
-        changed: how many nodes of one name differ.
-        nodes_before: without functions' bodies.
-        nodes_after: the same.
-        skipped: how many places it left as they were, by reason.
-        warnings: what the user should know.
-        nodes: of the graph after it, functions' bodies included.
-        parameters: elements of all constants together.
-        constants: how many Const nodes.
-        bytes: the length of the serialized graph.
-        ops: how many nodes of each op.
+        name: transform name.
+        matched: number of matches.
+        added: number of new node names.
+        removed: number of removed node names.
+        changed: number of nodes with the same name that differ.
+        nodes_before: number of nodes before the step, without function bodies.
+        nodes_after: number of nodes after the step, without function bodies.
+        skipped: number of skipped matches, by reason.
+        warnings: warnings for the user.
+        nodes: number of nodes after the step, including function bodies.
+        parameters: number of elements of all constants.
+        constants: number of Const nodes.
+        bytes: size of the serialized graph in bytes.
+        ops: number of nodes of each op.
     """
 
     name: str
@@ -51,19 +51,19 @@ class TransformRecord(Struct, frozen=True):
 
 
 class TransformStage(Stage, frozen=True, kw_only=True):
-    """One step of a chain, from graph to graph.
+    """Run one step of a chain of transforms.
 
     Args:
-        transform: its name.
-        options: its parameters; those that name files have them as the recipe does.
-        ignore_errors: whether a failure leaves the graph as it was.
-        earlier: the transforms before it, for cautions.
-        plugin: the code of a transform from outside the package.
-        named: the files that parameters name, by ``file_slot``.
-        graph: the graph before it.
-        ranges: the range file that a calibration leaves for it, its option ``range_file``.
-        interface: what is fed and fetched.
-        regular_expressions: what the transform may run them by, with its version.
+        transform: transform name.
+        options: parameters, with files named as in the recipe.
+        ignore_errors: whether to continue with the unchanged graph after an error.
+        earlier: names of the transforms before it, for warnings.
+        plugin: Python file of a plugin transform.
+        named: files that parameters name, by ``file_slot``.
+        graph: the graph before the step.
+        ranges: range file of a calibration, for the option ``range_file``.
+        interface: inputs and outputs.
+        regular_expressions: regular expression engine of the transform, with its version.
     """
 
     stage_name: ClassVar[str] = "transform"
@@ -84,17 +84,17 @@ class TransformStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph after it, the record, and the page's part."""
+        """The graph after the step, the record, and the data for the report page."""
         return (GRAPH, self.RECORD, PAGE)
 
 
 def plugin_file(step: Step) -> Files | None:
-    """The code of a transform from outside the package; None for the package's own."""
+    """Return the Python file of a plugin transform, or None for a built-in transform."""
     return None if step.plugin is None else single_file(step.plugin.file)
 
 
 def named_files(step: Step) -> Mapping[str, Files]:
-    """The files that a step's parameters name, by slot; of a checkpoint, all that belong to it."""
+    """Return the files that a step's parameters name, by slot, with all files of checkpoints."""
     find = {"checkpoint": checkpoint_files, "path": single_file}
     return {file_slot(f.parameter, f.index): find[f.kind](f.file) for f in step.files}
 
@@ -102,7 +102,7 @@ def named_files(step: Step) -> Mapping[str, Files]:
 def transform_spec(
     target: Target, number: int, graph: Upstream, ranges: Upstream | None, interface: Upstream
 ) -> StageSpec:
-    """The stage of a target's step, counted from 1."""
+    """Return the stage of a target's step, counted from 1."""
     step = target.transforms[number - 1]
     stage = TransformStage(
         transform=step.name,

@@ -1,1 +1,1 @@
-"""Compare the model that ships with the source by metrics and limits."""
+"""Compare the published model with the source by metrics and limits."""

@@ -1,4 +1,4 @@
-"""Report metrics before and after."""
+"""Report the metrics before and after."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord,
 
 
 class Accuracy(Struct, frozen=True):
-    """How the artifact compares with the source graph.
+    """Comparison of the artifact with the source graph.
 
     Args:
-        samples: how many.
-        metrics: each before and after, with its limits.
-        outputs: how far each output is from the source's.
-        largest_difference: of any element of any output.
-        warnings: what makes the comparison worth less than it seems.
-        basis: what the artifact's numbers were measured on: ``measured on digits.pb (numpy)``.
+        samples: number of samples.
+        metrics: each metric before and after, with its limits.
+        outputs: difference of each output from the source's.
+        largest_difference: largest difference of any element of any output.
+        warnings: reasons why the comparison may be unreliable.
+        basis: the measured file: ``measured on digits.pb (numpy)``.
     """
 
     samples: int
@@ -34,7 +34,7 @@ class Accuracy(Struct, frozen=True):
 
     @property
     def is_of_graph(self) -> bool:
-        """Whether the numbers are not those of the packaged file."""
+        """Whether the values are those of the graph instead of the packaged file."""
         return BEFORE_CONVERSION in self.basis
 
 
@@ -43,7 +43,7 @@ def accuracy_of(record: ValidationRecord) -> Accuracy:
 
 
 def accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
-    """One line for one metric, a table for several, and what is to be known of them."""
+    """Yield one line for one metric or a table for several, followed by the warnings."""
     difference = (
         f"({accuracy.samples} samples); largest output difference "
         f"{difference_text(accuracy.largest_difference)}"
@@ -69,24 +69,24 @@ _LEFT: Final = 2  # columns of text; the others are numbers
 
 
 def metric_title(record: MetricRecord) -> str:
-    """A metric in words: ``top-1``, ``psnr of 'image'``."""
+    """Format the name of a metric: ``top-1``, ``psnr of 'image'``."""
     top = _TOP_K.fullmatch(record.metric)
     return f"top-{top[1]}" if top else f"{record.metric} of {record.output!r}"
 
 
 def metric_cells(record: MetricRecord) -> tuple[str, ...]:
-    """The cells of a metric's row, under ``METRIC_HEADINGS``."""
+    """Format a metric as a row below ``METRIC_HEADINGS``."""
     before, after = (metric_text(record, value) for value in (record.before, record.after))
     return record.metric, record.output, before, after, limit_text(record)
 
 
 def metric_text(record: MetricRecord, value: float) -> str:
-    """A value: four places for a share of the samples, six digits for others."""
+    """Format an accuracy with four decimal places, or another value with six digits."""
     return f"{value:.4f}" if _TOP_K.fullmatch(record.metric) else f"{value:.6g}"
 
 
 def limit_text(record: MetricRecord) -> str:
-    """What is allowed, in words."""
+    """Describe the limits of a metric."""
     told = []
     if record.max_drop is not None:
         told.append(f"{'drop' if record.higher_is_better else 'rise'} {record.max_drop:g}")
@@ -98,7 +98,7 @@ def limit_text(record: MetricRecord) -> str:
 
 
 def metric_table(records: Sequence[MetricRecord], width: int) -> list[str]:
-    """The lines of a table of metrics; where it does not fit the width, a sentence for each."""
+    """Format a table of metrics, or a sentence for each if the table does not fit the width."""
     rows = [METRIC_HEADINGS, *map(metric_cells, records)]
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

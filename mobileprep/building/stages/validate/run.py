@@ -1,4 +1,4 @@
-"""Compare the model that ships with the source, and hold it to its limits."""
+"""Compare the published model with the source, and check its limits."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from mobileprep.data.metrics.regression import AgreementKind, OutputAgreement
 from mobileprep.errors import AccuracyError, MissedLimitError
 from mobileprep.ops.numerics.differences import shown_difference
 
-# Fewer samples than this say little of an accuracy; and how far from chance it is at least, in
-# standard deviations of what guessing gives.
+# With fewer samples, an accuracy near chance is not significant. With more, it must exceed chance
+# by so many standard deviations of guessing.
 _FEW: Final = 16
 
 
 _SPREADS: Final = 2
 
 
-# How many times as wide a range has another scale.
+# Ratio of two ranges that indicates another scale.
 _WIDER: Final = 16
 
 
 @stage(ValidateStage)
 def run(job: Job[ValidateStage]) -> None:
-    """Leaves ``validation.json``.
+    """Write ``validation.json``.
 
     Raises:
-        AccuracyError: a metric is worse than it may be, or an output has another shape, or NaN or
-            infinity in other places.
+        AccuracyError: a metric misses a limit, or an output has another shape, or NaN or infinity
+            in other places.
     """
     asked = job.asked
     judgement = judged(job)
@@ -67,7 +67,7 @@ def run(job: Job[ValidateStage]) -> None:
 
 
 def _shown(record: MetricRecord) -> MetricRecord:
-    """A record to six digits: those beyond depend on the processor's BLAS."""
+    """Round the values to six digits. Further digits depend on the processor's BLAS."""
     before, after, drop = (
         float(f"{value:.6g}") for value in (record.before, record.after, record.drop)
     )
@@ -82,14 +82,14 @@ def _missed(
     samples: int,
     basis: str,
 ) -> AccuracyError:
-    """The error that names every missed limit, at the location of the first."""
+    """Create the error for all missed limits, at the location of the first."""
     told = [f"{text}; {basis}" for _, record in missed for text in complaints(record, samples)]
     hint = "use a gentler quantization, or change the limit"
     if missed[0][1].max_drop is not None:
         hint = "use a gentler quantization, or raise max_drop"
     place = missed[0][0].place or job.place("validation")
     if all(list(complaints(replace(r, after=r.before, drop=0.0), samples)) for _, r in missed):
-        # The source misses them as well: nothing that was done to it is to blame.
+        # The source misses them as well, so the transforms are not the cause.
         return AccuracyError("\n".join(told), hint, place)
     return MissedLimitError("\n".join(told), hint, place, job.task)
 
@@ -97,7 +97,7 @@ def _missed(
 def _warnings(
     job: Job[ValidateStage], before: EvaluationRecord, after: EvaluationRecord
 ) -> Iterator[str]:
-    """What makes the comparison worth less than it seems."""
+    """Yield reasons why the comparison may be unreliable."""
     yield from dict.fromkeys((*before.warnings, *after.warnings))
     found = [*_chances(job, before), *_data_warnings(job)]
     for warning in found:
@@ -106,7 +106,7 @@ def _warnings(
 
 
 def _chances(job: Job[ValidateStage], before: EvaluationRecord) -> Iterator[str]:
-    """Accuracies of the source that guessing reaches too."""
+    """Warn about accuracies of the source that are near chance."""
     samples = before.samples
     for limits, metric in zip(job.asked.metrics, before.metrics, strict=True):
         top = TOP_K.fullmatch(metric.metric)
@@ -114,7 +114,7 @@ def _chances(job: Job[ValidateStage], before: EvaluationRecord) -> Iterator[str]
             continue
         chance = int(top[1]) / metric.classes
         spread = math.sqrt(chance * (1 - chance) / samples)
-        # Of few samples a good model may be wrong about most, and a guess right.
+        # With few samples, a good model may be wrong about most of them.
         if metric.value and (samples < _FEW or metric.value > chance + _SPREADS * spread):
             continue
         yield (
@@ -125,7 +125,7 @@ def _chances(job: Job[ValidateStage], before: EvaluationRecord) -> Iterator[str]
 
 
 def _fed(job: Job[ValidateStage]) -> str:
-    """The range of each input on the validation's data."""
+    """Describe the range of each input in the validation data."""
     if job.asked.data is None:
         return ""
     ends = job.record(DataRecord, job.asked.data).ends
@@ -134,7 +134,7 @@ def _fed(job: Job[ValidateStage]) -> str:
 
 
 def _data_warnings(job: Job[ValidateStage]) -> Iterator[str]:
-    """What the data of the calibration and that of the validation have in common, or not."""
+    """Warn about calibration data that overlaps or does not match the validation data."""
     if job.asked.data is None:
         return
     data = job.record(DataRecord, job.asked.data)
@@ -165,19 +165,19 @@ def _data_warnings(job: Job[ValidateStage]) -> Iterator[str]:
 TOP_K: Final = re.compile(r"top([0-9]+)")
 
 
-# What the difference of two metrics may be off by, as a share of the larger: far less than one
+# Rounding error of the difference of two metrics, as a fraction of the larger: far less than one
 # sample of any test set.
 _ROUNDING: Final = 1e-9
 
 
 class Judgement(Struct, frozen=True):
-    """How an artifact compares with the source.
+    """Comparison of an artifact with the source.
 
     Args:
         before: the source's evaluation.
-        after: the artifact's.
-        outputs: each output.
-        metrics: what is allowed of each metric, and what it came to.
+        after: the artifact's evaluation.
+        outputs: differences of the outputs.
+        metrics: limits and values of each metric.
     """
 
     before: EvaluationRecord
@@ -187,7 +187,7 @@ class Judgement(Struct, frozen=True):
 
     @property
     def missed(self) -> tuple[tuple[JudgedMetric, MetricRecord], ...]:
-        """The metrics that miss a limit."""
+        """Metrics that miss a limit."""
         return tuple(
             (limits, record) for limits, record in self.metrics if any(complaints(record, 1))
         )
@@ -209,7 +209,7 @@ def judged(job: Job[ValidateStage]) -> Judgement:
 
 
 def complaints(record: MetricRecord, samples: int) -> Iterator[str]:
-    """A sentence for each limit that a metric misses."""
+    """Yield a sentence for each limit that a metric misses."""
     title, after = _title(record), record.after
     slack = _ROUNDING * max(abs(record.before), abs(after))
     if record.max_drop is not None and record.drop > record.max_drop + slack:
@@ -228,7 +228,7 @@ def complaints(record: MetricRecord, samples: int) -> Iterator[str]:
 
 
 def shortfall(record: MetricRecord) -> float:
-    """How far a metric misses its limits, in its own unit: 0 where they hold."""
+    """Return by how much a metric misses its limits, in its own unit; 0 if it meets them."""
     if not any(complaints(record, 1)):
         return 0.0
     gaps = [0.0]
@@ -242,7 +242,7 @@ def shortfall(record: MetricRecord) -> float:
 
 
 def _compared(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, OutputAgreement]:
-    """How each output compares with the source's, batch by batch."""
+    """Compare each output with the source's, batch by batch."""
     names = before.outputs
     free = {name for m in before.metrics if m.metric in FREE_SHAPES for name in m.outputs}
     found = {name: OutputAgreement(name) for name in names}
@@ -277,7 +277,7 @@ def _records(
     after: MetricValue,
     compared: Mapping[str, OutputAgreement],
 ) -> Iterator[MetricRecord]:
-    """A metric before and after; an agreement of no output in particular is one of each."""
+    """Yield a metric before and after. An agreement without outputs is computed for each output."""
     if before.value is not None and after.value is not None:
         outputs = ", ".join(before.outputs)
         yield _record(limits, before.metric, outputs, before.value, after.value)

@@ -18,10 +18,10 @@ from mobileprep.recipe.validation_settings import MetricChoice, MetricFunction, 
 
 
 class JudgedMetric(Located, frozen=True, kw_only=True):
-    """What is allowed of a metric; see ``records.MetricRecord``.
+    """Limits of a metric; see ``MetricRecord``.
 
     Args:
-        place: where the first limit stands, for messages.
+        place: location of the first limit, for messages.
     """
 
     higher_is_better: bool = True
@@ -33,16 +33,16 @@ class JudgedMetric(Located, frozen=True, kw_only=True):
 
 
 class ValidationRecord(Struct, frozen=True):
-    """How the model that ships compares with the source, ``validation.json``.
+    """Comparison of the published model with the source, ``validation.json``.
 
     Args:
-        samples: how many.
-        metrics: those that were asked for.
-        outputs: every output.
-        largest_difference: of any element of any output.
-        warnings: what makes the comparison worth less than it seems.
-        engines: what ran the two.
-        basis: what the model's numbers were measured on: ``measured on digits.pb (numpy)``.
+        samples: number of samples.
+        metrics: metrics of the recipe.
+        outputs: differences of all outputs.
+        largest_difference: largest difference of any element of any output.
+        warnings: reasons why the comparison may be unreliable.
+        engines: engines that ran the source and the model.
+        basis: the measured file: ``measured on digits.pb (numpy)``.
     """
 
     samples: int
@@ -55,16 +55,16 @@ class ValidationRecord(Struct, frozen=True):
 
 
 class ValidateStage(Stage, frozen=True, kw_only=True):
-    """Compares an artifact's outputs and metrics with the source's.
+    """Compare an artifact's outputs and metrics with the source's.
 
     Args:
-        metrics: what is allowed of each metric, in the order of the evaluations.
-        before: the record of the source's evaluation.
-        after: the record of the artifact's.
-        before_outputs: what the source gave.
-        after_outputs: what the artifact gave.
-        data: the record of the validation's data; None without a look at it.
-        calibrations: the records of the data that the target was calibrated on.
+        metrics: limits of each metric, in the order of the evaluations.
+        before: record of the source's evaluation.
+        after: record of the artifact's evaluation.
+        before_outputs: outputs of the source.
+        after_outputs: outputs of the artifact.
+        data: record of the validation data; None to skip warnings about it.
+        calibrations: records of the data that the target was calibrated on.
     """
 
     stage_name: ClassVar[str] = "validate"
@@ -82,30 +82,30 @@ class ValidateStage(Stage, frozen=True, kw_only=True):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The record alone."""
         return (self.RECORD,)
 
 
 class ValidationEngines(Struct, frozen=True):
-    """What ran the source, and what ran the model that ships."""
+    """Engines that ran the source and the published model."""
 
     source: EngineRecord
     model: EngineRecord
 
 
 class MetricRecord(Struct, frozen=True):
-    """A metric of the source and of the model that ships.
+    """A metric of the source and of the published model.
 
     Args:
-        metric: its name; of a Python function, the function's.
-        output: the tensor that it is of, or several with commas.
-        before: the source's; of an agreement 1.
-        after: the model's.
-        drop: how much worse the model is: what a metric fell by, or an error rose by.
-        higher_is_better: which of the two it is.
-        max_drop: what is allowed; None for no such limit.
-        at_least: the least that is allowed of ``after``.
-        at_most: the most.
+        metric: metric name, or the name of a Python function.
+        output: measured tensor, or several separated by commas.
+        before: value of the source; 1 for an agreement.
+        after: value of the model.
+        drop: by how much the model is worse: the decrease of the metric, or the increase of an
+            error.
+        higher_is_better: whether a higher value is better.
+        max_drop: permitted ``drop``; None for no limit.
+        at_least: permitted minimum of ``after``; None for no limit.
+        at_most: permitted maximum of ``after``; None for no limit.
     """
 
     metric: str
@@ -120,12 +120,12 @@ class MetricRecord(Struct, frozen=True):
 
 
 class OutputRecord(Struct, frozen=True):
-    """How far an output of the model that ships is from the source's.
+    """Difference of an output of the published model from the source's.
 
     Args:
-        output: the tensor.
-        largest_difference: of any element; None where it has another shape.
-        share_of_peak: the same as a share of the largest magnitude that the source gives.
+        output: tensor name.
+        largest_difference: largest difference of any element; None if it has another shape.
+        share_of_peak: the difference, as a fraction of the source's largest magnitude.
     """
 
     output: str
@@ -136,7 +136,7 @@ class OutputRecord(Struct, frozen=True):
 def validate_spec(
     target: Target, validation: Validation, before: str, after: str, calibrations: Sequence[str]
 ) -> StageSpec:
-    """The stage that compares what evaluations came to."""
+    """Return the stage that compares the evaluations."""
     stage = ValidateStage(
         data=Upstream(before, EvaluateStage.DATA),
         calibrations=tuple(Upstream(task, CalibrateStage.DATA) for task in calibrations),
@@ -146,7 +146,7 @@ def validate_spec(
 
 
 def comparison(validation: Validation, before: str, after: str) -> dict[str, Any]:
-    """What a ``ValidateStage`` is told; see ``validate_spec``."""
+    """Return the fields of a ``ValidateStage`` for two evaluations; see ``validate_spec``."""
     return {
         "metrics": tuple(map(_judged, validation.metrics)),
         "before": Upstream(before, EvaluateStage.RECORD),
