@@ -15,7 +15,7 @@ A recipe is a YAML file that names a trained model, describes how it is prepared
 targets to build:
 
 ```yaml
-# yaml-language-server: $schema=../../schemas/recipe.schema.json
+# yaml-language-server: $schema=../../mobileprep/schemas/recipe.schema.json
 version: 1
 name: digits
 source: {graph: model/graph.pbtxt, checkpoint: model/model.ckpt-1000}
