@@ -1,8 +1,8 @@
 """The rule mobileprep_model, which builds a target of a recipe."""
 
-# mobileprep takes what it has built before from its store, which lies outside of the sandbox only
-# where --action_env=MOBILEPREP_CACHE and --sandbox_writable_path name it. Bazel knows by itself what
-# need not be built.
+# To use mobileprep's cache, which is outside of the sandbox, name it with
+# --action_env=MOBILEPREP_CACHE and --sandbox_writable_path. Bazel skips unchanged targets
+# itself.
 _COMMAND = """
 set -eu
 recipe=$1 target=$2 copied=$3

@@ -1,8 +1,8 @@
 # mobileprep_add_model(NAME RECIPE FOLDER TARGET TARGET FILE MODEL)
 #
-# Adds the target NAME, which builds a target of the recipe in FOLDER when anything that it reads has
-# changed. MODEL is the model file's name. Code and fragments lie beside it, in the folder that the
-# target's property MOBILEPREP_FOLDER names.
+# Adds the target NAME, which builds a target of the recipe in FOLDER when an input changes. MODEL is
+# the name of the model file. Code and build files are in the same directory, which is the property
+# MOBILEPREP_FOLDER of the target.
 function(mobileprep_add_model name)
   cmake_parse_arguments(PARSE_ARGV 1 model "" "RECIPE;TARGET;FILE" "")
   foreach(key RECIPE TARGET FILE)

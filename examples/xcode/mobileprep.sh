@@ -1,19 +1,19 @@
 #!/bin/sh
-# A Run Script phase of Xcode: builds a target of a recipe, and copies files of it into the app.
+# A Run Script phase for Xcode that builds a target of a recipe and copies its files into the app.
 #
 #   Script         sh "$SRCROOT/mobileprep.sh" phone
 #   Input Files    $(SRCROOT)/recipes/digits/recipe.yaml
 #   Output Files   $(TARGET_BUILD_DIR)/$(UNLOCALIZED_RESOURCES_FOLDER_PATH)/digits.pb
 #   Use discovered dependency file    $(DERIVED_FILE_DIR)/phone.d
 #
-# By the dependency file Xcode runs the phase again when anything that the recipe reads has changed.
-# With ENABLE_USER_SCRIPT_SANDBOXING all of that has to be among the inputs, in an input file list
-# (one in each line). The build setting MOBILEPREP is the path of mobileprep: Xcode's own PATH is not
-# that of a terminal. The recipe's name must be that of its folder.
+# The dependency file makes Xcode run the phase again when an input of the recipe changes. With
+# ENABLE_USER_SCRIPT_SANDBOXING, list all inputs in an input file list, one per line. Set the build
+# setting MOBILEPREP to the path of mobileprep, because Xcode's PATH differs from the terminal's.
+# The recipe must have the name of its directory.
 set -eu
 target=$1
 
-# Names of the variables of lists have numbers; eval puts the number in, and nothing else.
+# The names of list variables end in a number, which eval inserts.
 value() { eval "printf '%s' \"\${$1_$2}\""; }
 
 if [ "${SCRIPT_INPUT_FILE_COUNT:-0}" -lt 1 ] || [ "${SCRIPT_OUTPUT_FILE_COUNT:-0}" -lt 1 ]; then

@@ -100,19 +100,19 @@ def _make(platform: str, abis: Sequence[Abi], encrypted: bool) -> str:
     nsync = f"$(TENSORFLOW_MAKEFILE)/downloads/nsync/builds/{linking.nsync}/nsync.a"
     return text_of(
         [
-            "# Compiles and links an app in C++ with TensorFlow 1.15 as selective_registration.mk",
-            "# builds it. Set TENSORFLOW to TensorFlow's folder and include this file:",
+            "# Flags to compile and link a C++ app with TensorFlow 1.15, built by",
+            "# selective_registration.mk. Set TENSORFLOW to its directory, and include this file:",
             "#   CXXFLAGS += $(TENSORFLOW_CXXFLAGS)",
             "#   app: app.o ; $(CXX) -o $@ $^ $(TENSORFLOW_LDFLAGS)",
             "TENSORFLOW ?= tensorflow",
             *architecture,
             f"TENSORFLOW_MAKEFILE = $(TENSORFLOW)/{MAKEFILE}",
             f"TENSORFLOW_LIBRARY = {library}",
-            "# What compile_nsync.sh prints.",
+            "# The path that compile_nsync.sh prints.",
             f"TENSORFLOW_NSYNC ?= {nsync}",
             "TENSORFLOW_CXXFLAGS = -std=c++14 -I$(TENSORFLOW) \\",
             *_continued(f"-I$(TENSORFLOW_MAKEFILE)/{folder}" for folder in _INCLUDES),
-            "# Ops and kernels register themselves in constructors of objects that nothing names.",
+            "# Ops and kernels register themselves in constructors that no code refers to.",
             "TENSORFLOW_LDFLAGS = \\",
             *_continued(link),
         ]
@@ -126,15 +126,15 @@ def _gradle(abis: Sequence[Abi], name: str, model: str, own: str) -> str:
         lacks = f"{_ANDROID_LIBRARY} does not have {own}: set ext.tensorflowLibraries"
         published = f"throw new GradleException('{lacks}')"
     return f"""\
-// Takes {model}, and the code that runs it, into an Android app. In its build.gradle, behind the
+// Adds {model} and the code that runs it to an Android app. In its build.gradle, after the
 // plugin com.android.application:
 //   apply from: 'PATH/app.gradle'
-// TensorFlow is what was published, with all kernels of a mobile build. One of your own, built by
-// selective_registration.mk or .bazelrc, is in a folder that is named before that line: ABI/*.so,
-// and TensorFlow's classes in a .jar:
+// By default, the app uses the published TensorFlow library, with all kernels of a mobile build. To
+// use your own build (selective_registration.mk or .bazelrc), name its directory before that line.
+// The directory contains ABI/*.so, and TensorFlow's classes in a .jar:
 //   ext.tensorflowLibraries = file('libs')
 {copied_model(name, model, abis)}
-// Of the app's own native code; devices with Android 15 and newer may have pages of 16 KB.
+// For the app's own native code: devices with Android 15 and newer may have 16 KB pages.
 // CMake uses the last value of a variable, so the app's own flags are repeated here.
 def cmake = android.defaultConfig.externalNativeBuild.cmake
 def variable = '-DCMAKE_SHARED_LINKER_FLAGS='
@@ -161,16 +161,16 @@ def _xcconfig(abis: Sequence[Abi]) -> str:
     )
     return text_of(
         [
-            "// Builds an app with TensorFlow 1.15 as selective_registration.mk builds it. In the",
-            "// app's own .xcconfig, and TENSORFLOW below it where its folder is another:",
+            "// Builds an app with TensorFlow 1.15, built by selective_registration.mk. In the",
+            "// app's own .xcconfig, followed by TENSORFLOW if its directory differs:",
             '//   #include "PATH/app.xcconfig"',
             "TENSORFLOW = $(SRCROOT)/tensorflow",
             f"TENSORFLOW_MAKEFILE = $(TENSORFLOW)/{MAKEFILE}",
             *(f"ARCHS[sdk={sdks[abi.name]}*] = {abi.name}" for abi in abis),
             *(f"TENSORFLOW_ARCH[sdk={sdks[abi.name]}*] = {abi.make}" for abi in abis),
             f'HEADER_SEARCH_PATHS = $(inherited) "$(TENSORFLOW)" {includes}',
-            "// Ops and kernels register themselves in constructors of objects that nothing names.",
-            "// -all_load would load both libraries of protobuf, which have objects in common.",
+            "// Ops and kernels register themselves in constructors that no code refers to.",
+            "// -all_load would load both protobuf libraries, which define the same symbols.",
             f"OTHER_LDFLAGS = $(inherited) {libraries}",
             "CLANG_CXX_LANGUAGE_STANDARD = gnu++14",
             "CLANG_CXX_LIBRARY = libc++",
@@ -184,10 +184,10 @@ def _podspec(name: str, model: str, encrypted: bool, own: str) -> str:
     published = lacks if own else f"pod.dependency '{_POD}'"
     openssl = f"\n  pod.dependency '{_OPENSSL}'" if encrypted else ""
     return f"""\
-# {model}, and the code that runs it, as a pod. In the app's Podfile:
+# A pod with {model} and the code that runs it. In the app's Podfile:
 #   pod '{name}', :path => 'PATH'
-# TensorFlow is the pod that was published, or, with app.xcconfig and TENSORFLOW in the environment,
-# the one in that folder, built by selective_registration.mk.
+# By default, the pod uses the published TensorFlow pod. With app.xcconfig and TENSORFLOW in the
+# environment, it uses the build of selective_registration.mk in that directory.
 Pod::Spec.new do |pod|
   pod.name = '{name}'
   pod.version = '1.0.0'
@@ -231,9 +231,9 @@ def makefile_fragment(
     """Return a makefile to include before TensorFlow's own: target, architecture, and flags."""
     return text_of(
         [
-            f"# TensorFlow 1.15 for {platform.name}, with the kernels of the model only.",
+            f"# TensorFlow 1.15 for {platform.name} with only the kernels of the model.",
             *before,
-            f"# Copy tf_op_files.txt to {MAKEFILE}/, then build in TensorFlow's folder:",
+            f"# Copy tf_op_files.txt to {MAKEFILE}/, then build in TensorFlow's directory:",
             *(f"#   {command}" for command in dict.fromkeys(_commands(platform, abis))),
             *([f"override TARGET := {platform.make_target}"] if platform.make_target else []),
             *_architecture(platform, abis),
@@ -310,13 +310,13 @@ android.defaultConfig.ndk.abiFilters {named}"""
 
 
 def packed_model(model: str) -> str:
-    """Return Gradle code that packages the output of ``copied_model``, without compressing the model."""
+    """Return Gradle code that packages the output of ``copied_model``, model uncompressed."""
     extension = model.rpartition(".")[2]
     return f"""\
 // A compressed file cannot be mapped into memory.
 android."$packing".noCompress '{extension}'
 android.sourceSets.main.assets.srcDir assets
-// A class that is there in both languages is taken in Java.
+// If a class exists in both languages, the Java class is used.
 (classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
     android.sourceSets.main.java.srcDir it
 }}"""

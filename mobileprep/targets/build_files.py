@@ -91,7 +91,7 @@ def _bazelrc(release: str, platform: Platform, abis: Sequence[Abi]) -> str:
     lines = [
         f"# TensorFlow {release} for {platform.name}, with the kernels of the model only.",
         f"# Copy ops_to_register.h to {header_folder(release)}/",
-        "# and append this file to .bazelrc, then build in TensorFlow's folder:",
+        "# and append this file to .bazelrc, then build in TensorFlow's directory:",
         *(f"#   bazel build -c opt --config=selective {o}{library}" for o in options or [""]),
         *(f"build:selective --copt={flag}" for flag in COMPILER_FLAGS),
         *(f"build:selective --linkopt={flag}" for flag in platform.link_flags),

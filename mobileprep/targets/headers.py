@@ -42,10 +42,11 @@ def registration_header(
         tensorflow: TensorFlow release of the app, 1.15 or 2.21.
         default_ops: ops to register in any case, ``"Op:KernelClass,..."``, or ``"all"`` for
             everything; by default those that every session needs.
-        warn: callback for warnings; by default, issues a ``MobileprepWarning``.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Raises:
-        UsageError: the release does not exist, no graph is given, or ``default_ops`` is malformed.
+        UsageError: the release does not exist, ``graphs`` is empty, or ``default_ops`` is
+            malformed.
         CorruptFileError: a file is missing, damaged, or not a graph.
         InvalidGraphError: a graph is empty or malformed.
         UnsupportedError: the release has no kernel for an op of a graph.

@@ -1,4 +1,4 @@
-"""Frozen graphs to memory-mapped models: large constants become regions that a runtime maps.
+"""Convert frozen graphs to memory-mapped models, in which large constants are mapped regions.
 
 Source: ``convert_graphdef_memmapped_format`` of TensorFlow 1.15.
 """
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MINIMUM_SIZE: Final = 10_000
-"""Constants of fewer bytes stay in the graph, where nothing else is asked for."""
+"""Default minimum size in bytes of constants that are mapped."""
 PAGE_SIZE: Final = 4096
-"""The same for recipes: of less than a page of memory the system could not drop anything."""
+"""Minimum size for recipes. The system cannot drop less than a page of memory."""
 
 _QUANTIZED: Final = frozenset(
     {DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32}
@@ -57,13 +57,13 @@ _UNFIT: Final = re.compile(rb"[^A-Za-z0-9_.]")
 
 
 class MemmapResult(Struct, frozen=True):
-    """A memory-mapped model, and what of its graph is worth a word.
+    """A memory-mapped model, and constants that need attention.
 
     Args:
-        model: what to write.
-        quantized: constants that stay in the graph for their quantized type, by name.
-        written: constants that an op may overwrite, by name, each with that op's node. Where
-            they were mapped, the app ends with a segmentation fault.
+        model: the model to write.
+        quantized: names of constants that stay in the graph because of their quantized dtype.
+        written: names of constants that an op may overwrite, each with the name of that op's node.
+            If they are mapped, the app crashes with a segmentation fault.
     """
 
     model: MemmappedModel
@@ -74,12 +74,13 @@ class MemmapResult(Struct, frozen=True):
 def convert(
     graph: Graph, minimum_size: int = MINIMUM_SIZE, *, quantized: bool, safe: bool
 ) -> MemmapResult:
-    """The memory-mapped form of a graph; constants in the bodies of functions stay there.
+    """Convert a graph to a memory-mapped model. Constants in function bodies stay there.
 
     Args:
-        minimum_size: constants of fewer bytes stay in the graph; at least 1.
-        quantized: whether constants of quantized types get regions too. The original's do not.
-        safe: whether constants that an op may overwrite stay in the graph. The original's do not.
+        minimum_size: minimum size in bytes of constants to map; at least 1.
+        quantized: whether to map constants of quantized dtypes, unlike the original tool.
+        safe: whether constants that an op may overwrite stay in the graph, unlike the original
+            tool.
     """
     regions: list[tuple[str, Tensor]] = []
     nodes: list[Node] = []
@@ -162,7 +163,7 @@ def _is_large(tensor: Tensor, minimum_size: int) -> bool:
 
 
 def _writer_over(graph: Graph, name: str) -> str:
-    """The first node that may put its result into a constant's memory; empty for none."""
+    """Return the first node that may write to a constant's memory, or an empty string."""
     seen, left = {name}, [name]
     while left:
         source = left.pop()
@@ -178,7 +179,7 @@ def _writer_over(graph: Graph, name: str) -> str:
 
 
 def _region_name(node: str, used: set[str]) -> str:
-    """A name of its own, of the characters that a region's may have."""
+    """Return a unique region name with only permitted characters."""
     name = _UNFIT.sub(b"_", node.encode()).decode("ascii")
     while name in used:
         name += "_"
@@ -238,7 +239,7 @@ def reason_left_out(op: str) -> LeftOut:
 
 
 def removal(op: str) -> str:
-    """Return how to remove an op from a graph; empty if there is no known way."""
+    """Return how to remove an op from a graph; empty if unknown."""
     return _BY_OP.get(op) or _BY_CAUSE[reason_left_out(op)]
 
 
@@ -247,7 +248,11 @@ _MOST_BYTES: Final = (1 << 31) - 1
 
 
 def encrypt(content: bytes, key: Key) -> bytes:
-    """A model file as it ships."""
+    """Encrypt a model file.
+
+    Raises:
+        ArtifactError: the model is too large.
+    """
     if len(content) > _MOST_BYTES:
         message = f"a model of {len(content):,} bytes is too large to be encrypted"
         raise ArtifactError(message, "make it smaller than 2 GiB, or leave 'encrypt' out")
@@ -257,10 +262,14 @@ def encrypt(content: bytes, key: Key) -> bytes:
 
 
 def decrypt(data: Buffer, key: Key, file: str) -> bytes:
-    """What an encrypted model file holds.
+    """Decrypt a model file.
 
     Args:
         data: the file's bytes.
+        file: file name for errors.
+
+    Raises:
+        CorruptFileError: the key is wrong, or the file was changed.
     """
     header = read_header(data, file)
     if header.key_id != key.id:
@@ -268,7 +277,7 @@ def decrypt(data: Buffer, key: Key, file: str) -> bytes:
         raise CorruptFileError(message, "give the key that the build had", file)
     cipher, nonce = _cipher(key, header.synthetic), _nonce(key, header.synthetic)
     packed = bytes(data[: header.size])
-    from cryptography.exceptions import InvalidTag  # its absence is told of above
+    from cryptography.exceptions import InvalidTag  # _cipher reports a missing package
 
     try:
         return cipher.decrypt(nonce, bytes(data[header.size :]), packed)

@@ -1,4 +1,4 @@
-"""Pairs of op and kernel class as users write them: in the flag ``default_ops``, in JSON files."""
+"""Pairs of op and kernel class, from the flag ``default_ops`` or from JSON files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _EXAMPLE: Final = 'such as [["Add", "BinaryOp<CPUDevice, functor::add<float>>"],
 
 
 class OpKernel(Struct, frozen=True):
-    """An op to register, and the class of the kernel that runs it.
+    """An op to register, and the class of its kernel.
 
-    ``kernel`` is spelled as the kernel's registration spells it; None registers the op alone.
+    ``kernel`` is spelled as in the kernel's registration. None registers only the op.
     """
 
     op: str
@@ -27,7 +27,7 @@ class OpKernel(Struct, frozen=True):
 
 
 class RegisteredOps(Struct, frozen=True):
-    """What a registration header registers: some ops and kernel classes, or all there are."""
+    """Contents of a registration header: some ops and kernel classes, or everything."""
 
     ops: Container[str] = ()
     kernels: Container[str] = ()
@@ -39,13 +39,16 @@ DEFAULT_OPS: Final = (
     OpKernel("_Recv", "RecvOp"),
     OpKernel("_Send", "SendOp"),
 )
-"""What every TensorFlow session needs, whatever the graph."""
+"""Ops that every TensorFlow session needs, regardless of the graph."""
 
 
 def parse_default_ops(text: str) -> tuple[OpKernel, ...]:
-    """The pairs of ``Op:Kernel,Op:Kernel``; an empty text has none.
+    """Parse ``Op:Kernel,Op:Kernel``. An empty string has no pairs.
 
-    Commas inside angle brackets belong to the class, and so do colons after the first.
+    Commas inside angle brackets and colons after the first one are part of the class.
+
+    Raises:
+        UsageError: a pair is malformed.
     """
     pairs = []
     for part in _split(text):
@@ -58,7 +61,11 @@ def parse_default_ops(text: str) -> tuple[OpKernel, ...]:
 
 
 def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
-    """The pairs of a JSON file; an empty or null class registers the op alone."""
+    """Read pairs from a JSON file. An empty or null class registers only the op.
+
+    Raises:
+        CorruptFileError: the file is malformed.
+    """
     file, hint = str(path), f"give a JSON list, {_EXAMPLE}"
     try:
         listed = json.loads(read_bytes(path, limit=_LARGEST_FILE).decode("utf-8"))
@@ -82,7 +89,7 @@ def read_ops_list(path: Path) -> tuple[OpKernel, ...]:
     return tuple(_pair(entry, f"{file}, entry {i}") for i, entry in enumerate(listed, 1))
 
 
-def _pair(entry: Any, where: str) -> OpKernel:  # noqa: ANN401 - whatever JSON holds
+def _pair(entry: Any, where: str) -> OpKernel:  # noqa: ANN401 - any JSON
     if isinstance(entry, list) and len(entry) == 2:
         op, kernel = entry
         if _is_name(op) and (not kernel or _is_name(kernel)):
@@ -91,15 +98,15 @@ def _pair(entry: Any, where: str) -> OpKernel:  # noqa: ANN401 - whatever JSON h
     raise CorruptFileError(message, f"give a JSON list, {_EXAMPLE}", where)
 
 
-def _is_name(text: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
-    """Whether a text can stand between quotes in C++ as it is."""
+def _is_name(text: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Return whether a string needs no escapes in a C++ literal."""
     if not isinstance(text, str) or not text:
         return False
     return text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that stand outside angle brackets."""
+    """Split a string at commas outside angle brackets."""
     depth = start = 0
     for i, character in enumerate(text):
         depth += (character == "<") - (character == ">")

@@ -1,8 +1,7 @@
-"""The header ``ops_to_register.h``, which has TensorFlow compile only the kernels in use.
+"""Generate ``ops_to_register.h``, which makes TensorFlow compile only the required kernels.
 
-The source of the rules and of the header's text is TensorFlow's own tool,
-``print_selective_registration_header``: the header equals its output line for line, but for the
-comment that names the tool.
+Source: TensorFlow's ``print_selective_registration_header``. The header equals its output, except
+for the comment with the name of the tool.
 """
 
 from __future__ import annotations
@@ -86,18 +85,24 @@ def ops_and_kernels(
     allow: Collection[str] = (),
     warn: Warn | None = None,
 ) -> tuple[OpKernel, ...]:
-    """What a TensorFlow release must register to run some graphs on a CPU, sorted.
+    """Return the ops and kernels that a TensorFlow release must register, sorted.
 
-    The devices that nodes ask for are passed over: an app runs every node on the CPU.
+    Devices of nodes are ignored, because an app runs every node on the CPU.
 
     Args:
+        graphs: graphs to run.
         release: "1.15" or "2.21".
-        default_ops: registered in any case; an op named here needs no place in the release.
-        functions: count the nodes of function libraries for every release, and the nodes that
-            the runtime creates when it loads a graph. False does what the release's own tool
-            does: that of 1.15 passes over functions, and no tool counts created nodes.
-        warn: takes a sentence for each node type without a kernel; its op is then left out, as
-            the original does. None makes that an error.
+        default_ops: pairs to register in any case; their ops need not exist in the release.
+        functions: whether to count function bodies for every release, and the nodes that the
+            runtime creates when it loads a graph. If False, do the same as the release's own tool:
+            1.15 ignores functions, and no tool counts created nodes.
+        files: names of the graphs for messages.
+        allow: ops that may be missing in the release.
+        warn: callback for each kind of node without a kernel, whose op is then omitted, as in the
+            original tool. If None, this is an error.
+
+    Raises:
+        UnsupportedError: the release lacks an op or a kernel.
     """
     survey = KernelSurvey(release, {*allow, *(pair.op for pair in default_ops)})
     counted = functions or release != TF115
@@ -110,12 +115,12 @@ def ops_and_kernels(
 
 
 def registration_header(ops: Iterable[OpKernel], release: str, *, everything: bool = False) -> str:
-    """The text of ``ops_to_register.h``, ending in a line feed.
+    """Generate ``ops_to_register.h``, ending in a line feed.
 
     Args:
-        ops: what to register.
-        release: the TensorFlow release that the header is for.
-        everything: let the header register all that there is, whatever ``ops`` says.
+        ops: ops and kernels to register.
+        release: TensorFlow release of the header.
+        everything: whether to register everything, regardless of ``ops``.
     """
     body = _EVERYTHING if everything else _selected(ops)
     lines = [
@@ -157,7 +162,7 @@ def _selected(ops: Iterable[OpKernel]) -> list[str]:
 
 
 class _Classes:
-    """Kernel classes, which C++ compares without spaces."""
+    """Kernel classes. Spaces are ignored, as in the header's C++ code."""
 
     def __init__(self, kernels: Iterable[str]) -> None:
         self._kernels = {kernel.replace(" ", "") for kernel in kernels}
@@ -167,7 +172,7 @@ class _Classes:
 
 
 class RegistrationHeader(Struct, frozen=True):
-    """An ``ops_to_register.h``: what it registers, and its release where it says so."""
+    """A parsed ``ops_to_register.h``, and its release, if specified."""
 
     path: Path
     registered: RegisteredOps
@@ -175,7 +180,11 @@ class RegistrationHeader(Struct, frozen=True):
 
 
 def read_registration_header(path: Path) -> RegistrationHeader:
-    """Read a header that this package or the original tool wrote."""
+    """Read a header that this package or the original tool wrote.
+
+    Raises:
+        CorruptFileError: the file is not a registration header.
+    """
     text = read_bytes(path, limit=_LARGEST_HEADER).decode("utf-8", "replace")
     release = _RELEASE.search(text)
     if "#define SHOULD_REGISTER_OP(op) true" in text:
@@ -192,7 +201,7 @@ def read_registration_header(path: Path) -> RegistrationHeader:
 
 
 _LOOKED_AT: Final = frozenset({"type", "list(type)", "list", "string", "int", "bool"})
-"""The kinds of attributes that kernels can be registered for."""
+"""Kinds of attributes that kernels can be registered for."""
 
 
 Warn = Callable[[str], None]
@@ -202,7 +211,7 @@ _MOST_TOLD: Final = 20
 
 
 class _Gap(Struct, frozen=True, order=True):
-    """What a release lacks: an op (``types`` is empty), or a kernel of an op for some types."""
+    """An op (``types`` is empty) or a kernel for some dtypes that a release lacks."""
 
     op: str
     types: str
@@ -210,11 +219,11 @@ class _Gap(Struct, frozen=True, order=True):
 
 
 class KernelSurvey:
-    """Collects what nodes need, looking each kind of node up once.
+    """Collect the kernels of nodes, looking up each kind of node once.
 
     Args:
-        release: the TensorFlow release that shall run the nodes.
-        vouched: ops that somebody else provides, never missed here.
+        release: TensorFlow release that runs the nodes.
+        vouched: ops that are provided elsewhere, and never reported as missing.
     """
 
     def __init__(self, release: str, vouched: Container[str] = ()) -> None:
@@ -245,7 +254,11 @@ class KernelSurvey:
             self._miss(node, place(node), file)
 
     def check(self, warn: Warn | None) -> None:
-        """Tell of kernels that the release lacks."""
+        """Report kernels that the release lacks.
+
+        Raises:
+            UnsupportedError: an op is missing, or ``warn`` is None and a kernel is missing.
+        """
         unknown = sorted(gap for gap in self._gaps if not gap.types)
         if unknown:
             raise UnsupportedError(self._told(unknown), self._mend(unknown[0].op))
@@ -296,7 +309,7 @@ class KernelSurvey:
 
 
 def _nodes(graph: Graph, *, functions: bool) -> Iterator[tuple[Callable[[Node], str], Node]]:
-    """The nodes, each with what words its place."""
+    """Yield the nodes, each with a function that describes its location."""
     for node in graph:
         yield _place, node
     if functions:
@@ -318,7 +331,7 @@ def _look_up_key(node: Node) -> tuple[Any, ...]:
 _LOWERED: Final = "_lower_using_switch_merge"
 
 
-# Their kernels are the same for all types. IdentityN keeps the node's name for those that fetch it.
+# Kernels that are the same for all dtypes. IdentityN keeps the node's name for fetches.
 _BRANCHES: Final = ("Identity", "IdentityN", "Merge", "NoOp")
 
 
@@ -340,7 +353,7 @@ def runtime_nodes(graph: Graph, node: Node) -> Iterator[Node]:
     if node.op in _CONTROL_FLOW and node.attr_bool(_LOWERED, default=False):
         yield from (_created(node, op, DType.FLOAT) for op in _CONTROL_FLOW[node.op])
     elif node.op in _CALLS or node.op in graph.library.functions:
-        # The body of the function takes the place of the call.
+        # The function body replaces the call.
         yield from (_created(node, op, DType.FLOAT) for op in ("Identity", "NoOp"))
     elif node.op == "AccumulateNV2":
         dtype = node.attr_dtype("T")
@@ -360,17 +373,17 @@ def _created(node: Node, op: str, dtype: DType, *, key: str = "T") -> Node:
 
 
 KERNEL_CODE_BASIS: Final = "the code of each source file in the x86-64 wheel of TensorFlow 1.15"
-"""What an estimate rests on."""
+"""Description of the estimate's source."""
 
 
 _SIZES: Final = Path(__file__).parents[1] / "graph" / "opdefs" / "data" / "kernel_code-1.15.json"
 
 
 def kernel_bytes(ops: Iterable[OpKernel], release: str) -> int | None:
-    """About how many bytes of code kernels are; None for a release without a table.
+    """Estimate the size of the kernels' code in bytes; None for a release without a table.
 
-    Of each source file as much counts as the share of its kernels that are registered: templates
-    of types that are not registered are not compiled.
+    The size of each source file is multiplied by the fraction of its kernels that are registered,
+    because templates of unregistered dtypes are not compiled.
     """
     if release != TF115:
         return None

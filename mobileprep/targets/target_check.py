@@ -1,4 +1,4 @@
-"""Finds what a build of TensorFlow lacks to load and run a graph."""
+"""Find the ops and kernels that a build of TensorFlow lacks for a graph."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Cause = Literal[
 ]
 
 
-# What a platform's default build leaves out: sources, and types. Others build everything.
+# Platforms whose default build omits sources or dtypes. Others build everything.
 _FEWER_SOURCES: Final = frozenset({"android", "ios", "raspberry-pi"})
 
 
@@ -79,7 +79,7 @@ _CAUSES: Final[dict[str, Cause]] = {
 
 
 class TargetGap(Struct, frozen=True, order=True):
-    """One thing that a build of TensorFlow lacks.
+    """An unsupported op or feature in a build of TensorFlow.
 
     Args:
         op: the op; empty for the graph as a whole.
@@ -122,14 +122,14 @@ def target_gaps(
     custom_ops: Container[str] = (),
     header: RegisteredOps | None = None,
 ) -> tuple[TargetGap, ...]:
-    """Return what a build of TensorFlow lacks for a graph, sorted by op.
+    """Return the gaps of a TensorFlow build for a graph, sorted by op.
 
     Args:
         release: "1.15" or "2.21".
         selective: the app builds with the registration header and its build files, which compile
             the ops and types that the graph needs.
-        header: what that header registers. Ops that it names and the release does not have count
-            as the app's own.
+        header: contents of that header. Ops that it names and the release does not have count as
+            the app's own.
     """
     name = platform_named(platform).name
     survey = _Survey(release, name, graph.versions.producer, selective, custom_ops, header)
@@ -151,7 +151,7 @@ def _newer_graph(graph: Graph, release: str) -> Iterator[TargetGap]:
 
 
 class _Lack(Struct, frozen=True):
-    """What is missing, without the places."""
+    """A missing feature, without its locations."""
 
     op: str
     cause: Cause
@@ -160,7 +160,7 @@ class _Lack(Struct, frozen=True):
 
 
 class _Survey:
-    """Collects gaps, looking up each kind of node once."""
+    """Collect gaps, looking up each kind of node once."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Survey:
         self._places: dict[_Lack, list[tuple[str, str]]] = {}
 
     def add_all(self, graph: Graph, function: str) -> None:
-        """Add the nodes of a graph, or of the function of that name."""
+        """Add the nodes of a graph, or of a function body."""
         for node in graph:
             if node.op not in graph.library.functions and node.op not in self._custom_ops:
                 self._add(node, function)
@@ -303,7 +303,7 @@ class _Survey:
 
 
 VERSIONS: Final = "versions"
-"""What ``allow`` calls a gap of the graph as a whole, after the field of a GraphDef."""
+"""Name of gaps of the graph as a whole in ``allow``, after the field of a GraphDef."""
 
 
 _MAX_LISTED: Final = 20
@@ -315,12 +315,12 @@ _LOADS: Final[frozenset[Cause]] = frozenset(
 
 
 class AppBuild(Struct, frozen=True):
-    """The TensorFlow that an app is built with, by the registration header.
+    """The TensorFlow build of an app, with the registration header.
 
     Args:
-        releases: those of the recipe's ``registration``.
+        releases: releases of the recipe's ``registration``.
         platform: a name of ``targets.PLATFORMS``.
-        allow: ops, and ``versions`` for the graph, whose gaps are accepted.
+        allow: ops whose gaps are accepted, and ``versions`` for the graph.
         custom_ops: ops that the app registers itself.
     """
 
@@ -330,7 +330,7 @@ class AppBuild(Struct, frozen=True):
     custom_ops: Collection[str] = ()
 
     def gaps(self, graph: Graph, release: str) -> Iterator[TargetGap]:
-        """Yield what a release lacks for a graph, apart from what is allowed."""
+        """Yield the gaps of a release for a graph, except the allowed ones."""
         for gap in self._all_gaps(graph, release):
             if (gap.op or VERSIONS) not in self.allow:
                 yield gap
@@ -359,7 +359,11 @@ def ops_of(graph: Graph) -> frozenset[str]:
 
 
 def check_loads(graph: Graph, build: AppBuild) -> None:
-    """Make sure that every release of a build loads and runs a graph."""
+    """Check that every release of a build can load and run a graph.
+
+    Raises:
+        UnsupportedError: a release cannot.
+    """
     refused = {r: found for r in build.releases if (found := tuple(build.gaps(graph, r)))}
     if refused:
         raise UnsupportedError(_message(refused.values()), _hint(graph, build, refused))
@@ -386,7 +390,7 @@ def _hint(graph: Graph, build: AppBuild, refused: dict[str, tuple[TargetGap, ...
 def _ways(
     graph: Graph, build: AppBuild, refused: dict[str, tuple[TargetGap, ...]]
 ) -> Iterator[str]:
-    """Yield what makes the graph load, each way tried on it."""
+    """Yield ways to make the graph load, after trying each of them."""
     left = [gap for gaps in refused.values() for gap in gaps]
     if TF115 in refused:
         older = make_transform("downgrade", {}).apply(graph, Context()).graph
@@ -416,7 +420,7 @@ def _ways(
 _FILE: Final = Path(__file__).parents[1] / "graph" / "opdefs" / "data" / "mobile_types.json"
 
 
-# Kernels for indices and for quantized types are registered one by one, whatever is compiled.
+# Kernels for indices and quantized dtypes are registered individually in every build.
 _INDICES: Final = frozenset({"DT_INT32", "DT_INT64"})
 
 
@@ -438,13 +442,13 @@ class _MobileTypes(TypedDict):
 
 
 def type_left_out(node: Node, release: str) -> str:
-    """The type for which a mobile build by default has no kernel of a node, or an empty text.
+    """Return the dtype for which default mobile builds lack a kernel of a node, if any.
 
     Args:
-        release: of TensorFlow; by default only builds of 1.15 leave types out.
+        release: TensorFlow release; only default builds of 1.15 omit dtypes.
 
     Returns:
-        attribute and type, such as ``T=DT_INT64``.
+        Attribute and dtype, such as ``T=DT_INT64``, or an empty string.
     """
     kernel = kernel_class(node, release) if release == TF115 else None
     if kernel is None:
@@ -463,7 +467,7 @@ def type_left_out(node: Node, release: str) -> str:
 
 
 def _compiled(op: str, kernel: str) -> list[str] | None:
-    """The types of an element-wise op's kernels; None for ops of another kind."""
+    """Return the dtypes of an element-wise op's kernels; None for other ops."""
     element_wise = _table()["element_wise"]
     if not kernel.startswith(tuple(element_wise["classes"])):
         return None

@@ -1,4 +1,4 @@
-"""The platforms that targets name, and how TensorFlow's own builds are told to build for them."""
+"""Target platforms and devices, and the options of TensorFlow's builds for them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 
 
 class Abi(Struct, frozen=True):
-    """One binary interface of a platform.
+    """An ABI of a platform.
 
     Args:
-        name: as the platform's own tools spell it.
-        make: what the makefile build of TensorFlow 1.15 calls it.
-        bazel: the options that TensorFlow's Bazel builds take for it.
-        flags: what a compiler is told besides, in the makefile build.
+        name: name in the platform's own tools.
+        make: name in the makefile build of TensorFlow 1.15.
+        bazel: options of TensorFlow's Bazel builds.
+        flags: additional compiler flags in the makefile build.
     """
 
     name: str
@@ -32,18 +32,17 @@ class Abi(Struct, frozen=True):
 
 
 class Platform(Struct, frozen=True):
-    """What a target runs on.
+    """Platform of a target.
 
     Args:
-        name: as recipes spell it.
+        name: name in recipes.
         make_target: ``TARGET`` of the makefile build of TensorFlow 1.15; "" is the host.
-        abis: its binary interfaces, the commonest first; none where the host builds for itself.
-        make_variable: the makefile's variable for the binary interface, or "".
-        protobuf: the script that makes protobuf for it, in the makefile's folder, with braces for
-            the binary interface.
-        nsync: what the script that makes nsync is told for it, likewise.
-        make_words: what make is told besides, with braces for the makefile's folder.
-        link_flags: what libraries are linked with besides.
+        abis: ABIs, most common first; empty if the host builds for itself.
+        make_variable: the makefile's variable for the ABI, or "".
+        protobuf: script in the makefile's directory that builds protobuf, with braces for the ABI.
+        nsync: arguments of the script that builds nsync, with braces for the ABI.
+        make_words: additional arguments of make, with braces for the makefile's directory.
+        link_flags: additional flags for linking libraries.
     """
 
     name: str
@@ -56,7 +55,11 @@ class Platform(Struct, frozen=True):
     link_flags: tuple[str, ...] = ()
 
     def abis_named(self, names: Collection[str]) -> tuple[Abi, ...]:
-        """The binary interfaces of those names, or all where none is named."""
+        """Return the ABIs with some names, or all if ``names`` is empty.
+
+        Raises:
+            UnsupportedError: the platform does not have an ABI.
+        """
         known = {abi.name: abi for abi in self.abis}
         for name in names:
             if name not in known:
@@ -66,7 +69,11 @@ class Platform(Struct, frozen=True):
 
 
 def platform_named(name: str) -> Platform:
-    """The platform of that name."""
+    """Return the platform with a name.
+
+    Raises:
+        UnsupportedError: the platform is unknown.
+    """
     found = PLATFORMS.get(name)
     if found is None:
         message = f"unknown platform {name!r}"
@@ -80,7 +87,7 @@ def _android(abi: str) -> Abi:
     return Abi(abi, abi, options)
 
 
-# A Raspberry Pi 2 and newer. GCC takes NEON for floats only where it may round as NEON does.
+# For Raspberry Pi 2 and newer. GCC only uses NEON for floats if NEON's rounding is allowed.
 _PI_FLAGS: Final = "-mfpu=neon-vfpv4 -funsafe-math-optimizations -ftree-vectorize"
 
 _TABLE = (
@@ -91,12 +98,12 @@ _TABLE = (
         "ANDROID_ARCH",
         "compile_android_protobuf.sh -c -a {}",
         " -t android -a {}",
-        # What the Java of an app loads.
+        # The library that the app's Java code loads.
         (
             "SUB_MAKEFILES=$PWD/{}/sub_makefiles/android/Makefile.in",
             "all libtensorflow_inference.so",
         ),
-        # Devices with Android 15 and newer may have pages of 16 KB; Google Play asks for it.
+        # Devices with Android 15 and newer may have 16 KB pages, and Google Play requires support.
         ("-Wl,-z,max-page-size=16384",),
     ),
     Platform(
@@ -129,14 +136,14 @@ PLATFORMS: Final = MappingProxyType({platform.name: platform for platform in _TA
 
 _LIST: Final = Path(__file__).with_name("devices.json")
 DEVICE_FILES: Final = (".yaml", ".yml")
-"""How the names of files with profiles end; no device of the list is called so."""
+"""Extensions of profile files, which no device name has."""
 
 
 class Device(Struct, frozen=True):
-    """A device; its options are the keys of a profile of one's own.
+    """A device. Its options are the keys of a custom profile.
 
     Args:
-        name: what it is called on the command line and in recipes.
+        name: name on the command line and in recipes.
     """
 
     name: str
@@ -160,17 +167,17 @@ class Device(Struct, frozen=True):
     url: Annotated[str, Option("Where that was published.")] = ""
 
     def seconds(self, flops: int) -> float:
-        """The least time that many operations can take."""
+        """Return the minimum time for a number of operations, in seconds."""
         return flops / (self.gflops * 1e9)
 
 
 class DeviceCost(Struct, frozen=True):
-    """The cost of one sample on the target's device.
+    """Cost of one sample on the target's device.
 
     Args:
-        device: the title of the device.
+        device: title of the device.
         flops: operations of one sample.
-        latency_ms: the least time that they take at the rate of the device.
+        latency_ms: minimum latency at the rate of the device, in milliseconds.
         basis: the rate, and the ops that are not counted.
     """
 
@@ -182,13 +189,17 @@ class DeviceCost(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def devices() -> dict[str, Device]:
-    """All devices by name."""
+    """Return all devices, by name."""
     listed = json.loads(_LIST.read_text(encoding="utf-8"))["devices"]
     return {entry["name"]: Device(**entry) for entry in listed}
 
 
 def find_device(name: str) -> Device:
-    """The device of that name."""
+    """Return the device with a name.
+
+    Raises:
+        UsageError: the device is unknown.
+    """
     found = devices().get(name)
     if found is None:
         message = f"unknown device {name!r}"

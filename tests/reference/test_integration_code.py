@@ -178,12 +178,12 @@ CONTENTS = [b"", b"a model", bytes(range(256)) * 1000]
 # What is done to a file, and what the code says of it.
 DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "none": (lambda data: data, ""),
-    "another file": (lambda data: b"GraphDef" + data[8:], "this is no encrypted model"),
-    "an empty file": (lambda data: b"", "this is no encrypted model"),
-    "cut in the header": (lambda data: data[:50], "the encrypted model was cut short"),
-    "cut at the end": (lambda data: data[:-1], "the encrypted model was cut short"),
-    "longer": (lambda data: data + b"x", "the encrypted model was cut short"),
-    "newer": (lambda data: data[:8] + b"\2" + data[9:], "another version of the format"),
+    "another file": (lambda data: b"GraphDef" + data[8:], "not an encrypted model"),
+    "an empty file": (lambda data: b"", "not an encrypted model"),
+    "cut in the header": (lambda data: data[:50], "the encrypted model is truncated"),
+    "cut at the end": (lambda data: data[:-1], "the encrypted model is truncated"),
+    "longer": (lambda data: data + b"x", "the encrypted model is truncated"),
+    "newer": (lambda data: data[:8] + b"\2" + data[9:], "unsupported version of the encrypted format"),
     "another key": (lambda data: data[:24] + bytes(16) + data[40:], "with another key"),
     "bit of the nonce": (lambda data: flipped(data, 41), "the encrypted model was changed"),
     "bit of the content": (lambda data: flipped(data, 73), "the encrypted model was changed"),

@@ -204,7 +204,7 @@ class Named(Struct, frozen=True):
 
     @property
     def pascal(self) -> Code:
-        """Part of a method name, without the last word, which the method's verb replaces."""
+        """PascalCase, for method names, without the suffix ``input`` or ``output``."""
         return texts.pascal(self.words[:-1])
 
     @property
@@ -508,7 +508,7 @@ def _channels(pictures: Pictures) -> list[Channel]:
 
 @cache
 def _environment() -> jinja2.Environment:
-    """The templates; a text that no filter made a literal of is an error, not code."""
+    """Return the template environment. Strings that no filter has quoted are errors, not code."""
     try:
         import jinja2
         from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -522,7 +522,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        # HTML's escapes are of no use within the quotes of these languages; _finished stands in.
+        # HTML escapes are useless inside quotes of these languages. _finished checks instead.
         autoescape=False,
     )
     filters: dict[str, Callable[..., Code]] = {
@@ -539,7 +539,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _finished(value: object) -> object:
-    """What an expression of a template may write."""
+    """Return the value of a template expression, if it is safe to write."""
     if isinstance(value, (Code, int)):
         return value
     message = f"a template writes {value!r} without a filter for its language"

@@ -1,6 +1,6 @@
-"""Texts and numbers as literals of a programming language, and names as its identifiers.
+"""Format strings and numbers as literals, and names as identifiers, of programming languages.
 
-A graph's names are whatever its author wrote. Only what passes through here gets into code.
+Names in a graph are arbitrary. Only the output of this module gets into code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from mobileprep.errors import UnsupportedError
 
-# Letters, digits and marks that mean nothing within quotes in any of the languages.
+# Letters, digits, and characters without a special meaning in string literals.
 _SAFE: Final = frozenset(
     map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-./:,;()[]@+=#%&*|~^")
 )
@@ -22,41 +22,45 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class Code(str):
-    """A piece of code that is safe to write as it is."""
+    """Code that is safe to write without quoting."""
 
     __slots__ = ()
 
 
 def java_text(text: str) -> Code:
-    """A string literal of Java.
+    """Format a Java string literal.
 
-    Below U+0100 escapes are octal: a ``\\u000a`` would be a line break before Java sees quotes.
+    Escapes below U+0100 are octal, because Java replaces ``\\u000a`` by a line break before it
+    parses quotes.
     """
     return _quoted(_java_unit(unit) for unit in _utf16(text))
 
 
 def kotlin_text(text: str) -> Code:
-    """A string literal of Kotlin, whose ``$`` begins a template."""
+    """Format a Kotlin string literal, in which ``$`` starts a template."""
     return _quoted(chr(u) if u in _SAFE else f"\\u{u:04x}" for u in _utf16(text))
 
 
 def swift_text(text: str) -> Code:
-    """A string literal of Swift, whose ``\\(`` begins an expression; it has no lone surrogates."""
+    """Format a Swift string literal, in which ``\\(`` starts an expression.
+
+    Lone surrogates are replaced.
+    """
     points = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return _quoted(c if ord(c) in _SAFE else f"\\u{{{ord(c):x}}}" for c in points)
 
 
 def c_text(text: str) -> Code:
-    """A string literal of C++ and Objective-C++: the bytes of the text in UTF-8.
+    """Format a C++ or Objective-C++ string literal, with the bytes of the string in UTF-8.
 
-    Escapes are octal with three digits, since those of ``\\x`` go on as long as digits follow.
+    Escapes are octal with three digits, because ``\\x`` escapes have no maximum length.
     """
     data = text.encode("utf-8", "surrogateescape")
     return _quoted(chr(byte) if byte in _SAFE else f"\\{byte:03o}" for byte in data)
 
 
 def float_text(value: float) -> Code:
-    """A number in single precision, as all of the languages write it."""
+    """Format a float32 literal for all languages except Swift."""
     with np.errstate(over="ignore"):
         single = np.float32(value)
     if not math.isfinite(single):
@@ -66,20 +70,20 @@ def float_text(value: float) -> Code:
 
 
 def number_text(value: float) -> Code:
-    """A number in single precision, as Swift writes it."""
+    """Format a float32 literal for Swift."""
     return Code(float_text(value).removesuffix("f"))
 
 
 def dims_text(shape: Iterable[int]) -> Code:
-    """Sizes with commas between them."""
+    """Format sizes, separated by commas."""
     return Code(", ".join(str(int(size)) for size in shape))
 
 
 def words_of(names: Iterable[str], suffix: str) -> list[tuple[str, ...]]:
-    """The words of an identifier for each tensor's name; no two give the same.
+    """Return unique words for the identifiers of tensors, followed by a suffix.
 
-    The last part of a name, ``Reshape_1`` of ``Logits/Reshape_1``, where that is unique among
-    them, else all of it.
+    The words are from the last component of the name, ``Reshape_1`` of ``Logits/Reshape_1``, if it
+    is unique, else from the whole name.
     """
     listed = list(names)
     short = [_words(name.rpartition("/")[2]) for name in listed]
@@ -98,23 +102,23 @@ def words_of(names: Iterable[str], suffix: str) -> list[tuple[str, ...]]:
 
 
 def pascal(words: Iterable[str]) -> Code:
-    """Words as ``ImageInput``."""
+    """Join words as ``ImageInput``."""
     return Code("".join(word[:1].upper() + word[1:] for word in words))
 
 
 def camel(words: Iterable[str]) -> Code:
-    """Words as ``imageInput``."""
+    """Join words as ``imageInput``."""
     joined = pascal(words)
     return Code(joined[:1].lower() + joined[1:])
 
 
 def upper(words: Iterable[str]) -> Code:
-    """Words as ``IMAGE_INPUT``."""
+    """Join words as ``IMAGE_INPUT``."""
     return Code("_".join(words).upper())
 
 
 def snake(words: Iterable[str]) -> Code:
-    """Words as ``image_input``."""
+    """Join words as ``image_input``."""
     return Code("_".join(words).lower())
 
 

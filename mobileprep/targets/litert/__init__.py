@@ -1,1 +1,1 @@
-"""What goes with a .tflite file: its description, and what an app's own build takes."""
+"""Files that accompany a .tflite file: its metadata, and files for the build of an app."""

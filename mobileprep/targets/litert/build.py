@@ -1,4 +1,4 @@
-"""Files by which an app's own build links LiteRT for a model, and has the model in the app."""
+"""Build files that link LiteRT in an app and package the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobileprep.targets.app_files import copied_model, packed_model, text_of
 from mobileprep.targets.integration.render import AppTensor, Pictures
 from mobileprep.targets.targets import Abi, platform_named
 
-# As they were published when this was written; an app may name others.
+# The newest versions at the time of writing. An app may use others.
 _ANDROID: Final = "com.google.ai.edge.litert:litert:1.4.0"
 _ANDROID_FLEX: Final = "org.tensorflow:tensorflow-lite-select-tf-ops:2.16.1"
 _PODS: Final = ("TensorFlowLiteSwift",)
@@ -24,9 +24,9 @@ class LiteOperator(NamedTuple):
     """An operator that a file needs.
 
     Args:
-        name: the builtin's, or the custom operator's.
-        version: the newest that the file asks for.
-        is_custom: whether it is no builtin.
+        name: name of the builtin or of the custom operator.
+        version: newest version in the file.
+        is_custom: whether it is a custom operator.
     """
 
     name: str
@@ -35,15 +35,15 @@ class LiteOperator(NamedTuple):
 
 
 class LiteFile(NamedTuple):
-    """A .tflite file as an app's build sees it.
+    """A .tflite file, as described in the build files of an app.
 
     Args:
-        name: the model's name.
-        file: the file's, before encryption.
-        operators: what it needs.
-        runtime: the oldest release of TensorFlow Lite that runs it.
+        name: model name.
+        file: name of the file before encryption.
+        operators: operators of the file.
+        runtime: oldest release of TensorFlow Lite that runs it.
         has_flex: whether the app has to link the Flex delegate.
-        encrypted: the name of the encrypted file that ships; empty if it is not encrypted.
+        encrypted: name of the encrypted file; empty if it is not encrypted.
     """
 
     name: str
@@ -55,16 +55,16 @@ class LiteFile(NamedTuple):
 
     @property
     def shipped(self) -> str:
-        """The file that the app gets."""
+        """Name of the published file."""
         return self.encrypted or self.file
 
 
 def lite_files(platform: str, abis: Collection[str], model: LiteFile) -> dict[str, str]:
-    """What goes with a .tflite file for the build of its app: file names and texts.
+    """Return the files for building an app with a .tflite file: names and contents.
 
-    - ``litert_ops.txt``: the operators with their versions, for a runtime that has these alone.
-    - ``litert.BUILD``: rules of TensorFlow's Bazel build that make such a runtime from the file.
-    - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, LiteRT.
+    - ``litert_ops.txt``: the operators with their versions, for a runtime with only these.
+    - ``litert.BUILD``: rules for TensorFlow's Bazel build that build such a runtime.
+    - ``app.gradle`` for Android: adds the model to the assets, selects ABIs, and links LiteRT.
     - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
     """
     wanted = platform_named(platform).abis_named(abis)
@@ -78,8 +78,8 @@ def lite_files(platform: str, abis: Collection[str], model: LiteFile) -> dict[st
 
 def _operators(model: LiteFile) -> str:
     lines = [
-        f"# The operators of {model.file}, each with the version that a runtime has to have; those",
-        f"# of release {model.runtime} and newer do.",
+        f"# The operators of {model.file}, each with the version that the runtime must have;",
+        f"# releases {model.runtime} and newer have them.",
     ]
     for operator in sorted(model.operators):
         kind = " custom" if operator.is_custom else ""
@@ -88,16 +88,16 @@ def _operators(model: LiteFile) -> str:
 
 
 def _bazel(model: LiteFile) -> str:
-    """Rules of ``tensorflow/lite/build_def.bzl``, or of the Flex delegate's."""
+    """Return rules of ``tensorflow/lite/build_def.bzl``, or of the Flex delegate's."""
     name, source = model.name, model.file
     lines = [
-        f"# A runtime with the operators of {source} alone, by TensorFlow's own Bazel build. As",
-        "# BUILD, beside the model, in a folder of its source tree:",
+        f"# A runtime with only the operators of {source}, built by TensorFlow's Bazel build.",
+        "# Copy this file as BUILD, with the model, to a directory of TensorFlow's source tree:",
         f"#   bazel build -c opt --config=android_arm64 :{name}_android",
         f"#   bazel build -c opt --config=ios_arm64 :{name}_cc",
     ]
     if model.encrypted:
-        lines.append(f"# {source} is that of a target without 'encrypt': Bazel cannot decrypt it.")
+        lines.append(f"# Use {source} of a target without 'encrypt': Bazel cannot decrypt.")
     rules, prefix = "//tensorflow/lite:build_def.bzl", "tflite_custom"
     if model.has_flex:
         rules, prefix = "//tensorflow/lite/delegates/flex:build_def.bzl", "tflite_flex"
@@ -122,8 +122,8 @@ def _gradle(abis: Sequence[Abi], model: LiteFile) -> str:
 // Adds {model.shipped} and the code that runs it to an Android app. In its build.gradle, after the
 // plugin com.android.application:
 //   apply from: 'PATH/app.gradle'
-// LiteRT is what was published. One of your own, built by litert.BUILD, is an .aar that is named
-// before that line:
+// By default, the app uses the published LiteRT. To use your own build (litert.BUILD), name its
+// .aar before that line:
 //   ext.litertLibrary = file('libs/litert.aar')
 {copied_model(model.name, model.shipped, abis)}
 {packed_model(model.shipped)}
@@ -140,14 +140,14 @@ def _podspec(model: LiteFile) -> str:
     linked = "\n".join(f"  pod.dependency '{pod}'" for pod in pods)
     forced = ""
     if model.has_flex:
-        # Nothing refers to the delegate by name.
+        # No code refers to the delegate by name.
         framework = f"$(PODS_ROOT)/{_FLEX_POD}/Frameworks/{_FLEX_POD}.xcframework/ios-arm64"
         library = f"{framework}/{_FLEX_POD}.framework/{_FLEX_POD}"
         forced = (
             f"\n  pod.user_target_xcconfig = {{ 'OTHER_LDFLAGS' => '-force_load \"{library}\"' }}"
         )
     return f"""\
-# {model.shipped}, and the code that runs it, as a pod. In the app's Podfile:
+# A pod with {model.shipped} and the code that runs it. In the app's Podfile:
 #   pod '{model.name}', :path => 'PATH'
 Pod::Spec.new do |pod|
   pod.name = '{model.name}'
@@ -165,9 +165,9 @@ end
 
 
 LABELS: Final = "labels.txt"
-"""The name of the classes' file behind the model."""
+"""Name of the appended file of classes."""
 
-# What is written here, readers of the format's first version know.
+# Readers of the format's first version support all fields that are written here.
 _READER: Final = "1.0.0"
 _COLOURS: Final = {"rgb": "RGB", "grayscale": "GRAYSCALE"}
 _WHITE: Final = 255.0
@@ -180,13 +180,13 @@ def described(
     pictures: Pictures | None,
     classes: int,
 ) -> DescriptionTable:
-    """The description of a model.
+    """Create the metadata of a model.
 
     Args:
-        pictures: how pictures become values of an input; None where none are fed. Readers know no
-            order but red, green and blue, so pictures in another one are told as plain numbers.
-        classes: how many there are in the file of classes; 0 for none. They are of the first
-            output whose last size this is.
+        pictures: conversion of images to values of an input; None without images. The metadata only
+            supports RGB and grayscale, so inputs with another channel order are plain tensors.
+        classes: number of classes in the file of classes, or 0. They belong to the first output
+            whose last dimension has this size.
     """
     labelled = next((t for t in outputs if classes and t.shape and t.shape[-1] == classes), None)
     graph = DescriptionTable(
@@ -224,7 +224,7 @@ def _input(tensor: AppTensor, pictures: Pictures | None) -> DescriptionTable:
 
 
 def _size(shape: TensorShape) -> dict[str, DescriptionTable]:
-    """The size of pictures, where a shape has one."""
+    """Return the image size, if a shape has one."""
     if shape is None or len(shape) < 3 or min(shape[-3:-1]) < 1:
         return {}
     height, width = shape[-3:-1]

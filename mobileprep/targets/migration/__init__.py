@@ -1,1 +1,1 @@
-"""Whether a graph runs on the runtimes of phones, and what to change where it does not."""
+"""Migrate a graph to mobile runtimes: whether it runs, and the required changes."""

@@ -1,4 +1,4 @@
-"""What of a graph belongs into the app: decoders, texts and queues, and what to feed instead."""
+"""Find parts of a graph that belong in the app, such as decoders, and inputs to replace them."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _NO_NUMBERS: Final = frozenset({DType.STRING, DType.RESOURCE, DType.VARIANT})
 
 
 def kind_of_head(op: str) -> Kind | None:
-    """What an op is about that belongs into the app or to training; None for any other."""
+    """Return the kind of an op that belongs in the app or in training; None for any other."""
     return next((kind for kind, ops in _KINDS if ops.fullmatch(op)), None)
 
 
 def advice(graph: Graph) -> Iterator[Advice]:
-    """What of a graph to cut off or to feed instead, a piece for each kind."""
+    """Yield the parts of a graph to remove or to replace with inputs, one for each kind."""
     named: dict[Kind, list[Node]] = {}
     for node in graph:
         kind = kind_of_head(node.op)
@@ -78,12 +78,12 @@ def advice(graph: Graph) -> Iterator[Advice]:
 
 
 def heads(graph: Graph) -> frozenset[str]:
-    """The nodes that belong into the app."""
+    """Return the nodes that belong in the app."""
     return frozenset(node.name for node in graph if kind_of_head(node.op) in _FED)
 
 
 def fed_instead(graph: Graph, names: Collection[str]) -> tuple[str, ...]:
-    """The tensors of numbers to feed so that some nodes, and all texts, need not run."""
+    """Return the numeric tensors to feed instead of some nodes and all string ops."""
     before = _with_texts(graph, names)
     fed = dict.fromkeys(
         str(ref)
@@ -96,14 +96,14 @@ def fed_instead(graph: Graph, names: Collection[str]) -> tuple[str, ...]:
 
 
 def still_needed(graph: Graph, inputs: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
-    """Those of some inputs that are not before the nodes named, and are read."""
+    """Return the inputs that are still read if some nodes are removed."""
     before = _with_texts(graph, names)
     readers = {ref.node for node in graph if node.name not in before for ref in node.data_inputs}
     return tuple(n for n in inputs if parse_ref(n).node in readers - before)
 
 
 def _with_texts(graph: Graph, names: Collection[str]) -> frozenset[str]:
-    """Nodes, placeholders of texts, and all that take texts from either."""
+    """Return the nodes, string placeholders, and all nodes that read strings from either."""
     before: set[str] = set(names)
     for node in execution_order(graph, ""):
         is_text = node.op in PLACEHOLDERS and node.attr_dtype("dtype") in _NO_NUMBERS
@@ -114,7 +114,7 @@ def _with_texts(graph: Graph, names: Collection[str]) -> frozenset[str]:
 
 
 _STRIP: Final = "strip_unused_nodes"
-# What each of the forms is made by.
+# Transform that creates each form.
 _FORMS: Final[Mapping[str, tuple[str, Mapping[str, object]] | None]] = {
     "float": None,
     "float16": ("cast_weights", {"type": "float16"}),
@@ -123,7 +123,7 @@ _FORMS: Final[Mapping[str, tuple[str, Mapping[str, object]] | None]] = {
 
 
 def stripped(graph: Graph, context: Context) -> Graph:
-    """What a graph's outputs need, from its inputs on."""
+    """Prune a graph to the nodes between its inputs and outputs."""
     return make_transform(_STRIP, {}).apply(graph, context).graph
 
 
@@ -135,7 +135,7 @@ def mobile_route(
     selective: bool,
     release: str = DEFAULT_RELEASE,
 ) -> Route:
-    """Find out whether TensorFlow Mobile loads and runs a graph, as it is or after changes."""
+    """Determine whether TensorFlow Mobile can run a graph, without or with changes."""
     gaps = target_gaps(graph, release, platform, selective=selective)
     route = Route(
         f"TensorFlow Mobile {release}{', selective' if selective else ''}",
@@ -160,7 +160,7 @@ def mobile_route(
 def _changed(
     graph: Graph, context: Context, gaps: Sequence[TargetGap], release: str
 ) -> tuple[Graph, Context, tuple[str, ...]]:
-    """The graph without what the outputs need not, and decoders of pictures, then downgraded."""
+    """Prune the graph, remove image decoders, and downgrade it if necessary."""
     pictures = {gap.op for gap in gaps if gap.cause == "image library"}
     decoders = {node.name for node in graph if node.op in pictures}
     if decoders:
@@ -180,7 +180,7 @@ def _lacks(gaps: Sequence[TargetGap]) -> Iterator[Lack]:
 
 
 def _loaded(route: Route, graph: Graph, context: Context, release: str) -> Route:
-    """A route with its sizes, and what the runtime has to have."""
+    """Add the sizes and the required kernels to a route."""
     listed = ops_and_kernels([graph], release, functions=True, warn=lambda _: None)
     kernels = {pair for pair in listed if pair.kernel is not None}
     whole = serialized_size(graph)
@@ -195,7 +195,7 @@ def _loaded(route: Route, graph: Graph, context: Context, release: str) -> Route
 
 def _sizes(graph: Graph, context: Context, whole: int) -> Iterator[RouteSize]:
     for form, step in _FORMS.items():
-        # A form that a graph cannot have is left out.
+        # Skip forms that the graph cannot have.
         with contextlib.suppress(TransformError):
             stored = graph
             if step is not None:

@@ -1,4 +1,4 @@
-"""What is told of a graph's way to a runtime."""
+"""Results of a migration to other runtimes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Kind = Literal["pictures", "sounds", "texts", "queues", "dropout", "variables", 
 
 
 class Lack(Struct, frozen=True):
-    """What a runtime lacks for the graph as it is.
+    """An unsupported part of a graph.
 
     Args:
-        op: whose; empty for the graph as a whole.
-        node: the first one that it concerns.
-        count: how many it concerns.
-        reason: why.
-        mend: what to do.
+        op: the op; empty for the graph as a whole.
+        node: first affected node.
+        count: number of affected nodes.
+        reason: why it is not supported.
+        mend: the fix.
     """
 
     op: str
@@ -29,12 +29,12 @@ class Lack(Struct, frozen=True):
 
 
 class RouteSize(Struct, frozen=True):
-    """A model file.
+    """Size of a model file.
 
     Args:
-        form: how weights are stored: ``float``, ``float16`` or ``weights`` (8 bits).
-        bytes: the file's.
-        share: of the bytes of the frozen graph between its inputs and outputs.
+        form: dtype of the weights: ``float``, ``float16``, or ``weights`` (8-bit).
+        bytes: size of the file in bytes.
+        share: fraction of the size of the pruned frozen graph.
     """
 
     form: str
@@ -43,19 +43,19 @@ class RouteSize(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A graph's way to one runtime.
+    """Migration of a graph to one runtime.
 
     Args:
-        runtime: which.
-        verdict: whether the graph runs there as it is, after the changes below, or not at all.
-        lacks: what the runtime lacks for the graph as it is.
-        left: what it still lacks after the changes.
-        inputs: what is fed then.
-        transforms: what is done to the graph then.
-        operators: how many nodes or operators run; 0 where nothing does.
-        kinds: how many kinds of operators, or kernels, the runtime has to have for it.
-        code_bytes: about how many bytes of code these kernels are; None where that is not known.
-        sizes: of the files; none where nothing runs.
+        runtime: name of the runtime.
+        verdict: whether the graph runs as it is, after the changes below, or not at all.
+        lacks: unsupported parts of the original graph.
+        left: unsupported parts after the changes.
+        inputs: inputs after the changes.
+        transforms: transforms to apply.
+        operators: number of nodes or operators that run; 0 if the graph does not run.
+        kinds: number of different operators or kernels that the runtime needs.
+        code_bytes: estimated size of these kernels' code in bytes; None if unknown.
+        sizes: sizes of the model files; empty if the graph does not run.
     """
 
     runtime: str
@@ -71,15 +71,15 @@ class Route(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """What belongs into the app, or to training alone, whichever runtime it is.
+    """A part of a graph that belongs in the app or in training, regardless of the runtime.
 
     Args:
-        kind: what it is about.
-        op: of the first node.
-        node: the first node.
-        count: how many nodes.
-        text: what to do.
-        inputs: the tensors to feed in its place; none where nothing has to be fed.
+        kind: kind of the part.
+        op: op of the first node.
+        node: name of the first node.
+        count: number of nodes.
+        text: recommended change.
+        inputs: tensors to feed instead; empty if none are needed.
     """
 
     kind: Kind
@@ -91,15 +91,15 @@ class Advice(Struct, frozen=True):
 
 
 class Migration(Struct, frozen=True):
-    """A graph's ways to all runtimes.
+    """Migration of a graph to all runtimes.
 
     Args:
-        inputs: what is fed.
-        outputs: what is fetched.
-        nodes: how many there are between them.
-        bytes: of the frozen graph between them.
-        routes: one for each runtime.
-        advice: what to cut off, or to feed instead.
+        inputs: the inputs.
+        outputs: the outputs.
+        nodes: number of nodes between inputs and outputs.
+        bytes: size of the pruned frozen graph in bytes.
+        routes: result for each runtime.
+        advice: parts to remove or to replace with inputs.
     """
 
     inputs: tuple[str, ...]

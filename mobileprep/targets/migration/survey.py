@@ -1,4 +1,4 @@
-"""A graph's ways to all runtimes."""
+"""Migration of a graph to all runtimes."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def surveyed(
     *,
     is_part: bool = False,
 ) -> Migration:
-    """Whether a graph runs on each runtime, and what to change where it does not.
+    """Determine whether each runtime can run a graph, and the required changes.
 
     Args:
-        is_part: whether only the part between inputs and outputs is meant, rather than the graph as
+        is_part: whether to try only the part between inputs and outputs, instead of the graph as
             the app loads it.
     """
     given, outputs = (
@@ -79,17 +79,17 @@ _FORMS: Final[tuple[Mode, ...]] = ("float", "float16", "weights")
 
 
 class _Trial(Struct, frozen=True):
-    """What a conversion came to: a model, or what stood in its way."""
+    """Result of a conversion: a model, or the reasons for its failure."""
 
     model: ModelRecord | None
     refusals: tuple[Refusal, ...] = ()
 
 
 def lite_route(graph: Graph, context: Context, whole: int) -> Route:
-    """Whether LiteRT runs a graph, as it is or after changes.
+    """Determine whether LiteRT can run a graph, without or with changes.
 
     Args:
-        whole: the bytes of the graph between them.
+        whole: size of the pruned graph in bytes.
     """
     route = Route("LiteRT", "as it is", inputs=context.inputs)
     first = _tried(graph, context)
@@ -125,7 +125,7 @@ def _model(graph: Graph, context: Context, mode: Mode) -> ModelRecord:
 def _changed(
     graph: Graph, context: Context, refusals: Sequence[Refusal]
 ) -> tuple[Graph, Context, tuple[str, ...]]:
-    """The graph without dropout, and fed behind what belongs into the app."""
+    """Remove dropout, and replace the parts that belong in the app with inputs."""
     transforms: tuple[str, ...] = ()
     if any("Random" in refusal.op for refusal in refusals):
         graph = make_transform(_DROPOUT, {}).apply(graph, context).graph
@@ -137,7 +137,7 @@ def _changed(
 
 
 def _lacks(refusals: Sequence[Refusal]) -> list[Lack]:
-    """Refusals for one reason as one, in the graph's order."""
+    """Combine refusals with the same op, reason, and fix, in graph order."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for refusal in refusals:
         key = (refusal.op, refusal.reason, refusal.mend)
@@ -150,7 +150,7 @@ def _lacks(refusals: Sequence[Refusal]) -> list[Lack]:
 def _converted(
     route: Route, model: ModelRecord, graph: Graph, context: Context, whole: int
 ) -> Route:
-    """A route with its operators and the sizes of its files."""
+    """Add the operators and the file sizes to a route."""
     sizes = []
     for mode in _FORMS:
         stored = model if mode == "float" else _model(graph, context, mode)
@@ -162,11 +162,11 @@ def _converted(
 
 
 class MigrationResult(Migration, frozen=True):
-    """A model's ways to all runtimes.
+    """Migration of a model to all runtimes.
 
     Args:
-        graph: its path.
-        platform: what TensorFlow Mobile is built for.
+        graph: path of the model.
+        platform: platform of TensorFlow Mobile.
     """
 
     graph: str
@@ -182,15 +182,17 @@ def migrate(
     tensorflow: str = DEFAULT_RELEASE,
     warn: Warn | None = None,
 ) -> MigrationResult:
-    """Find out which runtimes run a model: TensorFlow Mobile, by its tables, and LiteRT, by trying.
+    """Determine which runtimes can run a model.
+
+    TensorFlow Mobile is checked against tables of its ops, and LiteRT by converting the model.
 
     Args:
-        path: a model as ``freeze`` takes it.
+        path: the path of any model that ``freeze`` accepts.
         platform: the platform that TensorFlow Mobile is built for, such as ``android``.
-        inputs: the tensors that are fed, where the model is cut off; by default the placeholders
-            that have consumers.
-        outputs: the tensors that are fetched; by default the outputs of the signature, or the
-            tensors without consumers.
+        inputs: input tensors, at which the model is cut off; by default the placeholders that
+            have consumers.
+        outputs: output tensors; by default the outputs of the signature, or the tensors without
+            consumers.
         tensorflow: the release of TensorFlow Mobile, such as ``1.15``.
         warn: called with each warning; by default it is a ``MobileprepWarning``.
 

@@ -19,7 +19,7 @@ FLEX = PLAIN._replace(has_flex=True)
 def test_the_operators_are_listed_with_their_versions() -> None:
     text = lite_files("generic", (), PLAIN)["litert_ops.txt"]
     assert text.splitlines()[1:] == [
-        "# of release 2.3.0 and newer do.",
+        "# releases 2.3.0 and newer have them.",
         "CONV_2D 5",
         "Mfcc 1 custom",
         "SOFTMAX 1",
@@ -72,7 +72,7 @@ def test_an_encrypted_model_is_packaged_in_place_of_the_plain_one() -> None:
     assert "pod.platform = :ios, '13.0'" in pod["speech.podspec"]
     assert "pod.platform = :ios, '12.0'" in lite_files("ios", (), PLAIN)["speech.podspec"]
     assert 'models = [":speech.tflite"]' in pod["litert.BUILD"]
-    assert "that of a target without 'encrypt'" in pod["litert.BUILD"]
+    assert "of a target without 'encrypt'" in pod["litert.BUILD"]
 
 
 def test_a_platform_that_is_none_is_refused() -> None:

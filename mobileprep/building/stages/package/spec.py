@@ -89,7 +89,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 16
+    stage_version: ClassVar[int] = 17
     RECORD: ClassVar[str] = "package.json"
     reported: ClassVar[type[Struct] | None] = PackageRecord
 
@@ -165,7 +165,7 @@ class CompressStage(Stage, frozen=True, kw_only=True):
         compressor: the compressor, with its version and level.
         graph: the graph, if the file contains nothing else; the stage then does not wait for the
             file.
-        model: the model file, if there is no such graph.
+        model: the model file, if ``graph`` is not set.
     """
 
     stage_name: ClassVar[str] = "compress"

@@ -1,7 +1,7 @@
 {% if picture %}
   /**
-   * The values of a picture for {@link #feed{{ picture.pascal }}}, of pixels as Bitmap.getPixels gives them.
-   * The picture has the size that the model takes.
+   * Converts pixels of Bitmap.getPixels to values for {@link #feed{{ picture.pascal }}}.
+   * The image must have the size of the input.
    */
   public static {{ picture.picture_java }}[] pictureValues(int[] pixels) {
     {{ picture.picture_java }}[] values = new {{ picture.picture_java }}[pixels.length * {{ channels | length }}];
@@ -28,7 +28,7 @@
 
 {% endif %}
 {% if model.labels %}
-  /** The names of the classes in the order of the outputs. */
+  /** Reads the class names, in the order of the outputs. */
   public static List<String> readLabels(AssetManager assets) throws IOException {
     List<String> labels = new ArrayList<>();
     try (BufferedReader reader =

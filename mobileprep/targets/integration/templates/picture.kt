@@ -1,8 +1,8 @@
 {% if picture %}
 
         /**
-         * The values of a picture for [feed{{ picture.pascal }}], of pixels as Bitmap.getPixels gives them.
-         * The picture has the size that the model takes.
+         * Converts pixels of Bitmap.getPixels to values for [feed{{ picture.pascal }}].
+         * The image must have the size of the input.
          */
         fun pictureValues(pixels: IntArray): {{ picture.picture_kotlin }} {
             val values = {{ picture.picture_kotlin }}(pixels.size * {{ channels | length }})
@@ -29,7 +29,7 @@
 {% endif %}
 {% if model.labels %}
 
-        /** The names of the classes in the order of the outputs. */
+        /** Reads the class names, in the order of the outputs. */
         fun readLabels(assets: AssetManager): List<String> =
             assets.open(LABELS_FILE).bufferedReader(Charsets.UTF_8).use { it.readLines() }
 {% endif %}
