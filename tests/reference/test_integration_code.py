@@ -97,7 +97,7 @@ def test_the_java_code_feeds_runs_and_fetches(tmp_path: Path) -> None:
     output = compiled_java(app_model(), tmp_path, JAVA_MAIN).splitlines()
     values = [128 - 103.5, 100 - 116.0, (10 - 123) / 2, 3 - 103.5, 2 - 116.0, (1 - 123) / 2]
     assert output == [
-        "takes 6 values a sample, not 7",
+        "takes 6 values per sample, not 7",
         "load file:///android_asset/digits.pb",
         "run  false init_all_tables",
         f"feed image {values} [1, 2, 1, 3]",

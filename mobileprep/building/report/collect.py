@@ -59,6 +59,7 @@ class Report(Struct, frozen=True):
         settings: settings of the target, as in its manifest.
         sources: SHA-256 of each source file, by its name in the recipe.
         migration: runtimes that can run the graph, if the recipe asks for them.
+        schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
     recipe: str
@@ -83,6 +84,7 @@ class Report(Struct, frozen=True):
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     migration: MigrationRecord | None = None
+    schema_version: int = 1
 
 
 def collect_report(

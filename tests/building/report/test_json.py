@@ -40,6 +40,7 @@ def test_it_tells_all_there_is() -> None:
         "ops",
         "quantize",
         "recipe",
+        "schema_version",
         "settings",
         "source",
         "sources",
