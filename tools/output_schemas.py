@@ -23,6 +23,7 @@ from mobileprep.building.report.collect import Report
 from mobileprep.building.report.comparison.model import Comparison
 from mobileprep.building.verdicts import Verdict
 from mobileprep.building.verify import VerifiedFile
+from mobileprep.cli.explain import Explanation
 from mobileprep.core.declare import DIALECT, Schema
 from mobileprep.graph.compare import GraphDifference
 from mobileprep.inspection.differing import ModelDifference
@@ -226,6 +227,7 @@ OUTPUTS: dict[str, Any] = {
     "doctor": Doctor,
     "doctor-library": LibraryFacts,
     "error": Failed,
+    "explain": Explanation,
     "migrate": MigrationResult,
     "plan": list[JudgedStep],
     "report": list[Report],

@@ -7,7 +7,9 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, to_builtins
 
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
@@ -20,6 +22,32 @@ if TYPE_CHECKING:
 
 _MAX_NODES: Final = 10
 _MAX_LOG: Final = 1 << 20
+
+
+class Explanation(Struct, frozen=True):
+    """The entry of an error, with the names that the message contains.
+
+    Args:
+        code: the error code.
+        title: short name of the error.
+        op: op that the message names; empty if none.
+        attribute: attribute that the message names; empty if none.
+        version: version that the message names; empty if none.
+        cause: why the error occurs.
+        nodes: the node that the message names, and nodes of the same op in the model.
+        fix: what to do.
+        recipe: the change to a recipe as YAML; empty if no recipe is involved.
+    """
+
+    code: str
+    title: str
+    op: str
+    attribute: str
+    version: str
+    cause: str
+    nodes: tuple[str, ...]
+    fix: str
+    recipe: str
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,21 +77,21 @@ def run(args: argparse.Namespace) -> int:
         text = sys.stdin.read(_MAX_LOG)
     entry, names = _entry(text.strip())
     nodes = _nodes(names, args.model)
-    data: dict[str, Any] = {
-        "code": entry.code,
-        "title": entry.title,
-        "op": names.get("op", ""),
-        "attribute": names.get("attr", ""),
-        "version": names.get("version", ""),
-        "cause": entry.cause,
-        "nodes": nodes,
-        "fix": entry.fix,
-        "recipe": entry.recipe,
-    }
+    explanation = Explanation(
+        entry.code,
+        entry.title,
+        names.get("op", ""),
+        names.get("attr", ""),
+        names.get("version", ""),
+        entry.cause,
+        tuple(nodes),
+        entry.fix,
+        entry.recipe,
+    )
     if args.json:
-        print(json.dumps(data, indent=1))
+        print(json.dumps(to_builtins(explanation), indent=1))
     else:
-        show(_lines(data))
+        show(_lines(explanation))
     return 0
 
 
@@ -107,17 +135,20 @@ def _matching(graph: Graph, names: Mapping[str, str]) -> Iterator[str]:
             yield node.name
 
 
-def _lines(data: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{data['code']}: {data['title']}"
-    yield f"cause: {data['cause']}"
-    for key in ("op", "attribute", "version"):
-        if data[key]:
-            yield f"{key}: {data[key]}"
-    nodes = data["nodes"]
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield f"{explanation.code}: {explanation.title}"
+    yield f"cause: {explanation.cause}"
+    if explanation.op:
+        yield f"op: {explanation.op}"
+    if explanation.attribute:
+        yield f"attribute: {explanation.attribute}"
+    if explanation.version:
+        yield f"version: {explanation.version}"
+    nodes = explanation.nodes
     if nodes:
         more = f" and {len(nodes) - _MAX_NODES} more" if len(nodes) > _MAX_NODES else ""
         yield f"node{'s' * (len(nodes) > 1)}: {', '.join(nodes[:_MAX_NODES])}{more}"
-    yield f"fix: {data['fix']}"
-    if data["recipe"]:
+    yield f"fix: {explanation.fix}"
+    if explanation.recipe:
         yield "recipe:"
-        yield from (f"  {line}" for line in data["recipe"].splitlines())
+        yield from (f"  {line}" for line in explanation.recipe.splitlines())

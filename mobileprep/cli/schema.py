@@ -18,7 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=RECIPE,
         help="recipe, or a --json output: benchmark, cache-clear, cache-gc, cache-info, "
         "cache-verify, calibrate, check-target, compare, debug-quantization, diff, doctor, "
-        "doctor-library, error, migrate, plan (also build --dry-run), report (also build), "
+        "doctor-library, error, explain, migrate, plan (also build --dry-run), report (also build), "
         "report-compare, run, summarize, validate, or verify",
     )
     which = parser.add_mutually_exclusive_group()

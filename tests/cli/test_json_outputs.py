@@ -39,6 +39,8 @@ COMMANDS = {
     "diff": ("diff", f"diff {MODEL} {OTHER} --samples 2 --json"),
     "doctor": ("doctor", "doctor --json"),
     "doctor-library": ("doctor-library", f"doctor --library=lib.so --graph={MODEL} --json"),
+    "explain": ("explain", "explain MP401 --json"),
+    "explain, model": ("explain", f"explain MP101 --model {MODEL} --json"),
     "migrate": ("migrate", f"migrate {MODEL} --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
