@@ -284,7 +284,7 @@ _MESSAGES: Final = (
         "Unknown file format",
         r"cannot detect the format|is neither a graph|is not a(?:n)? (?:\.|[A-Z]|array|readable)",
         "The content of the file is not of a supported or of the expected format.",
-        "Name another file; the formats reference lists what can be read.",
+        "Name another file; the formats reference lists the supported formats.",
     ),
     ErrorCode(
         "MP404",

@@ -139,7 +139,7 @@ check: {data: data/pictures.npz, max_difference: 0.01}
 
 `data` accepts every format of [sample data](../how-to/prepare-data.md). The default is the data
 of the validation, or random samples. The packaged file is measured as in a
-[validation](../how-to/validate-accuracy.md#what-is-measured).
+[validation](../how-to/validate-accuracy.md#measured-models).
 
 The report has two numbers. `largest_difference` is the largest absolute difference of any
 element. `share_of_peak` divides it by the largest magnitude of that output in the source: 0.01 is

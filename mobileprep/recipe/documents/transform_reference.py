@@ -62,7 +62,7 @@ transforms:
 differ ([faithfulness](../faithfulness.md)). You can also [write a custom
 transform](../how-to/custom-transforms.md).
 
-The pictures show a part of a graph before and after a transform: red nodes are removed, green
+The images show a part of a graph before and after a transform: red nodes are removed, green
 nodes are new, and yellow nodes changed.
 """
 
