@@ -21,7 +21,9 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
 # Each turn, and what to write instead.
 BANNED = {
-    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|way\b)": "is not, does not exist, there is no",
+    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|way\b)": (
+        "is not, does not exist, there is no"
+    ),
     r"\b(?:is|are|was|were) (?:told|taken|had|let)\b": "an active verb: prints, uses, reads",
     r"\banew\b": "again",
     r"\bat hand\b|\bto be had\b": "available",
