@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 
 from mobileprep.building.report.layout import number_text
-from mobileprep.cli._shared.arguments import add_ends, add_shapes, shapes_of, tensorflow_argument
+from mobileprep.cli._shared.arguments import (
+    add_ends,
+    add_freezing_flags,
+    add_shapes,
+    shapes_of,
+    tensorflow_argument,
+)
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb, whole_number
@@ -35,22 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     bool_flag(parser, "print_structure", default=False, help_line=structure)
     text = "Print only the graph as text, one line per node"
     bool_flag(parser, "text", default=False, help_line=text)
-    checkpoint = "Checkpoint with the variables, if it is not next to the model"
-    flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
-    flag(
-        parser,
-        "signature",
-        default="",
-        metavar="NAME",
-        help="Signature that names inputs and outputs",
-    )
-    flag(
-        parser,
-        "saved_model_tags",
-        default="",
-        metavar="TAGS",
-        help="Tags of the SavedModel's MetaGraph, a,b",
-    )
+    add_freezing_flags(parser)
     details = "Print more than the original: interface, costs, unsupported ops"
     bool_flag(parser, "details", default=True, help_line=details)
     add_ends(parser)

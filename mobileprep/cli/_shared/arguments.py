@@ -233,6 +233,11 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """``--graph``, and how a model that is no frozen graph is frozen."""
     graph = "Frozen graph, SavedModel directory, or MetaGraph (.meta)"
     flag(parser, "graph", required=True, type=file_name, metavar="FILE", help=graph)
+    add_freezing_flags(parser)
+
+
+def add_freezing_flags(parser: argparse.ArgumentParser) -> None:
+    """``--checkpoint``, ``--signature``, and ``--saved_model_tags``."""
     checkpoint = "Checkpoint with the variables, if it is not next to the model"
     flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
     flag(
