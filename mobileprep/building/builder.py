@@ -1,4 +1,4 @@
-"""Recipes to the folders that apps ship."""
+"""Build recipes into directories for apps."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
 
 class BuiltTarget(Struct, frozen=True):
-    """The folder of a target.
+    """The output directory of a target.
 
     Args:
-        folder: where its files are; ``manifest.json`` there lists them with their digests.
-        report: sizes, costs, what each transform did, how far outputs moved.
-        is_changed: whether anything was written there.
+        folder: path of the directory, which contains ``manifest.json`` with the files' digests.
+        report: sizes, costs, effects of transforms, and changes of outputs.
+        is_changed: whether the build wrote to the directory.
     """
 
     folder: Path
@@ -71,11 +71,11 @@ class BuiltTarget(Struct, frozen=True):
 
 
 class BuildResult(Struct, frozen=True):
-    """What a build did.
+    """The result of a build.
 
     Args:
-        targets: their folders, in the order of the recipes.
-        ran: the names of the stages that ran; empty where all was fresh.
+        targets: directories of the targets, in the order of the recipes.
+        ran: names of the stages that ran; empty if everything was fresh.
     """
 
     targets: tuple[BuiltTarget, ...]
@@ -120,27 +120,31 @@ def build(
     locked: bool = False,
     warn: Warn | None = None,
 ) -> BuildResult:
-    """Build recipes: run the stages that are stale, and bring each target's folder up to date.
+    """Build recipes: run stale stages and update each target's directory.
 
     Args:
-        recipes: one or more, loaded or as files.
-        out: the folder for outputs; it gets a folder for each recipe and in it one a target.
-        targets: the names of those to build; by default all.
-        jobs: how many stages may run at once; by default as many as there are processors.
+        recipes: recipes, or paths of recipe files.
+        out: the output directory, with a subdirectory for each recipe and target.
+        targets: names of targets; by default all.
+        jobs: number of parallel stages; by default the number of processors.
         force: run every stage again.
-        checksum: hash every file, instead of trusting those whose times have not changed.
-        wait: wait while another process works on a target's folder; without, that is an error.
-        locked: make sure that all is as ``mobileprep.lock`` beside each recipe pins it.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        checksum: hash every file instead of trusting unchanged file times.
+        wait: wait for other processes that build the same target instead of failing.
+        locked: require that everything matches the ``mobileprep.lock`` next to each recipe.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        The directories of the targets, and the stages that ran.
 
     Raises:
-        UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 1.
-        RecipeError: a recipe is wrong, see ``load_recipe``.
-        CorruptFileError: a file is missing, damaged, or not what the recipe or its lock pins.
-        MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
-            TransformError of the model, AccuracyError of a check, a validation or a budget.
-        ArtifactError: an output cannot be written, or would lie where the build reads; or another
-            process works on a folder, and ``wait`` is off.
+        UsageError: a target does not exist, two recipes have the same name, or ``jobs`` is below 1.
+        RecipeError: a recipe is invalid, see ``load_recipe``.
+        CorruptFileError: a file is missing, damaged, or differs from the digest that the recipe or
+            its lock file pins.
+        MobileprepError: a stage failed: InvalidGraphError, UnsupportedError, and TransformError for
+            the model, AccuracyError for a check, a validation, or a budget.
+        ArtifactError: an output cannot be written or would overwrite an input, or another process
+            builds the same target and ``wait`` is not set.
     """
     workers = workers_of(jobs)
     tell = warn or as_warning
@@ -165,14 +169,14 @@ class Build:
     """A build of recipes into a directory: planned once, previewed, and run.
 
     Args:
-        recipes: one or more, loaded or as files.
+        recipes: recipes, or paths of recipe files.
         out: the output directory.
-        targets: the names of the targets to build; empty for all.
+        targets: names of the targets to build; empty for all.
         force: run every stage again.
-        checksum: hash every file instead of trusting unchanged times.
+        checksum: hash every file instead of trusting unchanged file times.
         locked: fail if anything differs from ``mobileprep.lock``, instead of warning.
-        keep_going: leave out targets that cannot be planned, and continue after failures.
-        files: the index of files that are being hashed already, see ``being_hashed``.
+        keep_going: skip targets that cannot be planned, and continue after failures.
+        files: index of files that are already being hashed, see ``being_hashed``.
         warn: called with each warning about lock files.
     """
 
@@ -192,7 +196,7 @@ class Build:
         self.recipes: Sequence[Recipe] = load_recipes(recipes)
         self.out = Path(out)
         self.faults: Sequence[MobileprepError] = ()
-        """Why targets cannot be planned, with ``keep_going``."""
+        """Reasons why targets cannot be planned, with ``keep_going``."""
         self._partial: Sequence[str] = ()
         self._targets = names_of(targets)
         self._force = force
@@ -204,7 +208,7 @@ class Build:
         self._state: State | None = None
 
     def plan(self) -> State:
-        """The stages against the cache, made once; raises as ``build`` does before it runs."""
+        """Plan the stages once; raises the same errors as ``build`` does before running stages."""
         if self._state is None:
             try:
                 self._state = self._planned(self.recipes)
@@ -223,21 +227,21 @@ class Build:
         return self._state
 
     def preview(self) -> list[Verdict]:
-        """What ``run`` would do, and why."""
+        """Predict what ``run`` would do, and why."""
         from mobileprep.building.verdicts import verdicts
 
         return verdicts(self.plan(), self.out, self._partial)
 
     @contextlib.contextmanager
     def hold(self, *, wait: bool, tell: Warn) -> Iterator[bool]:
-        """A context in which no other build works on the target directories.
+        """Prevent other builds from working on the target directories.
 
         Args:
-            wait: wait for another build; without, that is an ``ArtifactError``.
-            tell: called with a sentence about the wait.
+            wait: wait for another build instead of raising an ``ArtifactError``.
+            tell: called with a message about the wait.
 
         Yields:
-            Whether another build has just ended; the plan is made again then.
+            Whether another build has just ended; then the build is planned again.
         """
         folders = target_folders(self.recipes, self.out, self._targets)
         with folder_locks(folders, wait=wait, tell=tell) as waited:
@@ -257,8 +261,10 @@ class Build:
         """Run stale stages and publish the targets, inside ``hold``; see also ``run_build``.
 
         Args:
-            jobs: the number of parallel stages; by default the number of processors.
+            jobs: number of parallel stages; by default the number of processors.
+            listen: called when a stage starts or ends.
             warn: called with warnings of stages; by default each is a ``MobileprepWarning``.
+            advance: called with the progress of stages.
         """
         return run_build(
             self.plan(),
@@ -286,20 +292,20 @@ class Build:
         return state
 
     def _plannable(self) -> tuple[Sequence[Recipe], Sequence[MobileprepError]]:
-        """The recipes with the targets that can be planned, and why the others cannot."""
+        """Return recipes with all targets that can be planned, and the errors of the others."""
         from mobileprep.building.plan.portable import plannable
 
         return plannable(self.recipes, self._targets, lambda some: self._planned(some, whole=False))
 
 
 class BuildRun(Struct, frozen=True):
-    """What a run of a plan came to.
+    """The result of running a plan.
 
     Args:
-        targets: the folders that are up to date now, in the order of the plan.
-        ran: the stages that ran, in the order they finished.
-        failures: what went wrong, where the build was to go on.
-        warnings: what the user should know of the pages and the remote store.
+        targets: directories that are up to date now, in the order of the plan.
+        ran: stages that ran, in order of completion.
+        failures: failures, if ``keep_going`` is set.
+        warnings: warnings about pages and the remote cache.
     """
 
     targets: tuple[BuiltTarget, ...]
@@ -320,12 +326,19 @@ def run_build(
     memory: Iterable[int | None] = (),
     partial: Collection[str] = (),
 ) -> BuildRun:
-    """Run what is stale of a plan, and bring the folder of each target up to date.
+    """Run the stale stages of a plan, and update the directory of each target.
 
     Args:
-        warn: told what stages warn of, and where the build fails, of the remote store without the
-            name of a stage.
-        partial: the names of recipes with targets that cannot be planned; their pages stay.
+        state: the plan and its freshness.
+        out: the output directory.
+        jobs: number of parallel stages.
+        listen: called when a stage starts or ends.
+        warn: called with warnings of stages, and if the build fails, with warnings of the remote
+            cache, with an empty stage name.
+        advance: called with the progress of stages.
+        keep_going: continue after failures.
+        memory: memory limits of the recipes.
+        partial: names of recipes with targets that cannot be planned; their pages stay unchanged.
     """
     bound = store_bound(os.environ)
     executor = Executor(state, listen=listen, warn=warn, advance=advance)
@@ -370,7 +383,7 @@ def run_build(
 
 
 def _check_writable(state: State, out: Path) -> None:
-    """Make sure that what stages make can be published, before the first of them runs."""
+    """Check that outputs can be published before the first stage runs."""
     stale = {spec.task for spec, _ in stale_stages(state)}
     waiting = [target for target in state.plan.targets if not stale.isdisjoint(target.tasks)]
     for recipe in dict.fromkeys(target.recipe for target in waiting):
@@ -381,9 +394,9 @@ def _check_writable(state: State, out: Path) -> None:
 
 @contextlib.contextmanager
 def _ended(sharing: Sharing | None, warn: StageWarn) -> Iterator[None]:
-    """Tell what a remote store did to a build that fails: it leaves no result that would.
+    """Report warnings of the remote cache if the build fails, because no result contains them.
 
-    After an interrupt nothing of that store is waited for.
+    After an interrupt, abort its transfers.
     """
     if sharing is None:
         yield
@@ -408,10 +421,16 @@ def prepared(
     cache: Path | None = None,
     files: FileIndex | None = None,
 ) -> State:
-    """The plan of some recipes against the store, its pins and folders checked.
+    """Plan recipes against the cache, and check pins and output directories.
 
     Args:
-        files: what is known of files, where they are being hashed already, see ``being_hashed``.
+        recipes: the recipes.
+        out: the output directory.
+        targets: names of the targets to build; empty for all.
+        force: run every stage again.
+        checksum: hash every file instead of trusting unchanged file times.
+        cache: directory of the cache; by default the user's cache.
+        files: index of files that are already being hashed, see ``being_hashed``.
     """
     targets = list(targets)
     if files is None and (checksum or cache is None):
@@ -426,7 +445,11 @@ def prepared(
 
 
 def workers_of(jobs: int | None) -> int:
-    """How many stages run at once."""
+    """Return the number of parallel stages.
+
+    Raises:
+        UsageError: ``jobs`` is below 1.
+    """
     if jobs is not None and jobs < 1:
         message = f"jobs is {jobs}"
         raise UsageError(message, "give a number from 1 on")
@@ -434,27 +457,27 @@ def workers_of(jobs: int | None) -> int:
 
 
 def _telling(tell: Warn) -> StageWarn:
-    """Warnings of stages as sentences that name them."""
+    """Convert a handler of warnings, so that each warning starts with its stage."""
     return lambda task, text: tell(f"{task}: {text}" if task else text)
 
 
 def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Path) -> None:
-    """Make sure that the files of a target whose stages have yet to run can be written.
+    """Check that a target's files can be written before its stages run.
 
-    A folder that stays as it is, as where stages run again and leave the same, need not be
-    writable. It does not stay so for certain where its manifest is of other inputs or settings, or
-    a file is missing.
+    A directory that stays unchanged need not be writable, for example if stages produce the same
+    outputs again. It certainly changes if its manifest has different inputs or settings, or if a
+    file is missing.
     """
     folder = inside(out, target.folder)
     for name in names:
         check_name(file_inside(folder, name))
-    # One that is not there is made in the recipe's folder, where the page is written too.
+    # A missing directory is created in the recipe's directory, which the page check covers.
     if folder.is_dir() and not _may_stay(target, state, folder):
         check_writable(folder / MANIFEST)
 
 
 def _may_stay(target: TargetPlan, state: State, folder: Path) -> bool:
-    """Whether a folder is whole, and of the same inputs and settings."""
+    """Return whether a directory is complete and has the same inputs and settings."""
     found = manifest(folder)
     wanted = made_of(target, {file.name: state.digest(file) for file in target.sources})
     if not _told(wanted).items() <= _told(found).items():
@@ -465,20 +488,20 @@ def _may_stay(target: TargetPlan, state: State, folder: Path) -> bool:
 
 
 def _told(data: dict[str, object]) -> dict[str, str]:
-    """What a manifest tells, as text, which lists and tuples have alike."""
+    """Serialize values of a manifest, so that lists and tuples compare as equal."""
     return {key: json.dumps(value, sort_keys=True) for key, value in data.items()}
 
 
 _QUANTIZER: Final = "quantize_nodes"
-# A build that has failed should not take long to say so: samples, and seconds.
+# Limits on samples and seconds, because a failed build should end quickly.
 _SAMPLES: Final = 8
 _SECONDS: Final = 60.0
 
 
 def with_worst_layers(error: MobileprepError, executor: Executor) -> MobileprepError:
-    """An error with a hint that names the layers which lose most, where eight bits may be why.
+    """Add a hint with the most damaged layers to an error that quantization may have caused.
 
-    Each layer is quantized alone, on few samples and for a minute at most.
+    Each layer is quantized alone, with few samples and for at most a minute.
     """
     if not isinstance(error, MissedLimitError):
         return error
@@ -490,7 +513,7 @@ def with_worst_layers(error: MobileprepError, executor: Executor) -> MobileprepE
     try:
         found = worst_layers(target, executor, samples=_SAMPLES, seconds=_SECONDS)
     except MobileprepError:
-        return error  # what was missed matters more than why nothing else can be told
+        return error  # the original error is more important
     if not found.rule:
         return error
     of = "" if found.measured == found.layers else f" of the first {found.measured}"
@@ -503,7 +526,7 @@ def with_worst_layers(error: MobileprepError, executor: Executor) -> MobileprepE
 
 
 def _quantized(task: str, executor: Executor) -> TargetPlan | None:
-    """The target that a stage is of, if its nodes were quantized before that stage."""
+    """Return the target of a stage if its nodes were quantized before that stage."""
     plan = executor.state.plan
     for target in plan.targets:
         if task not in target.tasks:

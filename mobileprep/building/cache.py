@@ -1,4 +1,4 @@
-"""The store of what stages have left: what it holds, and how to keep it small and whole."""
+"""Inspect, clean up, verify, and clear the build cache."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _HINT: Final = "set MOBILEPREP_CACHE to another directory, or remove this file"
 
 
 class StoreFormat(Struct, frozen=True):
-    """A folder with what one format of stores has left.
+    """The directory of one cache format.
 
     Args:
-        name: the folder's.
-        bytes: what its files take together.
-        used: whether this version reads and writes it.
+        name: name of the directory.
+        bytes: total size of its files.
+        used: whether this version reads and writes the format.
     """
 
     name: str
@@ -49,21 +49,21 @@ class StoreFormat(Struct, frozen=True):
 
 
 class CacheInfo(Struct, frozen=True):
-    """What the store holds.
+    """The contents of the cache.
 
     Args:
-        folder: where it is.
-        formats: the formats that are there.
-        objects: how many files are kept.
-        object_bytes: what they take together.
-        records: how many runs of stages are known.
-        record_bytes: what the records take together.
-        oldest_use: when the record that has not been used for longest was used, in seconds since
-            1970; null without records.
-        newest_use: when a record was last used, within half an hour.
-        limit_bytes: what the store may take; null for any number.
-        remote: the remote store that MOBILEPREP_REMOTE_CACHE names, its user and password
-            left out; null for none.
+        folder: path of the cache.
+        formats: cache formats that the directory contains.
+        objects: number of stored files.
+        object_bytes: total size of the objects.
+        records: number of recorded stage runs.
+        record_bytes: total size of the records.
+        oldest_use: last use of the least recently used record, in seconds since 1970; null without
+            records.
+        newest_use: last use of the most recently used record, accurate to half an hour.
+        limit_bytes: maximum size of the cache; null if unlimited.
+        remote: URL of the remote cache from MOBILEPREP_REMOTE_CACHE, without user and password;
+            null if there is none.
     """
 
     folder: str
@@ -79,18 +79,18 @@ class CacheInfo(Struct, frozen=True):
 
 
 class CacheCollected(Struct, frozen=True):
-    """What was removed of the store, and what is left.
+    """The result of removing unused data from the cache.
 
     Args:
-        folder: where it is.
-        formats: the old formats that were removed.
-        workspaces: how many folders of processes that are gone were removed.
-        unfinished: how many files that were never finished were removed.
-        objects: how many objects were removed.
-        records: how many records were removed.
-        removed_bytes: what the old formats, objects and records took.
-        left_bytes: what objects and records take now.
-        limit_bytes: what they may take; null for any number.
+        folder: path of the cache.
+        formats: old formats that were removed.
+        workspaces: number of removed work directories of dead processes.
+        unfinished: number of removed partially written files.
+        objects: number of removed objects.
+        records: number of removed records.
+        removed_bytes: size of the removed formats, objects, and records.
+        left_bytes: size of the remaining objects and records.
+        limit_bytes: maximum size of the cache; null if unlimited.
     """
 
     folder: str
@@ -105,17 +105,17 @@ class CacheCollected(Struct, frozen=True):
 
 
 class CacheVerified(Struct, frozen=True):
-    """What of the store is whole.
+    """The result of verifying the cache.
 
     Args:
-        folder: where it is.
-        objects: how many objects have the bytes of their digests.
-        object_bytes: what they take together.
-        records: how many records are whole.
-        incomplete: how many of these need an object that is not there; their stages run again
-            once it is needed.
-        damaged: the paths of what was damaged, and is removed.
-        stuck: those of them that could not be removed.
+        folder: path of the cache.
+        objects: number of objects whose content matches their digest.
+        object_bytes: total size of these objects.
+        records: number of valid records.
+        incomplete: number of valid records with a missing object. Their stages run again when a
+            build needs the object.
+        damaged: paths of the damaged files, which are removed.
+        stuck: paths of the damaged files that could not be removed.
     """
 
     folder: str
@@ -128,12 +128,12 @@ class CacheVerified(Struct, frozen=True):
 
 
 class CacheCleared(Struct, frozen=True):
-    """What was removed of the store: all.
+    """The result of clearing the cache.
 
     Args:
-        folder: where it is.
-        formats: the formats that were removed.
-        removed_bytes: what they took.
+        folder: path of the cache.
+        formats: formats that were removed.
+        removed_bytes: total size of the removed files.
     """
 
     folder: str
@@ -142,7 +142,7 @@ class CacheCleared(Struct, frozen=True):
 
 
 def cache_info() -> CacheInfo:
-    """What the user's store holds; nothing is written."""
+    """Summarize the user's cache without writing to it."""
     store = _store()
     facts = survey(store.folder)
     return CacheInfo(
@@ -160,11 +160,12 @@ def cache_info() -> CacheInfo:
 
 
 def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
-    """Remove old formats, what killed processes have left, and what was used least recently.
+    """Remove old formats, data of killed processes, and the least recently used data.
 
     Args:
-        limit: how many bytes objects and records may take, None for any number.
-        tell: called with a sentence before a longer wait, and of a link that was removed.
+        limit: maximum size of objects and records in bytes; None for no limit.
+        wait: wait for builds that use the cache instead of failing.
+        tell: receives a message before a longer wait and for each removed symlink.
     """
     store = _store()
     old = [one for one in _formats(store.root) if _number(one.name) < _number(FORMAT)]
@@ -194,7 +195,7 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
 
 
 def cache_verify() -> CacheVerified:
-    """Hash every object, check every record, and remove what is damaged."""
+    """Hash every object, check every record, and remove damaged files."""
     store = _store()
     found = inspect(store)
     damaged, stuck = (
@@ -212,7 +213,7 @@ def cache_verify() -> CacheVerified:
 
 
 def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
-    """Remove all that stores of any format have left."""
+    """Remove the cache directories of all formats."""
     store = _store()
     formats = _formats(store.root)
     if not store.folder.is_dir():
@@ -224,7 +225,7 @@ def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
 
 
 def empty_store(*, wait: bool, tell: Tell) -> None:
-    """Remove what this version's store has left."""
+    """Remove the cache directory of this version's format."""
     store = _store()
     if not os.path.lexists(store.folder):
         return
@@ -233,19 +234,19 @@ def empty_store(*, wait: bool, tell: Tell) -> None:
 
 
 def shown_remote(url: str) -> str | None:
-    """The address of a remote store without what it may hold for signing in; None for none."""
+    """Return the URL of a remote cache without credentials, or None if it is empty."""
     if not url:
         return None
     scheme, mark, rest = url.partition("://")
     try:
         parts = urlsplit(scheme + mark + SIGN_IN.sub("", rest))
-    except ValueError:  # nobody knows where in it a password is
+    except ValueError:  # invalid URL: the position of a password is unknown
         return "an address that cannot be read"
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
 def folder_bytes(folder: Path) -> int:
-    """The bytes of all files below a folder; those that go away meanwhile do not count."""
+    """Return the total size of all files in a directory; ignore files that disappear meanwhile."""
     total = 0
     for above, _, names in os.walk(folder):
         for name in names:
@@ -265,7 +266,7 @@ def _store() -> Store:
 
 
 def _formats(root: Path) -> tuple[StoreFormat, ...]:
-    """The folders of formats; what else is there belongs to somebody else."""
+    """Return the format directories; other entries are not part of the cache."""
     try:
         names = sorted(
             (p.name for p in root.iterdir() if _FORMAT_NAME.fullmatch(p.name)), key=_number
@@ -282,7 +283,7 @@ def _number(name: str) -> int:
 
 
 def _removed(folder: Path, tell: Tell) -> int:
-    """Remove a format's folder, or the link to one; the bytes that went."""
+    """Remove the directory of a format, or the symlink to it, and return the freed bytes."""
     is_link = folder.is_symlink()
     size = 0 if is_link else folder_bytes(folder)
     try:
@@ -291,7 +292,7 @@ def _removed(folder: Path, tell: Tell) -> int:
         else:
             remove_folder(folder)
     except FileNotFoundError:
-        return size  # another process was first
+        return size  # another process removed it
     except OSError as error:
         message = f"cannot be removed: {error.strerror or error}"
         raise ArtifactError(message, "check its rights", str(folder)) from error
@@ -301,16 +302,16 @@ def _removed(folder: Path, tell: Tell) -> int:
 
 
 class Inspected(Struct, frozen=True):
-    """What was found in a store.
+    """The result of checking a cache.
 
     Args:
-        objects: how many objects are whole.
-        object_bytes: what they take together.
-        records: how many records are whole.
-        incomplete: how many of these need an object that is not there; their stages run again
-            once it is needed.
-        damaged: the paths below the store's folder of what was damaged.
-        stuck: those of them that could not be removed.
+        objects: number of objects whose content matches their digest.
+        object_bytes: total size of these objects.
+        records: number of valid records.
+        incomplete: number of valid records with a missing object. Their stages run again when a
+            build needs the object.
+        damaged: damaged files, relative to the directory of the cache format.
+        stuck: damaged files that could not be removed.
     """
 
     objects: int
@@ -322,10 +323,10 @@ class Inspected(Struct, frozen=True):
 
 
 def inspect(store: Store) -> Inspected:
-    """Hash every object, read every record, and remove what is damaged."""
+    """Hash every object, read every record, and remove damaged files."""
     objects = list(_entries(store.folder / "cas"))
     whole = _whole(objects)
-    # Meanwhile a build may have mended one, and another command may have removed one.
+    # A build may have repaired an object meanwhile, and another command may have removed one.
     left = [path for path in objects if path not in whole and os.path.lexists(path)]
     whole |= _whole(left)
     damaged = [path for path in left if path not in whole]
@@ -349,10 +350,10 @@ def _names(paths: list[Path], store: Store) -> tuple[str, ...]:
 
 
 def _whole(objects: list[Path]) -> dict[Path, int]:
-    """The lengths of those of some objects that have the bytes of their digests."""
+    """Return the sizes of the objects whose content matches their digest."""
     sizes = [_size(path) for path in objects]
     wanted = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
-    # Of nothing that was hashed before: that is what this is for.
+    # Verification must not trust earlier hashes.
     found = FileIndex(None).match_many(wanted)
     return {path: size for path, size, good in zip(objects, sizes, found, strict=True) if good}
 
@@ -361,12 +362,12 @@ def _is_incomplete(store: Store, record: Path) -> bool:
     try:
         paths = list(map(store.objects.path, store.references(record)))
     except CorruptFileError:
-        return os.path.lexists(record)  # it may have been removed meanwhile
+        return os.path.lexists(record)  # another process may have removed it
     return not all(map(os.path.exists, paths)) and os.path.lexists(record)
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """What stands in the folders of a folder, whatever it is; not what is being written."""
+    """Yield all entries of the subdirectories except unfinished files."""
     for shard in _listed(folder):
         if shard.is_symlink() or not shard.is_dir():
             yield shard
@@ -391,7 +392,7 @@ def _size(path: Path) -> int:
 
 
 def _remove(paths: list[Path]) -> list[Path]:
-    """Remove what is damaged; what the system would not let us remove."""
+    """Remove damaged files and return those that could not be removed."""
     stuck = []
     for path in paths:
         try:
@@ -400,7 +401,7 @@ def _remove(paths: list[Path]) -> list[Path]:
             else:
                 path.unlink()
         except FileNotFoundError:
-            continue  # another command was first
+            continue  # another command removed it
         except OSError:
             stuck.append(path)
     return stuck

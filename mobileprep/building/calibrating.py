@@ -1,4 +1,4 @@
-"""Ranges of the tensors that targets quantize, measured and kept in range files."""
+"""Measure the ranges of tensors for quantization, and store them in range files."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from mobileprep.recipe.model import Recipe, Target
 
 
 class RangeGroup(Struct, frozen=True):
-    """Targets whose ranges go into one file.
+    """Targets whose ranges are stored in the same file.
 
     Args:
-        path: the file; None where the recipe names none.
-        name: as the recipe has it.
+        path: the range file; None if the recipe names none.
+        name: the file as named in the recipe.
         members: the targets with their recipes.
     """
 
@@ -48,16 +48,17 @@ class RangeGroup(Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The targets' folders below the output folder."""
+        """The targets' directories, relative to the output directory."""
         return tuple(f"{recipe.name}/{target.folder}" for recipe, target in self.members)
 
 
 def range_groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[RangeGroup]:
-    """The targets that take observed ranges, by the file that keeps them.
+    """Group the targets that use observed ranges by range file.
 
     Args:
-        wanted: the names or folders of targets, or none for all; those that share a range file
-            with one of them are taken too.
+        recipes: the recipes.
+        wanted: names or directories of targets, or empty for all; targets that share a range file
+            with one of them are included.
     """
     named: dict[str, list[tuple[Recipe, Target]]] = {}
     for recipe in recipes:
@@ -95,7 +96,7 @@ def _group(members: Sequence[tuple[Recipe, Target]]) -> RangeGroup:
 
 
 def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFile:
-    """The ranges of several targets as one file has them."""
+    """Merge the ranges of several targets into one file."""
     joined = found[group.folders[0]]
     for folder, (_, target) in zip(group.folders[1:], group.members[1:], strict=True):
         more = found[folder]
@@ -116,14 +117,14 @@ def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFil
 
 
 class Moved(Struct, frozen=True):
-    """A tensor whose range is another than the file had.
+    """A tensor whose range differs from the range file.
 
     Args:
-        tensor: its name.
-        before: least and greatest value in the file; None for a tensor that it did not have.
-        after: as they were measured; None for one that is no longer there.
-        share: how far the end that moved further did, as a share of the width before; None where
-            there was none.
+        tensor: name of the tensor.
+        before: minimum and maximum in the file; None for a new tensor.
+        after: measured minimum and maximum; None for a removed tensor.
+        share: the larger change of the two ends as a fraction of the previous width; None without a
+            previous width.
     """
 
     tensor: str
@@ -133,17 +134,17 @@ class Moved(Struct, frozen=True):
 
 
 class CalibrationResult(Struct, frozen=True):
-    """Ranges that were measured for some targets.
+    """The measured ranges of some targets.
 
     Args:
-        range_file: the file that keeps them; None where the recipe names none.
-        targets: the folders of the targets that they are for, below the output folder.
-        method: how they were found.
-        samples: on how many samples.
-        tensors: how many have a range.
+        range_file: the range file; None if the recipe names none.
+        targets: directories of the targets, relative to the output directory.
+        method: calibration method.
+        samples: number of samples.
+        tensors: number of tensors with a range.
         unseen: tensors that no sample reached.
-        moved: what is not as the file had it.
-        is_changed: whether the file is another now, or would be.
+        moved: differences from the range file.
+        is_changed: whether the file has changed, or would change.
     """
 
     range_file: str | None
@@ -163,27 +164,27 @@ def calibrate(
     check: bool = False,
     warn: Warn | None = None,
 ) -> tuple[CalibrationResult, ...]:
-    """Measure the ranges that targets quantize by, and write the range files of their recipes.
+    """Measure the ranges for quantization, and write the range files of recipes.
 
-    What has been measured before on the same graph and data is not measured again.
+    Measurements of the same graph and data are cached.
 
     Args:
-        recipes: one or more, loaded or as files.
-        targets: the names of those to measure for; by default all that take observed ranges. Those
-            that share a range file with one of them are measured too.
-        check: write nothing.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        recipes: recipes, or paths of recipe files.
+        targets: names of targets; by default all that use observed ranges. Targets that share a
+            range file with one of them are included.
+        check: do not write range files.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Returns:
-        One for each range file, and for each target without one.
+        A result for each range file, and for each target without one.
 
     Raises:
-        UsageError: no target takes observed ranges, or none is named so.
-        RecipeError: a recipe is wrong, names no data, or has targets share a range file whose
-            ranges differ.
-        CorruptFileError: a file is missing or damaged; so is what lies where the ranges would.
-        AccuracyError: the data does not fit, or makes a tensor NaN or infinite.
-        MobileprepError: what the stages before raise.
+        UsageError: no target uses observed ranges, or a target does not exist.
+        RecipeError: a recipe is invalid or names no data, or targets with different ranges share a
+            range file.
+        CorruptFileError: a file is missing or damaged, or an existing range file is invalid.
+        AccuracyError: the data does not match the model, or makes a tensor NaN or infinite.
+        MobileprepError: an earlier stage failed.
         ArtifactError: a range file cannot be written.
     """
     listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
@@ -197,13 +198,13 @@ def calibrate(
 
 
 class CalibrationPlan(Struct, frozen=True):
-    """What is to be measured.
+    """A plan of calibrations.
 
     Args:
-        state: of the stages up to the calibrations.
-        ends: the task that leaves the ranges of a target, by the target's folder.
-        groups: the targets by range file.
-        memory: what each recipe says that runs may take.
+        state: freshness of all stages up to the calibrations.
+        ends: task that produces the ranges of a target, by the target's directory.
+        groups: targets by range file.
+        memory: memory limits of the recipes.
     """
 
     state: State
@@ -213,9 +214,9 @@ class CalibrationPlan(Struct, frozen=True):
 
 
 def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> CalibrationPlan:
-    """Plan what ``calibrate`` measures; see there for the arguments and errors."""
+    """Plan the measurements of ``calibrate``; see there for arguments and errors."""
     check_names(recipes)
-    # While they are whole: the names of files go by all that a recipe names.
+    # Before filtering targets, because file names depend on all files that a recipe names.
     recipes = [portable_recipe(recipe) for recipe in recipes]
     groups = range_groups(recipes, frozenset(targets))
     wanted = {id(target) for group in groups for _, target in group.members}
@@ -242,13 +243,13 @@ def run_calibrations(
     warn: TaskWarn,
     advance: Advance = ignore,
 ) -> tuple[CalibrationResult, ...]:
-    """Measure what is planned, and write the range files."""
+    """Run the planned measurements and write the range files."""
     found = _measured(plan, Executor(plan.state, listen=listen, warn=warn, advance=advance))
     return tuple(_kept(group, found, check=check) for group in plan.groups)
 
 
 def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFile]:
-    """The ranges of each target, by its folder."""
+    """Return the ranges of each target by its directory."""
     state = plan.state
     bound = store_bound(os.environ)
     wanted = {folder: Upstream(task, CalibrateStage.RANGES) for folder, task in plan.ends.items()}
@@ -273,7 +274,7 @@ def _without_file(target: Target) -> Target:
 
 
 def _until(plan: Plan, tasks: Iterable[str]) -> Plan:
-    """The stages of a plan that some tasks need, and those."""
+    """Return the part of a plan that some tasks need, including the tasks."""
     needed = set(tasks)
     kept: list[StageSpec] = []
     for spec in reversed(plan.stages):
@@ -288,7 +289,7 @@ def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> 
     text = range_file_text(ranges)
     before, is_changed = RangeFile(), False
     if group.path is not None:
-        # What is no range file is not overwritten: the name may be a slip.
+        # Files other than range files are not overwritten, because the name may be a typo.
         is_there = group.path.exists()
         before = read_range_file(group.path) if is_there else before
         is_changed = not is_there or group.path.read_bytes() != text.encode()

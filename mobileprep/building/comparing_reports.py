@@ -1,4 +1,4 @@
-"""What builds differ in from earlier ones: reports beside reports, and models beside models."""
+"""Compare builds with earlier ones, by reports and models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Model: TypeAlias = Callable[[], Path | None]
 
 
 def compare_built(recipes: Sequence[Recipe], state: State, earlier: Path) -> list[Comparison]:
-    """What the targets of recipes that are built differ in from an earlier build."""
+    """Compare the built targets of recipes with an earlier build."""
     built = collect(state)
     targets = {(r.name, t.folder): t for r in recipes for t in r.targets}
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def compare_built(recipes: Sequence[Recipe], state: State, earlier: Path) -> lis
 
 
 def compare_stored(later: Sequence[StoredReport], earlier: Path) -> list[Comparison]:
-    """What builds that have left reports differ in from an earlier one."""
+    """Compare builds with stored reports to an earlier build."""
     models: dict[tuple[str, str], _Model] = {
         _key(s.report): (lambda s=s: model_file(s))  # type: ignore[misc]
         for s in later
@@ -68,7 +68,7 @@ def _compared(
     earlier: Path,
 ) -> list[Comparison]:
     if len(new) == 1 and len(old) > 1:
-        # Of a whole build, one target was asked for.
+        # Only one target of a whole build was requested.
         old = [s for s in old if _key(s.report) == _key(new[0])]
     if not {_key(s.report) for s in old} & {_key(r) for r in new} and len(old) != 1:
         message = "the earlier build has none of these targets"
@@ -90,7 +90,7 @@ def _nowhere(_keys: Sequence[str | int]) -> str:
 
 
 def _places(target: Target) -> Place:
-    """Where a target's keys stand; each step of its chain knows its own place."""
+    """Return a function that locates keys of a target, including steps of its chain."""
 
     def place(keys: Sequence[str | int]) -> str:
         if len(keys) > 1 and keys[0] == "transforms" and isinstance(keys[1], int):
@@ -101,7 +101,7 @@ def _places(target: Target) -> Place:
 
 
 def _unpacked(built: Built, store: Store, folder: Path) -> Path | None:
-    """The model that a target's stages have left, as a file; None where the store lacks it."""
+    """Write the model of a target to a file; return None if it is not in the cache."""
     name = built.records.one(PackageRecord).model.file
     output = built.files.get(name)
     if output is None:
@@ -120,7 +120,7 @@ NO_SETTINGS: Final = "the earlier report does not record its inputs"
 def compare_reports(
     old: Report, new: Report, place: Place, nodes: NodeChanges | None = None
 ) -> Comparison:
-    """What a target's build differs in from an earlier one."""
+    """Compare the reports of two builds of a target."""
     known = bool(old.settings and new.settings)
     found = list(causes_of(old, new, place)) if known else []
     keys: dict[int, list[str]] = {}
@@ -156,9 +156,9 @@ def compare_builds(
     place: Callable[[Report], Place],
     nodes: Callable[[Report, Report], NodeChanges | None],
 ) -> list[Comparison]:
-    """Each target beside its earlier build, in the new one's order; those that are gone last.
+    """Compare each target with its earlier build, in the new order; removed targets come last.
 
-    One report on each side is one target, whatever its name was.
+    If there is one report on each side, they are compared even if their names differ.
     """
     before = {(r.recipe, r.target): r for r in old}
     if len(old) == len(new) == 1:
@@ -176,7 +176,7 @@ def compare_builds(
 
 
 def _judged(made: Comparison) -> Comparison:
-    """The same, said to be changed where anything of it is."""
+    """Set the state to changed if there is any difference."""
     told = (made.causes, made.steps, made.sizes, made.ops, made.accuracies, made.outputs)
     more = (made.ranges, made.tensors, made.limits, made.kernels, made.warnings, made.solved)
     nodes = made.nodes is not None and made.nodes.changes
@@ -194,7 +194,7 @@ def _sizes(report: Report) -> dict[str, float | None]:
         "source nodes": source.nodes,
         "source parameters": source.parameters,
     }
-    # The model is told of already, and is called as it likes.
+    # The model is listed separately, and its file name may differ.
     files = {name: size for name, size in report.files.items() if name != model.file}
     return {**found, **{f"file {name}": size for name, size in files.items()}}
 
@@ -213,7 +213,7 @@ def _outputs(report: Report) -> dict[str, float | None]:
 
 
 def _basis(report: Report) -> str:
-    """The basis of numbers of a graph, which are not comparable with those of its file."""
+    """Return the basis of a graph's numbers, which are not comparable with those of its file."""
     accuracy = report.accuracy
     return f" ({accuracy.basis})" if accuracy is not None and accuracy.is_of_graph else ""
 
@@ -253,10 +253,11 @@ def _warnings(report: Report) -> list[str]:
 def step_changes(
     old: Report, new: Report, keys: Mapping[int, Sequence[str]]
 ) -> Iterator[StepChange]:
-    """The transforms that do something else than before.
+    """Yield the transforms whose effect has changed.
 
     Args:
-        keys: the recipe's keys that are another, by the position of their step in the new chain.
+        old, new: the reports.
+        keys: changed keys of the recipe, by the position of their step in the new chain.
     """
     before, after = _effects(old), _effects(new)
     names = [[step.name for step in report.steps] for report in (old, new)]
@@ -299,7 +300,7 @@ def _effects(report: Report) -> list[dict[str, float | None]]:
 def changed_figures(
     old: Mapping[str, float | None], new: Mapping[str, float | None]
 ) -> tuple[Figure, ...]:
-    """The numbers that are others, in the new order; what is not finite is told as none."""
+    """Return the numbers that differ, in the new order; values that are not finite become None."""
     pairs = (
         (name, _finite(old.get(name)), _finite(new.get(name)))
         for name in dict.fromkeys([*new, *old])
@@ -318,7 +319,7 @@ _CHAIN: Final = "transforms"
 
 
 def causes_of(old: Report, new: Report, place: Place) -> Iterator[tuple[Cause, int | None]]:
-    """What is another, and for a step of the chain its position in the new one."""
+    """Yield each change of inputs, and for a step of the chain its position in the new one."""
     if old.tool != new.tool:
         yield Cause("tool", "mobileprep", old.tool or None, new.tool or None), None
     for cause in _settings(old.settings, new.settings, place):
@@ -361,10 +362,10 @@ def _chain(report: Report) -> list[Mapping[str, Any]]:
 
 
 def _options(step: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's options beside what else is said of it, as a recipe has them."""
+    """Return a step's options merged with its other keys, as in a recipe."""
     options = step.get("options")
     named = dict(options) if isinstance(options, Mapping) else {}
-    # Both are as good as not there, and most steps have them so.
+    # Empty values are equivalent to missing ones, and most steps have them.
     rest = {k: v for k, v in step.items() if k not in ("name", "options") and v}
     return {**named, **rest}
 
@@ -372,7 +373,7 @@ def _options(step: Mapping[str, Any]) -> dict[str, Any]:
 def _differing(
     path: tuple[str, ...], old: object, new: object
 ) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """The keys with other values, those of nested mappings and of named things one by one."""
+    """Yield the keys with different values, recursing into mappings and lists of named items."""
     before, after = _named(old), _named(new)
     if before is None or after is None:
         if old != new:
@@ -383,7 +384,7 @@ def _differing(
 
 
 def _named(value: object) -> Mapping[str, Any] | None:
-    """A mapping, or a list of things that have names as one; else None."""
+    """Return a mapping, or a list of named items as a mapping; else None."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list | tuple) and value and all(_is_named(item) for item in value):
@@ -397,7 +398,7 @@ def _is_named(item: object) -> bool:
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
-    """Pairs of positions, in order; None where a step is only in the other chain."""
+    """Yield pairs of positions in order; None for a step that only the other chain has."""
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for tag, a, a_end, b, b_end in matcher.get_opcodes():
         if tag == "equal":
@@ -408,7 +409,7 @@ def aligned(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """Names that tell steps apart: ``fold_constants``, and ``fold_constants#2`` for the second."""
+    """Return unique labels of steps: ``fold_constants``, ``fold_constants#2`` for the second."""
     seen: dict[str, int] = {}
     found = []
     for name in names:

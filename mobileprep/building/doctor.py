@@ -1,4 +1,4 @@
-"""What this installation has for builds, and what it lacks."""
+"""Check the installation for missing and optional requirements of builds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mobileprep.graph.files import read_shipped_graph
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _RUNNING: Final = "running models in calibration, check, validation, run, and benchmark"
 _RUNNING_LITE: Final = f"{_RUNNING}; running .tflite files there and in compare"
-# What each extra brings besides fsspec, and what for; engines tell how they are added.
+# Package and purpose of each extra; engines describe their own installation.
 _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
@@ -48,12 +48,12 @@ _EXTRAS: Final = {
 
 
 class Required(Struct, frozen=True):
-    """A package that this one cannot do without.
+    """A required package.
 
     Args:
-        name: the package's.
-        version: what is installed; null where it is missing.
-        oldest: the oldest version that will do; empty where any will.
+        name: name of the package.
+        version: installed version; null if it is missing.
+        oldest: minimum version; empty if any version works.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Required(Struct, frozen=True):
 
 
 class OptionalPackage(Struct, frozen=True):
-    """What a package that may be added is for.
+    """An optional package and its purpose.
 
     Args:
-        package: its name, or that of the engine.
-        use: what it is for.
-        version: what is installed; null where it is missing.
-        install: how to add it.
+        package: name of the package or the engine.
+        use: features that need it.
+        version: installed version; null if it is missing.
+        install: command that installs it.
     """
 
     package: str
@@ -78,15 +78,15 @@ class OptionalPackage(Struct, frozen=True):
 
 
 class StorePlace(Struct, frozen=True):
-    """The store of what builds have left.
+    """The build cache.
 
     Args:
-        folder: where it is.
-        bytes: what its files take together.
-        free_bytes: what is free there.
-        writable: whether this user may write there.
-        remote: the remote store that MOBILEPREP_REMOTE_CACHE names, its user and password
-            left out; null for none.
+        folder: path of the cache.
+        bytes: total size of its files.
+        free_bytes: free space on its disk.
+        writable: whether this user can write to it.
+        remote: URL of the remote cache from MOBILEPREP_REMOTE_CACHE, without user and password;
+            null if there is none.
     """
 
     folder: str
@@ -97,15 +97,15 @@ class StorePlace(Struct, frozen=True):
 
 
 class Doctor(Struct, frozen=True):
-    """What an installation has, and what is wrong with it.
+    """The state of an installation.
 
     Args:
-        mobileprep: the version.
-        python: the version.
-        required: the packages that builds need.
-        features: the packages that may be added.
-        store: the store.
-        problems: what keeps builds from running, each with its mend; none where all is well.
+        mobileprep: version of mobileprep.
+        python: version of Python.
+        required: required packages.
+        features: optional packages.
+        store: the build cache.
+        problems: problems that prevent builds, each with its fix.
     """
 
     mobileprep: str
@@ -117,7 +117,7 @@ class Doctor(Struct, frozen=True):
 
 
 def doctor() -> Doctor:
-    """Look at this installation; nothing is left behind, and no other machine asked."""
+    """Check this installation without lasting changes or network access."""
     required = tuple(Required(name, _version(name), oldest) for name, oldest in _required())
     store = default_folder()
     refusal = _refusal(store)
@@ -147,7 +147,7 @@ def _features() -> Iterator[OptionalPackage]:
 
 
 def _required() -> Iterator[tuple[str, str]]:
-    """The packages that this one needs, and the oldest version of each; none in a bare checkout."""
+    """Yield the required packages and their minimum versions; nothing in a bare checkout."""
     try:
         listed = importlib.metadata.requires("mobileprep") or []
     except importlib.metadata.PackageNotFoundError:
@@ -175,17 +175,18 @@ def _lacking(required: tuple[Required, ...]) -> Iterator[str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers at the beginning of a version, for comparison."""
+    """Return the leading numbers of a version for comparison."""
     release = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else ()
 
 
 def _refusal(store: Path) -> str:
-    """Why builds cannot write a store; empty where they can.
+    """Return why builds cannot write to the cache; empty if they can.
 
-    It is tried: what rights say is not enough, as /proc grants them all to root and takes no files.
+    This creates a temporary file, since permissions are not enough: /proc grants them all to root
+    but does not accept files.
     """
-    # A link that leads nowhere is in the way as well.
+    # A broken symlink is an obstacle too.
     folder = _first(store / FORMAT, os.path.lexists)
     if not folder.is_dir():
         return f"{folder} is not a directory: set MOBILEPREP_CACHE to another"
@@ -199,7 +200,7 @@ def _refusal(store: Path) -> str:
 
 
 def _refused_variables() -> Iterator[str]:
-    """The variables of the store that every build refuses, as it reads them."""
+    """Yield the errors of cache settings in environment variables, as a build would report them."""
     try:
         store_bound(os.environ)
     except MobileprepError as error:
@@ -211,33 +212,33 @@ def _refused_variables() -> Iterator[str]:
 
 
 def _told(error: MobileprepError) -> str:
-    # The place may be an address with a password.
+    # The location may be a URL with a password.
     return f"{shown_remote(error.where)}: {error.message}: {error.hint}"
 
 
 def _first(path: Path, is_there: Callable[[Path], bool]) -> Path:
-    """The path, or the first of the folders above it that is there."""
+    """Return the path itself or its nearest parent for which ``is_there`` is true."""
     return next(p for p in (path, *path.absolute().parents) if is_there(p))
 
 
 PAGE: Final = 1 << 14
-"""Bytes of a page on devices with Android 15 and newer that have large ones."""
+"""Largest page size of Android devices, in bytes (Android 15 and newer)."""
 _WIDE: Final = 64
-# Every library of TensorFlow has some of these ops, and the classes of their kernels.
+# Every TensorFlow library contains some of these ops and kernel classes.
 _OPS: Final = frozenset({"Const", "Identity", "NoOp", "Placeholder", "_Recv", "_Send"})
 _KERNELS: Final = frozenset({"ConstantOp", "IdentityOp", "PlaceholderOp"})
 
 
 class LibraryFacts(Struct, frozen=True):
-    """What is in a library, and what is wrong with it.
+    """The properties and problems of a library.
 
     Args:
-        file: the library.
-        machine: the processor that it is for, as ELF names it.
-        abi: Android's name for that; empty where Android has none.
-        alignment: the least alignment of its segments in bytes.
-        missing_ops: the ops of the model whose names are nowhere in the library, sorted.
-        problems: what keeps it from being loaded, or the model from running, each with its mend.
+        file: path of the library.
+        machine: processor architecture, as ELF names it.
+        abi: Android's name of the architecture; empty if Android does not support it.
+        alignment: minimum alignment of the segments in bytes.
+        missing_ops: ops of the model whose names are not in the library, sorted.
+        problems: problems that prevent loading the library or running the model, each with its fix.
     """
 
     file: str
@@ -251,7 +252,12 @@ class LibraryFacts(Struct, frozen=True):
 def library_facts(
     library: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None
 ) -> LibraryFacts:
-    """Look at a library, and whether it can have the ops of a graph."""
+    """Check a library, and whether it contains the ops of a graph.
+
+    Args:
+        library: path of the library.
+        graph: path of the graph, if any.
+    """
     path = Path(library)
     found = read_library(path)
     ops: frozenset[str] = frozenset()
@@ -267,7 +273,7 @@ def library_facts(
 
 
 def _absence(known: Collection[str]) -> Iterator[str]:
-    """What to do about a library in which TensorFlow registers no ops or kernels."""
+    """Yield a problem for a library in which TensorFlow registers no ops or kernels."""
     if not _OPS & set(known):
         yield (
             "it holds no ops of TensorFlow: name the .so file that TensorFlow is linked into, and "

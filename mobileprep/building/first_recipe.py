@@ -1,4 +1,4 @@
-"""A first recipe for a model: its text, and what building it came to."""
+"""Generate the first recipe of a model and summarize its build."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _UNTRIED = "it has not been built yet; 'check: true' runs the model after each s
 
 
 class Wishes(Struct, frozen=True):
-    """What the user says of the recipe; empty for what is proposed.
+    """The user's choices for a recipe; empty values are chosen automatically.
 
     Args:
-        name: the recipe's.
-        signature: that of a SavedModel.
-        tags: those of its MetaGraph.
-        inputs, outputs: their names.
-        data: an .npz file of samples to validate with.
-        labels: the name of its array of labels; empty for ``label`` where there is such an array.
+        name: name of the recipe.
+        signature: signature of a SavedModel.
+        tags: tags of its MetaGraph.
+        inputs, outputs: names of inputs and outputs.
+        data: an .npz file of samples for validation.
+        labels: name of its array of labels; empty for ``label`` if such an array exists.
         release: the TensorFlow release of the app; empty for the default, or a newer one if the
             default does not load the model.
     """
@@ -61,13 +61,16 @@ class Wishes(Struct, frozen=True):
 def first_recipe(
     found: FoundModel, path: Path, wishes: Wishes, run: RunStages | None
 ) -> tuple[str, str]:
-    """The recipe's text, and what its build came to.
+    """Return the text of a recipe, and a summary of its build.
 
-    Where a training graph cannot be frozen, the graph for inference beside it is taken; where there
-    is none, loops and conditionals are lowered if that helps.
+    If a training graph cannot be frozen, the inference graph in the same directory is used. If
+    there is none, loops and conditionals are lowered if that helps.
 
     Args:
-        run: runs the stages of a plan; None to build nothing, and so to leave out checks.
+        found: the model.
+        path: path of the recipe.
+        wishes: choices of the user.
+        run: runs the stages of a plan; None to skip the build and its checks.
     """
     try:
         return _final(_draft(found, path, wishes), path, run)
@@ -95,10 +98,12 @@ def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
 
 
 def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
-    """An input of unknown shape with the one that the check feeds, in its comment.
+    """Note the shape that the check feeds in the comment of an input with unknown shape.
 
     Args:
-        fed: what the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a check.
+        given: the input.
+        fed: value that the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a
+            check.
     """
     shape = re.search(r"\[[0-9, ]*\]", fed)
     if given.shape is not None or shape is None:
@@ -128,9 +133,9 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
 
 
 def _labels(data: Path, wishes: Wishes) -> str:
-    """The name of the labels; none where the user names none and the usual array is not there."""
+    """Return the name of the labels; empty if the user gives none and the default is missing."""
     if wishes.labels or not (data.is_file() and zipfile.is_zipfile(data)):
-        return wishes.labels or _LABELS  # what is no .npz file, the build tells
+        return wishes.labels or _LABELS  # the build reports an invalid .npz file
     return _LABELS if _LABELS in read_headers(data) else ""
 
 
@@ -155,14 +160,14 @@ def _input(proposed: ProposedInput) -> DraftInput:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """How the recipe in ``folder`` names a path: from there, if only the drive is the same."""
+    """Return a path relative to the recipe's directory, or an absolute one on another drive."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
         return path.resolve().as_posix()
 
 
-# What exporters call every model: it tells nothing of this one.
+# Names that exporters give every model, so they do not identify this one.
 _GENERIC: Final = re.compile(
     r"(v?\d+|saved_?model|exports?|variables|checkpoints?|serving|frozen|"
     r"(frozen|optimized|eval|inference|output|train|training|test|tf|my|the|_)*(graph|model)"
@@ -178,11 +183,12 @@ _HEAD: Final = 1 << 16
 
 
 def recipe_name(model: Path, recipe: Path) -> str:
-    """A name that tells the model, and that no recipe here or near the new one has.
+    """Return a name that describes the model and that no recipe nearby has.
 
-    Outputs go by the names of recipes: two of one name would overwrite each other's.
+    Output directories are named after recipes, so two recipes with the same name would overwrite
+    each other's outputs.
     """
-    path = Path(os.path.abspath(model))  # noqa: PTH100 - links keep the name that the user sees
+    path = Path(os.path.abspath(model))  # noqa: PTH100 - keep the names of symlinks
     stem = _clean(_SUFFIXES.sub("", path.name))
     names = [stem, *(_clean(p.name) for p in path.parents)]
     told = next((n for n in names if n and not _GENERIC.match(n)), "") or stem or "model"
@@ -198,7 +204,7 @@ def _clean(name: str) -> str:
 
 
 def _taken(recipe: Path) -> Iterator[str]:
-    """The names of recipes beside the new one, here, and up to two folders below."""
+    """Yield recipe names in the new recipe's and the working directory, and two levels below."""
     below = _folders(Path.cwd())
     near = [*below, *(inner for folder in below for inner in _folders(folder))]
     folder = Path(os.path.abspath(recipe)).parent  # noqa: PTH100 - as above
@@ -229,13 +235,13 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-# How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
-# the rounding of folded ones.
+# Maximum change of outputs as a fraction of the largest magnitude: for 8-bit weights, and for
+# rounding of folded weights.
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
 _T = TypeVar("_T")
 RunStages = Callable[[State], None]
-"""Runs the stages of a plan that are stale."""
+"""Runs the stale stages of a plan."""
 
 _UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
 _CHANNEL = "{mode: weights, granularity: channel}"
@@ -255,12 +261,12 @@ class Tried(Struct, frozen=True):
 
 
 def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
-    """The draft with the most that builds: checked and quantized, checked, or neither.
+    """Return the most complete draft that builds: checked and quantized, only checked, or plain.
 
-    Weights are stored in 8 bits in the smallest way that keeps the outputs near the source's, else
-    in 16; comments of the recipe name what was rejected, and why.
+    Weights are stored in 8 bits in the smallest way that keeps the outputs close to the source's,
+    or else in 16 bits. Comments of the recipe name rejected ways and the reasons.
 
-    What a build runs stays in the store, so that the user's first build has little left to do.
+    Outputs stay in the cache, so that the user's first build has little to do.
     """
     draft, plain_report = _registered(draft, lambda plain: _built(plain, path, run))
     why: list[str] = []
@@ -274,7 +280,7 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
             why = [f"The weights stay float: {first_line(error)}."]
             break
         if report.check is not None and report.check.warnings:
-            # A check that proves little is none: what 8 bits do would not be seen.
+            # A check with warnings proves too little to accept 8-bit weights.
             why = [f"The weights stay float: {report.check.warnings[0]}."]
             break
         note = (*why, *((_NEXT_STEPS,) if smaller.quantize == _FLOAT16 else ()))
@@ -301,6 +307,7 @@ def _registered(draft: Draft, attempt: Callable[[Draft], _T]) -> tuple[Draft, _T
     """Return the first draft that its release loads: as it is, downgraded, with a newer release.
 
     Args:
+        draft: the draft.
         attempt: raises UnsupportedError if the release does not load the model of a draft.
     """
     wanted = draft.release
@@ -325,12 +332,12 @@ def _loadable(plain: Draft, reason: str, *, fixed: bool) -> Iterator[Draft]:
 
 
 def first_line(error: MobileprepError) -> str:
-    """What a comment says of an error."""
+    """Return the part of an error for a comment."""
     return error.message.partition("\n")[0]
 
 
 def _reason(draft: Draft) -> str:
-    """What the recipe lacks for a check, where that is plain to see."""
+    """Return an obvious reason why the model cannot be checked, or an empty string."""
     unknown = [i.name for i in draft.inputs if i.shape is None]
     if not unknown:
         return ""
@@ -338,7 +345,7 @@ def _reason(draft: Draft) -> str:
 
 
 def _smaller(draft: Draft) -> Iterator[Draft]:
-    """The draft with smaller weights, in order of cost."""
+    """Yield drafts with smaller weights, cheapest first."""
     draft = replace(draft, check=EIGHT_BIT_LIMIT)
     yield replace(draft, quantize="weights")
     yield replace(draft, quantize=_CHANNEL)
@@ -347,7 +354,7 @@ def _smaller(draft: Draft) -> Iterator[Draft]:
 
 
 def _rejected(draft: Draft, reason: str) -> str:
-    """A comment on a way of storing weights that moves outputs too far."""
+    """Describe a rejected way of storing weights for a comment."""
     before = f"then: {draft.then}, " if draft.then else ""
     return f"Rejected '{before}quantize: {draft.quantize}': {reason.partition('; at most')[0]}."
 
@@ -364,7 +371,7 @@ def _recipe(draft: Draft, path: Path) -> Recipe:
 
 
 def told(report: Report) -> str:
-    """What a build came to, in one line."""
+    """Summarize a build in one line."""
     size, before = report.model.bytes, report.source.bytes
     line = f"{before:,} bytes frozen, {size:,} prepared"
     model = None if report.check is None else report.check.model

@@ -1,4 +1,4 @@
-"""Whether the models and data of recipes are what the recipes say, told at the recipes' lines."""
+"""Check that models and data match their recipes, and report problems at lines of the recipes."""
 
 from __future__ import annotations
 
@@ -103,10 +103,15 @@ def validate(
 
 
 def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
-    """Open every model and every file of samples of some recipes.
+    """Open every model and every data file of recipes.
 
     Returns:
-        What the user should know of models that fit, each sentence once, with its place.
+        Distinct warnings with their locations.
+
+    Raises:
+        RecipeError: a model does not match its recipe.
+        UnsupportedError: a target cannot load or run its graph.
+        AccuracyError: data does not match its model.
     """
     of_models: list[Problem] = []
     of_targets: list[Problem] = []
@@ -138,7 +143,7 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
 
 
 def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
-    """The error of some problems; of a single one, as the build reports it."""
+    """Create the error of several problems, or of one problem as the build reports it."""
     if len(problems) > 1:
         return UnsupportedError(render(problems))
     (problem,) = problems
@@ -146,7 +151,7 @@ def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
 
 
 def _asked(target: Target) -> Iterator[object]:
-    """What decides whether a model fits, besides the model."""
+    """Yield everything besides the model that determines whether it matches."""
     yield digestible(target.source)
     yield digestible(target.freeze)
     yield [digestible(declared) for declared in target.inputs]
@@ -180,7 +185,7 @@ def _inputs(target: Target, frozen: FreezeResult) -> list[FedTensor]:
 
 
 def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[Problem]:
-    """Inputs that a check would have to draw, and that cannot be drawn."""
+    """Yield a problem for each input for which a check cannot generate random data."""
     check = target.check
     if check is None or check.data or target.validation:
         return
@@ -191,7 +196,7 @@ def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) ->
 def _data_problems(
     target: Target, frozen: FreezeResult, inputs: Sequence[FedTensor]
 ) -> Iterator[Problem]:
-    """What is wrong with the samples of a target's validation, check and calibration."""
+    """Yield problems with the data of a target's validation, check, and calibration."""
     validation, check, calibration = target.validation, target.check, target.calibration
     if validation is not None:
         with _placed(validation.data.file):
@@ -206,7 +211,7 @@ def _data_problems(
     if calibration is not None:
         samples["calibration"] = calibration.data
     for section, source in samples.items():
-        # A range file may stand in for the data of a calibration.
+        # A range file may replace the data of a calibration.
         if source is None or (section == "calibration" and not source.file.path.exists()):
             continue
         file = source.file
@@ -219,7 +224,7 @@ def _data_problems(
 
 
 def _is_plain_npz(data: Data) -> bool:
-    """Whether data is arrays under the names of the inputs, of which more is told at once."""
+    """Return whether data is an .npz of the inputs, for which more problems are found at once."""
     is_bare = data.reading == Reading()
     return is_bare and (data.kind or data_kind(_files(data))) == "npz"
 
@@ -227,7 +232,7 @@ def _is_plain_npz(data: Data) -> bool:
 def _opening_faults(
     data: Data, inputs: Sequence[FedTensor], choice: SampleChoice, labels: str | None = None
 ) -> Iterator[Fault]:
-    """What is wrong with samples as far as opening them tells; a user's code is not run."""
+    """Yield problems that occur when opening data; code of the user is not run."""
     files = _files(data)
     if (files.kind or data_kind(files)) == "python":
         return
@@ -247,7 +252,7 @@ def _metric_faults(
     frozen: FreezeResult,
     inputs: Sequence[FedTensor],
 ) -> list[Fault]:
-    """What is wrong with the samples for one metric."""
+    """Return problems with the data for one metric."""
     labels = choice.labels or USUAL_LABELS
     named = choice.labels is not None or validation.data.names_labels
     may_lack = choice.metric == AUTO and not named
@@ -273,7 +278,7 @@ def _metric_faults(
 
 
 def _of_labels(choice: MetricChoice, *, named: bool) -> bool:
-    """Whether a metric surely takes labels; a user's function may do without."""
+    """Return whether a metric certainly requires labels; a user's function may not."""
     if isinstance(choice.metric, MetricFunction):
         return named
     facts = metric_facts(choice.metric)
@@ -281,7 +286,7 @@ def _of_labels(choice: MetricChoice, *, named: bool) -> bool:
 
 
 def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
-    """Batch norms of the model that no step of the chain folds; a plugin may do anything."""
+    """Warn of batch norms that no step of the chain folds, unless a plugin could do it."""
     if any(step.plugin is not None for step in target.transforms):
         return
     told = norms_foreseen(graph, [step.name for step in target.transforms])
@@ -291,7 +296,7 @@ def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
 
 
 def _slips_in_ops(target: Target, graph: Graph) -> Iterator[str]:
-    """Ops that a budget limits, and that neither the model nor any TensorFlow has."""
+    """Warn of ops that a budget limits but neither the model nor any TensorFlow release has."""
     limits = target.budget.ops
     bodies = (function.nodes for function in graph.library.functions.values())
     own = {node.op for nodes in (graph.nodes, *bodies) for node in nodes}
@@ -305,7 +310,7 @@ def _slips_in_ops(target: Target, graph: Graph) -> Iterator[str]:
 
 @contextmanager
 def _placed(file: InputFile) -> Iterator[None]:
-    """Puts the place in the recipe before what is wrong with a file that it names."""
+    """Add the location in the recipe to errors of a file."""
     try:
         yield
     except CorruptFileError as error:
@@ -321,7 +326,7 @@ DEFAULT_PLATFORM: Final = "android"
 
 
 class TargetCheck(Struct, frozen=True):
-    """What a build of TensorFlow lacks for a model.
+    """The requirements of a model that a build of TensorFlow lacks.
 
     Args:
         graph: path of the model.
@@ -329,7 +334,7 @@ class TargetCheck(Struct, frozen=True):
         platform: the platform that TensorFlow is built for.
         header: path of the registration header that it is built with; empty for none.
         loads: whether nothing is missing.
-        gaps: what is missing.
+        gaps: unsupported ops and features.
     """
 
     graph: str
@@ -348,15 +353,16 @@ def check_target(
     selective: bool | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> TargetCheck:
-    """Check a GraphDef as it is, memory-mapped ones too, or another model after freezing it.
+    """Check a GraphDef, including memory-mapped ones, or another model after freezing it.
 
     Args:
-        platform: a name of `targets.targets.PLATFORMS`. None takes that of the manifest next
-            to the model, or else ``DEFAULT_PLATFORM``.
-        selective: whether the app builds with a registration header and its build files. None
-            uses the header next to the model, if there is one; False ignores it.
-        tell: called with a sentence for each thing that freezing changed, and for a header that
-            is not used.
+        path: path of the model.
+        release: the TensorFlow release. None uses that of the header, or else the default.
+        platform: a name of `targets.targets.PLATFORMS`. None uses that of the manifest next to the
+            model, or else ``DEFAULT_PLATFORM``.
+        selective: whether the app builds with a registration header and its build files. None uses
+            the header next to the model, if there is one; False ignores it.
+        tell: called with a message for each change by freezing, and for an unused header.
     """
     frozen = path.is_dir() or kind_of(map_file(path)) != "GraphDef"
     graph = load_model(path, ModelOptions(), tell).graph if frozen else read_shipped_graph(path)
@@ -400,17 +406,17 @@ def _platform(path: Path) -> str:
 
 
 class Foreseen(Struct, frozen=True):
-    """What a build would report of a target: errors, and warnings with their places."""
+    """The errors and the located warnings that a build would report for a target."""
 
     problems: tuple[Problem, ...] = ()
     cautions: tuple[str, ...] = ()
 
 
 def foreseen(target: Target, frozen: FreezeResult) -> Foreseen:
-    """Judge the graph that a build would ship, as the build does, without building it.
+    """Check the graph that a build would ship, as the build does, without building it.
 
-    Steps that need code, files, or ranges of the user are left out. If there are such steps, a
-    graph that does not load is a warning: they may change it.
+    Steps that need code, files, or ranges of the user are skipped. If there are such steps, a graph
+    that does not load is only a warning, because they may change it.
     """
     if target.artifact == "tflite":
         return Foreseen()
@@ -446,7 +452,7 @@ def _after_chain(target: Target, frozen: FreezeResult) -> tuple[Graph, list[str]
         if _needs_more(step):
             skipped.append(step.name)
             continue
-        # The build reports what is wrong with a step.
+        # The build reports problems with a step.
         with contextlib.suppress(MobileprepError):
             graph = run_step(graph, ChainStep(step.name, step.options), context).graph
     return graph, skipped

@@ -1,4 +1,4 @@
-"""Frozen graphs to .tflite files."""
+"""Convert models to .tflite files."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 
 class ConversionResult(Struct, frozen=True):
-    """What a conversion wrote.
+    """The result of a conversion.
 
     Args:
         file: the .tflite file.
-        size: its bytes.
-        operators: how many operators run.
+        size: its size in bytes.
+        operators: number of operators.
         inputs: the tensors that are fed, in order.
         outputs: the tensors that are fetched, in order.
-        flex: the ops that the Flex delegate has to run, sorted; none as a rule.
+        flex: ops that require the Flex delegate, sorted; usually empty.
     """
 
     file: Path
@@ -84,10 +84,10 @@ def to_tflite(
         model: a graph, or the path of a model as ``freeze`` takes it, which is frozen first.
         path: the file to write.
         inputs: names of the tensors that are fed; by default the placeholders.
-        outputs: names of the tensors that are fetched; by default the outputs of the signature,
-            or the tensors without consumers.
-        shapes: shapes of inputs by name, with -1 for sizes that stay open; other inputs have the
-            shapes of the graph.
+        outputs: names of the tensors that are fetched; by default the outputs of the signature, or
+            the tensors without consumers.
+        shapes: shapes of inputs by name, with -1 for dynamic sizes; other inputs have the shapes of
+            the graph.
         mode: ``float``, ``float16``, ``weights``, ``int4``, ``int8``, or ``int16x8``, as the verb
             ``tflite`` describes them.
         calibration: a range file or samples for the integer modes.
@@ -95,9 +95,12 @@ def to_tflite(
         output_type: dtype of its outputs.
         flex: keep ops without a LiteRT operator for the Flex delegate.
         detection_postprocess: ``auto`` replaces the post-processing of an SSD model.
-        min_runtime: the oldest release of TensorFlow Lite that must run the file, such as
-            ``2.14``; empty for any.
+        min_runtime: the oldest release of TensorFlow Lite that must run the file, such as ``2.14``;
+            empty for any.
         warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        The written file with its inputs, outputs, and operators.
 
     Raises:
         UsageError: a name is not in the graph, or options exclude each other.
@@ -161,7 +164,7 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 
 def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:
-    """A graph with TFLite_Detection_PostProcess for its post-processor."""
+    """Replace the post-processing of a graph with TFLite_Detection_PostProcess."""
     sizes = {parse_ref(name).node: attr.shape(shape) for name, shape in shapes.items()}
     shaped = [
         n.with_attrs(shape=sizes[n.name]) if n.name in sizes and "shape" in n.attrs else n
@@ -177,13 +180,14 @@ _RANGE_FILES: Final = frozenset({".yaml", ".yml"})
 def litert_ranges(
     calibration: Path, model: Callable[[], CalibrationGraph], warn: Callable[[str], None]
 ) -> Mapping[str, tuple[float, float]]:
-    """The ranges of tensors, by name.
+    """Return the ranges of tensors by name.
 
     Args:
-        calibration: a range file as ``mobileprep calibrate`` writes it; or samples, as an ``.npz``
-            file with an array for each input, on which the ranges are measured as a recipe's
-            calibration does by default.
-        warn: receives a sentence on skipped samples, or on a range file without digests.
+        calibration: a range file of ``mobileprep calibrate``, or samples in an ``.npz`` file with
+            an array for each input, on which ranges are measured with the default calibration of
+            recipes.
+        model: creates the graph to calibrate, if it is needed.
+        warn: called with warnings about skipped samples or about a range file without digests.
     """
     if calibration.suffix.lower() not in _RANGE_FILES:
         return _measured(calibration, model(), warn)

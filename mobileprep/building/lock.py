@@ -1,4 +1,4 @@
-"""What recipes are built with, pinned in ``mobileprep.lock`` and compared with it."""
+"""Pin versions and input files of recipes in ``mobileprep.lock``, and check builds against it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mobileprep.recipe.tree import show
 
 
 class LockResult(Struct, frozen=True):
-    """A lock that was brought up to date.
+    """A lock file that is up to date.
 
     Args:
-        path: the lock.
-        is_changed: whether it had to be written.
+        path: path of the lock file.
+        is_changed: whether it was written.
     """
 
     path: Path
@@ -35,25 +35,28 @@ class LockResult(Struct, frozen=True):
 
 
 def lock(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[LockResult]:
-    """Pin what recipes are built with in ``mobileprep.lock`` beside them, for locked builds.
+    """Pin versions and input files of recipes in the ``mobileprep.lock`` next to them.
 
     Args:
-        recipes: one or more, loaded or as files.
+        recipes: recipes, or paths of recipe files.
+
+    Returns:
+        A result for each lock file.
 
     Raises:
-        UsageError: two recipes have one name.
-        RecipeError: a recipe is wrong, see ``load_recipe``, or a lock that is there cannot be read.
-        CorruptFileError: a file that a recipe names is missing, or not what the recipe pins.
+        UsageError: two recipes have the same name.
+        RecipeError: a recipe is invalid, see ``load_recipe``, or an existing lock file is invalid.
+        CorruptFileError: an input file is missing, or differs from the digest in the recipe.
         UnsupportedError: an engine that a recipe names is not installed.
-        ArtifactError: a lock cannot be written.
+        ArtifactError: a lock file cannot be written.
     """
     return write_locks(load_recipes(recipes))
 
 
 def write_locks(recipes: Sequence[Recipe]) -> list[LockResult]:
-    """Pin what recipes are built with, each in the lock of its folder.
+    """Pin versions and input files of recipes in the lock files of their directories.
 
-    Other recipes of the folder keep their sections while their files are there.
+    Sections of other existing recipes in the same directory do not change.
     """
     found = _found(recipes, plan_state(recipes))
     paths = {lock_path(Path(recipe.file)): None for recipe in recipes}
@@ -76,11 +79,16 @@ def write_locks(recipes: Sequence[Recipe]) -> list[LockResult]:
 
 
 def check_locks(recipes: Sequence[Recipe], state: State, *, whole: bool) -> None:
-    """Make sure that recipes are built with what their locks pin.
+    """Check that versions and input files of recipes match their lock files.
 
     Args:
-        whole: whether all targets of the recipes are planned, so that what is pinned and not
-            read is a difference too.
+        recipes: the recipes.
+        state: the plan and the digests of its input files.
+        whole: whether all targets of the recipes are planned, so that unused pins count as
+            differences.
+
+    Raises:
+        CorruptFileError: a version or a file differs from the lock file.
     """
     told = [line for recipe in recipes for line in _differences(recipe, state, whole=whole)]
     if told:
@@ -88,7 +96,7 @@ def check_locks(recipes: Sequence[Recipe], state: State, *, whole: bool) -> None
 
 
 def lock_warnings(recipes: Sequence[Recipe], state: State, *, whole: bool) -> Iterator[str]:
-    """For each recipe that a lock names and no longer fits, a sentence.
+    """Yield a warning for each recipe that does not match its lock file.
 
     A recipe without a lock, or next to the lock of other recipes, is not pinned: no warning.
     """
@@ -117,7 +125,7 @@ def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
     if pinned.mobileprep != found.mobileprep:
         place = lock.place(file.name, "mobileprep")
         yield f"{place}: this is mobileprep {found.mobileprep}, and {pinned.mobileprep!r} is pinned"
-    # A lock without this section is of an earlier version.
+    # Lock files of earlier versions do not have this section.
     libraries = {n: version for n, version in found.libraries.items() if n in pinned.libraries}
     for kind, what, before, now in (
         ("libraries", "version", pinned.libraries, libraries),
@@ -154,7 +162,7 @@ def _before(path: Path) -> Mapping[str, Pins]:
 
 
 def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
-    """What the planned targets of recipes are built with, by the recipes' names."""
+    """Return the actual versions and file digests of planned targets by recipe name."""
     stages = {spec.task: spec.stage for spec in state.plan.stages}
     found = {}
     for recipe in recipes:
@@ -172,10 +180,10 @@ def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
 
 
 def _portable(files: Mapping[str, str]) -> dict[str, str]:
-    """Digests by names that are the same on every machine.
+    """Return digests by names that are the same on every machine.
 
-    An absolute path, as a variable may give one, counts by its last part; of several that end
-    alike each is told apart by the order of their digests.
+    An absolute path, for example from a variable, is reduced to its last part. Duplicates are
+    numbered in the order of their digests.
     """
     named: dict[str, str] = {}
     absolute = {name for name in files if is_absolute(name)}

@@ -1,4 +1,4 @@
-"""The page of each recipe: ``report.html`` beside the folders of its targets."""
+"""The page of each recipe, ``report.html``, next to the directories of its targets."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from mobileprep.core.files import (
 from mobileprep.errors import CorruptFileError, MobileprepError
 
 LARGEST_PAGE: Final = 1 << 30
-"""The page of no graph that a page shows is longer."""
+"""Maximum size of a page in bytes."""
 _NO_PAGE: Final = "no page of a build"
 
 
 class _Page(Struct, frozen=True):
-    """A page that is to be written.
+    """A page to write.
 
     Args:
-        path: where.
-        ran: the stages of its targets that had run when it was made; it tells their times.
-        data: what is to be written; None where what is there stays.
-        warnings: sentences about why it is not written.
+        path: path of the page.
+        ran: stages of its targets that had run when it was rendered; it shows their times.
+        data: content to write; None to keep the existing page.
+        warnings: why the page is not written.
     """
 
     path: Path
@@ -67,13 +67,12 @@ class _Page(Struct, frozen=True):
 
 
 class Pages:
-    """The pages of the recipes of a plan, made while targets are published and written after that.
+    """The pages of a plan's recipes, rendered during publishing and written afterwards.
 
     Args:
         executor: runs the plan.
-        out: the output folder.
-        partial: the names of recipes with targets that the plan lacks because they cannot be
-            planned.
+        out: output directory of the build.
+        partial: names of recipes with targets that cannot be planned.
     """
 
     def __init__(self, executor: Executor, out: Path, partial: Collection[str] = ()) -> None:
@@ -84,7 +83,7 @@ class Pages:
         self._made: dict[str, _Page] = {}
 
     def follow_ups(self) -> list[FollowUp]:
-        """To make each page ahead, when the stages of its targets have run."""
+        """Return follow-ups that render each page as soon as the stages of its targets have run."""
         plan = self._executor.state.plan
         return [
             FollowUp(
@@ -96,37 +95,37 @@ class Pages:
         ]
 
     def _due(self) -> list[str]:
-        """The recipes whose pages are to be looked after."""
+        """Return the recipes whose pages may need an update."""
         files = page_files(self._executor.state.plan, self._out)
         return [recipe for recipe in files if recipe not in self._partial]
 
     def published(self, target: TargetPlan, report: Report) -> None:
-        """Hear that the folder of a target is up to date, and its report."""
+        """Note that the directory of a target is up to date, and its report."""
         self._published[target.folder] = report
 
     def write(self) -> list[str]:
-        """Write the page of each recipe, unless nothing ran and it is there already.
+        """Write the page of each recipe, unless it exists and nothing ran.
 
-        The page is of the targets that the plan has. It tells how long stages took, so it is not
-        part of what manifests list: a rebuild gives another.
+        A page covers the targets of the plan. It shows the durations of stages, so it differs
+        between rebuilds and is not listed in manifests.
 
         Returns:
-            Sentences about pages that were not written.
+            Warnings about pages that were not written.
         """
         warnings: list[str] = []
         plan = self._executor.state.plan
         for recipe in self._due():
             if not all(target.folder in self._published for target in _targets(plan, recipe)):
-                continue  # one failed: what is there tells of the last whole build
+                continue  # a target failed: keep the page of the last complete build
             page = self._made.get(recipe)
-            # What was found lost as a target was published has run again since.
+            # Publishing may have run stages again because their outputs were missing.
             if page is None or page.ran != _ran(self._executor, recipe):
                 page = _page(self._executor, recipe, self._published, self._out)
             warnings += _written(self._executor, page)
         return warnings
 
     def _make(self, recipe: str) -> None:
-        # What goes wrong is raised as the page is written: targets are published all the same.
+        # Errors are raised when the page is written, after the targets are published.
         with contextlib.suppress(MobileprepError):
             reports = dict(self._published)
             for target in _targets(self._executor.state.plan, recipe):
@@ -139,10 +138,10 @@ class Pages:
 def write_page(
     executor: Executor, recipe: str, reports: Mapping[str, Report], out: Path
 ) -> tuple[str, ...]:
-    """Write the page of one recipe, where it is there, too: times may be others.
+    """Write the page of one recipe, even if it exists, because durations may differ.
 
     Returns:
-        Sentences about why it was not written.
+        Reasons if it was not written.
     """
     return _written(executor, _page(executor, recipe, reports, out, again=True))
 
@@ -165,7 +164,7 @@ def _page(
     if found is None:
         return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so it is kept",))
     told = _told(executor, targets, reports)
-    # What is told may have been made again, and be another.
+    # Reading the data may have run stages again, with different outputs.
     return _Page(path, ran, render_page(told, key=_key(executor.record, targets, reports)))
 
 
@@ -180,7 +179,7 @@ def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
 
 
 def _remove_unfinished(folder: Path, tell: Callable[[str], None]) -> None:
-    """Remove what killed builds have left of the page of a recipe's folder."""
+    """Remove partially written pages of killed builds."""
     if not unfinished(folder, [PAGE]):
         return
     with _alone(folder, tell):
@@ -190,18 +189,18 @@ def _remove_unfinished(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def _alone(folder: Path, tell: Callable[[str], None]) -> AbstractContextManager[bool]:
-    """While builds of other targets, which hold other folders, write no page of the recipe."""
+    """Lock the recipe's directory against builds of its other targets."""
     return folder_locks([folder], wait=True, tell=tell)
 
 
 def _ran(executor: Executor, recipe: str) -> frozenset[str]:
-    """The stages of a recipe's targets that have run."""
+    """Return the stages of a recipe's targets that have run."""
     tasks = {task for target in _targets(executor.state.plan, recipe) for task in target.tasks}
     return frozenset(one.task for one in executor.ran if one.task in tasks)
 
 
 def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
-    """Why a build would write the page of a recipe; nothing where it is as it should be."""
+    """Return why a build would write the page of a recipe; empty if it is up to date."""
     targets = _targets(state.plan, recipe)
     for task in (task for target in targets for task in target.tasks):
         if isinstance(state.verdict(task), Stale):
@@ -218,7 +217,7 @@ def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
 
 
 def _fault(path: Path, found: str | None) -> str:
-    """What is wrong with a page, as the end of a sentence; ``found`` as ``_found`` tells it."""
+    """Describe the problem of a page as the end of a sentence; for ``found``, see ``_found``."""
     if found is None:
         return f"is {_NO_PAGE}"
     if not path.exists():
@@ -227,7 +226,7 @@ def _fault(path: Path, found: str | None) -> str:
 
 
 def built_pages(state: State) -> list[dict[str, Any]]:
-    """What the page of each recipe of a plan tells whose stages are all fresh."""
+    """Return the page data of each recipe of a plan whose stages are all fresh."""
     reports = {built.target.folder: build_report(built) for built in collect(state)}
     executor = Executor(state)
     recipes = dict.fromkeys(t.recipe for t in state.plan.targets)
@@ -235,18 +234,18 @@ def built_pages(state: State) -> list[dict[str, Any]]:
 
 
 def page_files(plan: Plan, out: Path) -> dict[str, Path]:
-    """Where the pages of a plan's recipes lie, by the recipe's name."""
+    """Return the path of each page of a plan by recipe name."""
     recipes = dict.fromkeys(t.recipe for t in plan.targets if t.page is not None)
     return {recipe: page_of_recipe(recipe, out) for recipe in recipes}
 
 
 def page_of_recipe(recipe: str, out: Path) -> Path:
-    """Where a recipe's page lies in the output folder."""
+    """Return the path of a recipe's page in the output directory."""
     return file_inside(out, f"{recipe}/{PAGE}")
 
 
 def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
-    """Remove the page of a recipe's folder, and halves of one; whether a whole one was there."""
+    """Remove a recipe's page, including partially written ones; return whether it existed."""
     _remove_unfinished(folder, tell)
     path = folder / PAGE
     if not is_page(path):
@@ -256,14 +255,17 @@ def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
 
 
 def check_page(recipe: str, out: Path) -> None:
-    """Make sure that the page of a recipe whose stages are to run can be written."""
+    """Check that the page of a recipe can be written before its stages run.
+
+    Raises:
+        ArtifactError: the page cannot be written.
+    """
     path = page_of_recipe(recipe, out)
-    if _found(path) is not None:  # else it is left as it is
+    if _found(path) is not None:  # other files are never overwritten
         check_writable(path)
 
 
 def is_page(path: Path) -> bool:
-    """Whether a file is the page of a build."""
     return path.is_file() and _found(path) is not None
 
 
@@ -292,14 +294,14 @@ def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
         graphs = map(read, page.graphs)
         return nodes_data(read(page.source), read(page.shipped), page.steps, graphs)
     except NONSENSE as error:
-        # Which of them it is shows nowhere.
+        # The error does not show which of the files is damaged.
         raise misfit(*page) from error
 
 
 def _key(
     record: Callable[[str], Record], targets: Sequence[TargetPlan], reports: Mapping[str, Report]
 ) -> str:
-    """A digest of all that a page tells but the times."""
+    """Return a digest of the page's content except durations."""
     digest = hashlib.sha256(f"{__version__} {bundle_digest()}".encode())
     for target in targets:
         digest.update(report_key(reports[target.folder]))
@@ -309,11 +311,11 @@ def _key(
 
 
 def _found(path: Path) -> str | None:
-    """The key of the page that is there, None where it is none of ours.
+    """Return the key of the existing page, or None if the file is not a page.
 
-    It is empty where nothing is there, or the page was edited.
+    The key is empty if the page is missing or was edited.
     """
-    if not os.path.exists(path):  # noqa: PTH110 - Path raises for names too long
+    if not os.path.exists(path):  # noqa: PTH110 - Path raises for long names
         return ""
     try:
         return page_key(read_file(path, limit=LARGEST_PAGE))

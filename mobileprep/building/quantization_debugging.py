@@ -1,4 +1,4 @@
-"""Which tensors and which layers of a target lose most by quantization."""
+"""Find the tensors and layers of a target that lose most accuracy by quantization."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ _SAMPLES: Final = 16
 
 
 class QuantizationDamage(Struct, frozen=True):
-    """What quantization does to one target.
+    """The effect of quantization on a target.
 
     Args:
-        recipe: the recipe's name.
-        target: the target's folder.
-        data: the samples' file, as the recipe names it.
-        samples: how many were run.
-        whole: how far the outputs are from float with all layers quantized that are to be.
-        layers: what each layer does to them, the worst first.
-        tensors: what was done to each tensor, the worst first.
-        rule: the rule that leaves the worst layers in float, as ``quantize.rules`` takes it; empty
+        recipe: name of the recipe.
+        target: directory of the target.
+        data: data file, as named in the recipe.
+        samples: number of samples.
+        whole: difference of the outputs from float with all eligible layers quantized.
+        layers: effect of each layer on the outputs, worst first.
+        tensors: error of each tensor, worst first.
+        rule: rule that keeps the worst layers in float, in the syntax of ``quantize.rules``; empty
             without layers.
     """
 
@@ -88,14 +88,21 @@ def debug_quantization(
     warn: Callable[[str], None] = lambda _: None,
     tell: Callable[[int, int], None] = lambda done, count: None,
 ) -> QuantizationDamage:
-    """Compare a target's float graph with what ``quantize_nodes`` makes of it.
+    """Compare a target's float graph with the result of ``quantize_nodes``.
 
-    The stages before are built, unless they have been.
+    Earlier stages are built if they are stale.
 
     Args:
-        samples: how many to run, of the validation's data, or else of the calibration's; 16 without
-            it, or all where there are fewer.
-        tell: called after each layer with how many are done, and how many there are.
+        recipe: the recipe.
+        target: name of the target; may be empty if only one target is quantized.
+        samples: number of samples from the validation's data, or else from the calibration's. The
+            default is 16, or fewer if there are not enough.
+        seed: seed for choosing samples.
+        warn: called with each warning.
+        tell: called after each layer with the number of finished layers and the total.
+
+    Raises:
+        UsageError: the recipe has no such target, or the target has no data.
     """
     alone = _one_target(recipe, target)
     state = plan_state([alone])
@@ -110,14 +117,14 @@ def debug_quantization(
 
 
 class WorstLayers(Struct, frozen=True):
-    """The layers whose quantization does most to a target's outputs.
+    """The layers whose quantization changes a target's outputs most.
 
     Args:
-        rule: the rule that leaves the worst ones in float, as ``quantize.rules`` takes it; empty
-            where no layer is quantized.
-        measured: how many layers were measured, one at a time.
-        layers: how many are quantized.
-        samples: on how many samples.
+        rule: rule that keeps the worst layers in float, in the syntax of ``quantize.rules``; empty
+            if no layer is quantized.
+        measured: number of layers that were measured, one at a time.
+        layers: number of quantized layers.
+        samples: number of samples.
     """
 
     rule: str
@@ -129,10 +136,16 @@ class WorstLayers(Struct, frozen=True):
 def worst_layers(
     target: TargetPlan, executor: Executor, *, samples: int, seconds: float
 ) -> WorstLayers:
-    """Find the layers that a target better leaves in float.
+    """Find the layers that a target should keep in float.
 
-    The stages up to the one that quantizes have run. Of ``quantize: auto``, the layers that it has
-    left in float count no more.
+    All stages up to the quantizing one must have run. For ``quantize: auto``, layers that it
+    already keeps in float are not considered.
+
+    Args:
+        target: plan of the target.
+        executor: runs the plan's stages.
+        samples: maximum number of samples.
+        seconds: time limit.
     """
     stages = tuple(spec for spec in executor.state.plan.stages if spec.task in target.tasks)
     until = time.monotonic() + seconds
@@ -174,8 +187,7 @@ def _measured(
 
 
 def _one_target(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with the target alone."""
-    # While it is whole: the names of files go by all that a recipe names.
+    # Before filtering targets, because file names depend on all files that a recipe names.
     recipe = portable_recipe(recipe)
     known = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
     found = [t for t in known if not name or name in (t.name, t.folder)]
@@ -193,24 +205,24 @@ def _one_target(recipe: Recipe, name: str) -> Recipe:
 
 
 def _rule(layers: Sequence[str]) -> str:
-    """The rule that leaves layers in float, as recipes take it; empty for none."""
+    """Return the recipe's rule that keeps layers in float; empty without layers."""
     return recipe_rule("float", layers) if layers else ""
 
 
 QUANTIZER: Final = "quantize_nodes"
-# All tensors of both graphs are kept for one run, see ``tensor_damage``.
+# Small, because each run keeps all tensors of both graphs, see ``tensor_damage``.
 _BATCH: Final = 4
 
 
 class QuantizedTarget(Struct, frozen=True):
-    """What is quantized: the float graph, the step's options, and data to run it on.
+    """The float graph, the options of its quantization, and data to run it with.
 
     Args:
         graph: the float graph.
-        interface: what is fed and fetched.
-        options: those of ``quantize_nodes``.
-        asked: the stage whose samples are run.
-        files: their files.
+        interface: its inputs and outputs.
+        options: options of ``quantize_nodes``.
+        asked: stage whose data is used.
+        files: data files.
     """
 
     graph: Graph
@@ -220,7 +232,7 @@ class QuantizedTarget(Struct, frozen=True):
     files: Files
 
     def quantized(self, floats: Collection[str]) -> Graph:
-        """The graph with its layers quantized, but for some."""
+        """Return the graph with its layers quantized, except those in ``floats``."""
         rules: tuple[str, ...] = tuple(self.options.get("rule", ()))
         if floats:
             rules = (*rules, rule_text("float", floats))
@@ -233,11 +245,13 @@ class QuantizedTarget(Struct, frozen=True):
 def quantized_target(
     plan: Plan, executor: Executor, *, chosen: bool = False
 ) -> Iterator[QuantizedTarget]:
-    """What one target's plan has before and around its quantization.
+    """Provide the graph, options, and data of a target's quantization.
 
     Args:
-        chosen: of ``quantize: auto``, take the rules that it has chosen; else all layers that may
-            be are quantized.
+        plan: plan of one target.
+        executor: runs the plan's stages.
+        chosen: for ``quantize: auto``, use the chosen rules; otherwise quantize all eligible
+            layers.
     """
     spec, asked = _quantizing(plan, chosen=chosen)
     source, files = _data(plan)
@@ -270,7 +284,7 @@ def _chosen_rules(job: Job[Any], asked: ChoiceStage) -> tuple[str, ...]:
 def _quantizing(
     plan: Plan, *, chosen: bool
 ) -> tuple[StageSpec, TransformStage | RankStage | ChoiceStage]:
-    """The stage that quantizes the float graph, all layers of it or those that were chosen."""
+    """Return the stage that quantizes all layers of the float graph, or the chosen ones."""
     for spec in reversed(plan.stages):
         asked = spec.stage
         if isinstance(asked, ChoiceStage if chosen else RankStage):
@@ -282,7 +296,7 @@ def _quantizing(
 
 
 def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
-    """The stage whose samples are to run, and their files."""
+    """Return the stage whose data is used, and the data files."""
     kinds: tuple[type[EvaluateStage | CalibrateStage], ...]
     kinds = (EvaluateStage, CalibrateStage)
     for kind in kinds:
@@ -296,7 +310,7 @@ def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
 def feeds_of(
     subject: QuantizedTarget, choice: SampleChoice, warn: Callable[[str], None]
 ) -> tuple[list[Mapping[str, Array]], int]:
-    """Arrays as the graph takes them, run by run, and how many samples they hold."""
+    """Return the input arrays of each run, and the number of samples."""
     asked = subject.asked
     declared = {fed.name: fed.shape for fed in asked.inputs}
     inputs = data_inputs(subject.graph, subject.interface.inputs, declared)
@@ -313,7 +327,7 @@ def feeds_of(
         warn=warn,
     )
     found = list(runs(data, inputs, _BATCH))
-    # One that is filled up counts some samples twice.
+    # A padded run counts some samples twice.
     whole = [run for run in found if run.fed == run.count]
     kept = whole or found
     return [run.feeds for run in kept], sum(run.count for run in kept)

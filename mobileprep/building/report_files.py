@@ -1,4 +1,4 @@
-"""Reports of earlier builds, as files, and what their models differ in."""
+"""Read reports and pages of earlier builds, and compare their models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.inspection.differing import ModelDifference, diff
 from mobileprep.inspection.node_table import node_table
 
 _MOST: Final = 64 << 20
-"""No report is longer."""
+"""Maximum size of a report in bytes."""
 _HINT: Final = "name a report.json, what 'build --json' has printed, or a folder for outputs"
 
 
@@ -38,7 +38,7 @@ class StoredReport(Struct, frozen=True):
 
     Args:
         report: the report.
-        folder: the target's folder, with its model; None where the report came alone.
+        folder: directory of the target with its model; None for a report without one.
     """
 
     report: Report
@@ -46,7 +46,11 @@ class StoredReport(Struct, frozen=True):
 
 
 def stored_reports(path: Path) -> list[StoredReport]:
-    """The reports of a file, or of a folder of outputs and all below it."""
+    """Read the reports of a file, or of all targets in a directory.
+
+    Raises:
+        CorruptFileError: a file is not a report, or the directory has no manifest.
+    """
     if not path.is_dir():
         return list(_of_file(path))
     return [s for folder in manifest_folders(path) for s in _of_file(folder / REPORT)]
@@ -69,7 +73,7 @@ def _of_file(path: Path) -> Iterator[StoredReport]:
 
 
 def model_file(stored: StoredReport) -> Path | None:
-    """The model beside a report, which a report of unknown origin names; None without one."""
+    """Return the model file that an untrusted report names, or None if it does not exist."""
     if stored.folder is None:
         return None
     path = file_inside(stored.folder, stored.report.model.file)
@@ -77,13 +81,13 @@ def model_file(stored: StoredReport) -> Path | None:
 
 
 def node_changes(old: Path | None, new: Path | None) -> NodeChanges:
-    """What two models differ in, node by node, whatever their nodes are called."""
+    """Compare two models node by node, regardless of node names."""
     missing = [side for side, path in (("earlier", old), ("new", new)) if path is None]
     if old is None or new is None:
         return NodeChanges(untold=f"the {' and the '.join(missing)} model is not available")
     if _same(old, new):
         return NodeChanges()
-    # Only now: most models are as they were.
+    # Imported late because most models are unchanged.
     from mobileprep.inspection.differing import diff
 
     try:
@@ -104,7 +108,7 @@ def _same(old: Path, new: Path) -> bool:
 
 
 def only(stored: Sequence[StoredReport], targets: Sequence[str]) -> list[StoredReport]:
-    """The reports of targets of some names, all without any."""
+    """Select reports by target name, or all without names."""
     return [s for s in stored if not targets or s.report.target in targets]
 
 
@@ -114,9 +118,12 @@ _PLAIN: Final = (str, int, bool)
 
 
 def report_from(data: object) -> Report:
-    """The report that ``report_data`` has made JSON of.
+    """Parse the JSON data of ``report_data``.
 
-    Keys that are not known are passed over, as a later version may have added them.
+    Unknown keys are ignored because later versions may add them.
+
+    Raises:
+        ValueError: the data is not a report.
     """
     if isinstance(data, Mapping):
         return _record(Report, data, "the report")
@@ -137,7 +144,7 @@ def _record(kind: type[RecordType], data: Mapping[str, Any], where: str) -> Reco
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
-    """A JSON value as a field's type has it."""
+    """Convert a JSON value to the type of a field."""
     if hint is Any:
         return value
     if isinstance(hint, types.UnionType):
@@ -161,7 +168,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _number(value: object, where: str) -> float:
-    """A number; null is what JSON has for one that is not finite."""
+    """Convert a JSON number; null means a value that is not finite."""
     if value is None:
         return math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -171,7 +178,7 @@ def _number(value: object, where: str) -> float:
 
 
 def _bounded(value: float, where: str) -> float:
-    """A number that arithmetic takes: JSON has integers beyond all floats too."""
+    """Reject integers that exceed the range of floats."""
     try:
         float(value)
     except OverflowError as error:
@@ -181,7 +188,7 @@ def _bounded(value: float, where: str) -> float:
 
 
 _DIFFERENCE_PAGE_MOST: Final = 20_000
-"""A page lists no more differences: browsers take long to read it."""
+"""Maximum number of differences on a page, because browsers are slow with more."""
 
 
 def diff_page(
@@ -194,7 +201,7 @@ def diff_page(
     outputs: Sequence[str],
     warn: Warn,
 ) -> ModelDifference:
-    """Compare two models as ``diff`` does, and write the page of what they differ in."""
+    """Compare two models as ``diff`` does, and write a page with the differences."""
     first, second = (opened(model, (), warn) for model in (a, b))
     wanted = [first.tensor(name) for name in outputs or first.outputs]
     compared = diff(
@@ -231,11 +238,16 @@ _STORED_PAGES_HINT: Final = (
 
 
 def find_page(path: Path, recipe: str = "") -> Path:
-    """The page of a file or a folder.
+    """Find the report page of a path.
 
     Args:
-        path: a page, the folder of a target or its ``report.json``, the folder of a recipe's
-            outputs, or the one above it.
+        path: a page, a target's directory or ``report.json``, a recipe's output directory, or its
+            parent.
+        recipe: name of the recipe, if the directory has several.
+
+    Raises:
+        CorruptFileError: the path has no page.
+        UsageError: there are several pages.
     """
     if path.is_dir():
         return _in_folder(path, recipe)
@@ -248,7 +260,11 @@ def find_page(path: Path, recipe: str = "") -> Path:
 
 
 def read_page(path: Path) -> dict[str, Any]:
-    """What a page tells."""
+    """Return the data of a page.
+
+    Raises:
+        CorruptFileError: the file is not a page.
+    """
     try:
         return data_of_page(read_bytes(path, limit=LARGEST_PAGE))
     except (ValueError, RecursionError) as error:
@@ -262,7 +278,14 @@ def write_page(
     targets: Sequence[str] = (),
     earlier: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a page of what another page tells."""
+    """Write a page with data of another page.
+
+    Args:
+        path: path of the new page.
+        data: data of the existing page.
+        targets: names of targets to include; empty for all.
+        earlier: data of an earlier page to compare with.
+    """
     chosen = _only(data, targets)
     if earlier is not None and len(earlier["targets"]) > 1 and not _names(chosen) & _names(earlier):
         message = "the earlier build has none of these targets"

@@ -1,4 +1,4 @@
-"""From recipes to the state of a plan, and from built targets to folders and reports."""
+"""Plan recipes, publish their targets, and write reports and provenance."""
 
 from __future__ import annotations
 
@@ -55,7 +55,12 @@ def plan_state(
     store: Store | None = None,
     force: bool = False,
 ) -> State:
-    """The plan of some recipes against the store, pinned digests checked."""
+    """Plan recipes against the cache, and check pinned digests.
+
+    Raises:
+        UsageError: a target does not exist.
+        CorruptFileError: an input is missing or differs from its pinned digest.
+    """
     wanted = frozenset(targets)
     known = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
     for name in sorted(wanted - known):
@@ -70,17 +75,18 @@ def plan_state(
 
 
 def shared_store(recipes: Sequence[Recipe], out: Path, files: FileIndex | None = None) -> Store:
-    """The user's store for builds of some recipes into a folder.
+    """Return the user's cache for building recipes into a directory.
 
     Args:
-        files: tells which files there, and outside, have not changed; by default what earlier
-            builds into that folder have left of it.
+        recipes: the recipes, which may name a remote cache.
+        out: the output directory.
+        files: index of file digests; by default the index of earlier builds into that directory.
     """
     return Store(default_folder(), files or files_of_builds(out), _remote(recipes))
 
 
 def _remote(recipes: Sequence[Recipe]) -> Remote | None:
-    """The remote store that recipes or the environment name."""
+    """Open the remote cache of the recipes or the environment."""
     sections = {recipe.cache: recipe for recipe in recipes}
     if len(sections) > 1 and not os.environ.get(URL):
         named = " and ".join(sorted(recipe.file for recipe in sections.values())[:2])
@@ -88,7 +94,7 @@ def _remote(recipes: Sequence[Recipe]) -> Remote | None:
         raise UsageError(message, f"build them one by one, or set {URL} for all")
     if not os.environ.get(URL) and not any(sections):
         return None
-    # Only now: few builds share a store.
+    # Imported late because few builds share a cache.
     from mobileprep.building.pipeline.remote.guarded import open_remote
     from mobileprep.building.pipeline.remote.settings import remote_settings
 
@@ -96,7 +102,6 @@ def _remote(recipes: Sequence[Recipe]) -> Remote | None:
 
 
 def build_report(built: Built) -> Report:
-    """The report of a built target."""
     sizes = {name: output.size for name, output in built.files.items()}
     target = built.target
     quantize = quantization_text(target.settings)
@@ -105,24 +110,24 @@ def build_report(built: Built) -> Report:
 
 
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
-    """Bring a target's folder up to date; its report, and whether anything was written."""
+    """Update a target's directory; return its report and whether anything was written."""
     state = executor.state
     built = collect_target(target, state, executor)
     report = build_report(built)
     done = publish(built, {REPORT: report_json(report)}, state.store, out, executor.obtain)
     if done:
-        remove_provenance(done.folder)  # it is of what was there before
+        remove_provenance(done.folder)  # describes the previous content
     return report, bool(done)
 
 
 def target_changes(built: Built, out: Path, files: FileIndex) -> tuple[Changes, dict[str, bytes]]:
-    """What brings a target's folder up to date, and the files there that no stage has left."""
+    """Return the changes of a target's directory, and the files that are not stage outputs."""
     extra = {REPORT: report_json(build_report(built))}
     return changes(built, extra, out, files), extra
 
 
 def promised_files(target: TargetPlan, state: State) -> list[str]:
-    """The files that a target's folder is sure to get, known before any stage has run."""
+    """Return the files that a target's directory will certainly contain, before any stage runs."""
     left = [
         name.removeprefix(PUBLISHED)
         for task in target.tasks
@@ -133,7 +138,7 @@ def promised_files(target: TargetPlan, state: State) -> list[str]:
 
 
 def wanted_outputs(state: State, out: Path) -> set[Upstream]:
-    """The outputs of fresh stages that reports are made of, or that folders below ``out`` lack."""
+    """Return outputs of fresh stages that reports need or that directories in ``out`` lack."""
     found = {
         up
         for target in state.plan.targets
@@ -144,7 +149,7 @@ def wanted_outputs(state: State, out: Path) -> set[Upstream]:
 
 
 def lacking_outputs(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
-    """The outputs of fresh stages that a target's folder does not have as they are."""
+    """Return outputs of fresh stages that a target's directory lacks or has with other content."""
     folder = inside(out, target.folder)
     left = {
         Upstream(task, name): output
@@ -175,14 +180,14 @@ def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
 
 
 def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
-    """What earlier builds into an output folder have hashed."""
+    """Return the file index of earlier builds into an output directory."""
     return FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
 
 
 def being_hashed(
     recipes: Sequence[Recipe], out: Path, targets: Collection[str] = (), *, checksum: bool
 ) -> FileIndex:
-    """What earlier builds have hashed; to hash the models, where that is due, has begun."""
+    """Return the file index of earlier builds, and start hashing changed model files."""
     files = files_of_builds(out, checksum=checksum)
     folders = target_folders(recipes, out, targets) if checksum else ()
     published = [path for folder in folders for path in held(folder)]
@@ -191,11 +196,11 @@ def being_hashed(
 
 
 def _models(recipes: Sequence[Recipe], names: Collection[str]) -> Iterator[Path]:
-    """The files of the models that some targets are built from, as far as they are there."""
+    """Yield the existing model files of some targets."""
     targets = [target for recipe in recipes for target in recipe.targets]
     chosen = [t for t in targets if not names or t.name in names or t.folder in names]
     for source in {target.source for target in chosen}:
-        with contextlib.suppress(CorruptFileError):  # the plan says so
+        with contextlib.suppress(CorruptFileError):  # planning reports it
             yield from (member.path for member in graph_files(source).members)
         if source.checkpoint is not None:
             with contextlib.suppress(CorruptFileError):
@@ -218,18 +223,18 @@ _ENDING: Final = ".provenance.json"
 
 
 def provenance_path(folder: Path) -> Path:
-    """Where the statement on a folder lies: beside it, as it is on all that ships from there."""
+    """Return the path of a directory's provenance, next to it because it covers all its files."""
     return folder.with_name(f"{folder.name}{_ENDING}")
 
 
 def stated_folder(path: Path) -> Path | None:
-    """The folder that a file is the statement on, by its name; None for other files."""
+    """Return the directory that a provenance file describes, by its name; None for other files."""
     name = path.name.removesuffix(_ENDING)
     return path.with_name(name) if name and name != path.name else None
 
 
 def write_provenance(folder: Path, builder: str = BUILDER) -> Path:
-    """Write the statement on a folder that was just built; its path."""
+    """Write the provenance of a directory that was just built, and return its path."""
     check_builder(builder)
     path = provenance_path(folder)
     data = statement(read_manifest(folder), builder)
@@ -238,7 +243,7 @@ def write_provenance(folder: Path, builder: str = BUILDER) -> Path:
 
 
 def remove_provenance(folder: Path) -> bool:
-    """Remove the statement on what a folder held before; whether there was one."""
+    """Remove the provenance of a directory; return whether there was one."""
     with contextlib.suppress(OSError):
         provenance_path(folder).unlink()
         return True
@@ -246,14 +251,18 @@ def remove_provenance(folder: Path) -> bool:
 
 
 def check_builder(builder: str) -> None:
-    """Make sure that a builder is named by a URI."""
+    """Check that a builder is a URI.
+
+    Raises:
+        UsageError: the builder is not a URI.
+    """
     if not _URI.match(builder) or len(builder) > _LONGEST_URI:
         message = f"the builder {builder[:80]!r} is not a URI"
         raise UsageError(message, "name it as in https://ci.example.com/mobile-models")
 
 
 def statement(manifest: Manifest, builder: str) -> dict[str, Any]:
-    """The statement on the files that a manifest lists, and on the manifest."""
+    """Create the provenance of a manifest and the files that it lists, as an in-toto statement."""
     tool, _, version = manifest.tool.rpartition(" ")
     return {
         "_type": "https://in-toto.io/Statement/v1",

@@ -1,4 +1,4 @@
-"""Recipes as doit tasks, for a ``dodo.py``."""
+"""Convert recipes to doit tasks for a ``dodo.py``."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from mobileprep.recipe.loading import check_names
 def recipe_tasks(
     recipes: FilePath, out: FilePath = "out", *, name: str = "recipe"
 ) -> Iterator[dict[str, Any]]:
-    """Recipes as doit tasks: one for each stage, each target's folder, and each page.
+    """Yield doit tasks for recipes: one for each stage, target directory, and page.
 
-    A ``dodo.py`` yields them from a task function. Stages have the files from outside that they
-    read as ``file_dep``, folders the files that they get as ``targets``, so that other tasks
-    may make the one and take the other. Warnings of stages go to the standard error stream.
+    A ``dodo.py`` yields them from a task function. Tasks of stages list their input files as
+    ``file_dep``, and tasks of directories list their files as ``targets``, so that other tasks can
+    produce inputs and use outputs. Warnings of stages are written to stderr.
 
     Args:
-        recipes: a recipe's file, its folder with a ``recipe.yaml``, or a folder that holds a folder
-            for each recipe.
-        out: the folder for outputs; it gets a folder for each recipe and in it one a target.
-        name: what the tasks' names begin with: ``recipe:digits/phone``.
+        recipes: a recipe file, a directory with a ``recipe.yaml``, or a directory with a
+            subdirectory for each recipe.
+        out: the output directory, with a subdirectory for each recipe and target.
+        name: prefix of the tasks' names: ``recipe:digits/phone``.
 
     Raises:
-        doit.exceptions.InvalidDodoFile: there is no recipe, one is faulty, or a file that it names
-            is missing; doit ends with its message.
+        doit.exceptions.InvalidDodoFile: there is no recipe, a recipe is invalid, or an input file
+            is missing; doit prints the message.
     """
     try:
         session = _Session(_files(Path(recipes)), Path(out))
@@ -70,7 +70,6 @@ def recipe_tasks(
 
 
 def _files(place: Path) -> tuple[Path, ...]:
-    """The recipes at a path."""
     if place.is_file():
         return (place,)
     files = tuple(recipe_files(place))
@@ -83,7 +82,7 @@ def _files(place: Path) -> tuple[Path, ...]:
 
 
 def _check_tasks(plan: Plan) -> None:
-    """Refuse names that doit would have for two tasks."""
+    """Reject names that would identify two tasks in doit."""
     stages = {task_name(spec.task) for spec in plan.stages}
     for target in plan.targets:
         if task_name(target.folder) in stages:
@@ -92,7 +91,7 @@ def _check_tasks(plan: Plan) -> None:
 
 
 def _warn(task: str, text: str) -> None:
-    # doit runs stages as actions: there is no caller that could be told instead.
+    # doit runs stages as actions, so there is no caller that could receive warnings.
     sys.stderr.write(f"warning: {task}: {text}\n")
 
 
@@ -101,10 +100,10 @@ def _tell(sentence: str) -> None:
 
 
 class _Session:
-    """Recipes planned against the store, which all their tasks share.
+    """Planned recipes that all their tasks share.
 
-    A process that doit starts anew is given the names alone, and plans them itself: what a state
-    knows of files is for the process that looked.
+    A process that doit starts receives only the paths and plans the recipes itself, because the
+    file state is valid only in the process that determined it.
     """
 
     def __init__(self, files: tuple[Path, ...], out: Path) -> None:
@@ -121,16 +120,14 @@ class _Session:
         return _Session, (self.files, self.out)
 
     def target(self, folder: str) -> TargetPlan:
-        """The target of a folder."""
         return next(t for t in self.state.plan.targets if t.folder == folder)
 
     def targets(self, recipe: str) -> list[TargetPlan]:
-        """The targets of a recipe."""
         return [t for t in self.state.plan.targets if t.recipe == recipe]
 
 
 class _RunStage(Struct, frozen=True):
-    """Runs a stage; one whose outputs are in the store is not worked out again."""
+    """An action that runs a stage unless its outputs are cached."""
 
     session: _Session
     task: str
@@ -151,14 +148,14 @@ class _StageReasons(Struct, frozen=True):
 
 
 class _Publish(Struct, frozen=True):
-    """Brings a target's folder up to date."""
+    """An action that updates a target's directory."""
 
     session: _Session
     folder: str
 
     def __call__(self) -> None:
         session = self.session
-        # Only here: doit's tasks have no end in common at which locks taken earlier could go.
+        # Lock only here, because doit's tasks have no common end at which to release earlier locks.
         with folder_locks([inside(session.out, self.folder)], wait=True, tell=_tell):
             target = session.target(self.folder)
             session.executor.attempt(lambda: publish_target(target, session.executor, session.out))
@@ -177,7 +174,7 @@ class _FolderReasons(Struct, frozen=True):
 
 
 class _WritePage(Struct, frozen=True):
-    """Writes the page of a recipe whose folders are up to date."""
+    """An action that writes the page of a recipe whose directories are up to date."""
 
     session: _Session
     recipe: str
@@ -207,7 +204,7 @@ class _PageReasons(Struct, frozen=True):
 
 
 class _CleanPage(Struct, frozen=True):
-    """Removes the page of a recipe, as ``clean`` does."""
+    """A ``clean`` action that removes the page of a recipe."""
 
     page: Path
 
@@ -222,7 +219,7 @@ class _CleanPage(Struct, frozen=True):
 
 
 class _Clean(Struct, frozen=True):
-    """Removes the files that the manifest of a target's folder lists, as ``clean`` does."""
+    """A ``clean`` action that removes the files in the manifest of a target's directory."""
 
     out: Path
     folder: str
@@ -239,7 +236,7 @@ class _Clean(Struct, frozen=True):
 
 
 def _shown(work: str, action: object) -> str:
-    """An action as Python shows functions: doit tells what stands before the place in memory."""
+    """Format an action like a function's repr, because doit prints the part before " at 0x"."""
     return f"<{work} at {id(action):#x}>"
 
 

@@ -1,4 +1,4 @@
-"""Chains of transforms on a graph, and how far its outputs move."""
+"""Run chains of transforms on a graph, and measure the change of its outputs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Watch = Callable[[StepRecord, Difference | None], None]
 
 
 class TransformResult(Struct, frozen=True):
-    """What a chain made of a graph.
+    """The result of a chain.
 
     Args:
-        graph: the graph after the last step; the one that was given is as it was.
-        steps: what each step did, in numbers.
-        differences: for each step the output that is furthest from the source's on drawn samples;
-            empty where that was not asked.
+        graph: the graph after the last step; the original graph is not modified.
+        steps: statistics of each step.
+        differences: for each step the output with the largest difference from the source on random
+            samples; empty if it was not requested.
     """
 
     graph: Graph
@@ -63,23 +63,27 @@ def transform(
     tf115: bool = False,
     warn: Warn | None = None,
 ) -> TransformResult:
-    """Run a chain of transforms, which ``docs/reference/transforms.md`` lists.
+    """Run a chain of transforms; ``docs/reference/transforms.md`` lists them.
 
     Args:
-        graph: what to transform; it is not changed.
-        chain: a text as the Graph Transform Tool takes it, ``'fold_constants remove_nodes(op=X)'``,
-            or a list as a recipe has it, ``["fold_constants", {"remove_nodes": {"op": ["X"]}}]``.
-        inputs: the names of the tensors that will be fed.
-        outputs: the names of the tensors that will be fetched.
-        plugins: Python files with transforms of one's own.
-        check: compare outputs with the source's on drawn samples after each step.
-        tf115: do what TensorFlow 1.15's tool does, its harmless faults included, as the verb
-            ``transform`` does; without it, the right thing, as in a recipe.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        graph: graph to transform; it is not modified.
+        chain: a string in the syntax of the Graph Transform Tool, ``'fold_constants
+            remove_nodes(op=X)'``, or a list in the syntax of recipes, ``["fold_constants",
+            {"remove_nodes": {"op": ["X"]}}]``.
+        inputs: names of the tensors that are fed.
+        outputs: names of the tensors that are fetched.
+        plugins: Python files with custom transforms.
+        check: compare outputs with the source's on random samples after each step.
+        tf115: behave like the tool of TensorFlow 1.15, including its harmless bugs, as the verb
+            ``transform`` does; by default the correct behavior of recipes is used.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        The transformed graph, with statistics of each step.
 
     Raises:
-        UsageError: the chain cannot be read; the message names the place.
-        TransformError, InvalidGraphError: a step cannot do its work on the graph.
+        UsageError: the chain is invalid; the message contains the location.
+        TransformError, InvalidGraphError: a step does not support the graph.
         AccuracyError: outputs are NaN or infinite where the source's are not.
     """
     warn = warn or as_warning
@@ -101,7 +105,7 @@ def transform(
 
 
 def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
-    """The transforms that there are, those in files of the user's among them."""
+    """Return the available transforms, including those of plugin files."""
     named = [named_plugin(InputFile(str(p), Path(p), str(p))) for p in plugins]
     for plugin, message, hint in name_faults(named):
         raise UsageError(message, hint, plugin.file.place)
@@ -109,7 +113,7 @@ def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
 
 
 def read_chain(chain: Chain, schemas: TransformSchemas) -> tuple[recipe.Step, ...]:
-    """The steps of a chain of either form, checked against the schemas of their transforms."""
+    """Parse a chain and check it against the schemas of its transforms."""
     read = read_steps(_chain_node(chain), schemas)
     if read.problems:
         raise UsageError(render(in_order(read.problems)))
@@ -117,7 +121,7 @@ def read_chain(chain: Chain, schemas: TransformSchemas) -> tuple[recipe.Step, ..
 
 
 def runnable(steps: Iterable[recipe.Step]) -> list[ChainStep]:
-    """Steps as a recipe has them in the form that runs."""
+    """Convert steps of a recipe to executable ones."""
     return [
         ChainStep(s.name, s.options, s.ignore_errors, s.plugin.file.path if s.plugin else None)
         for s in steps
@@ -125,7 +129,7 @@ def runnable(steps: Iterable[recipe.Step]) -> list[ChainStep]:
 
 
 def tell_beforehand(graph: Graph, steps: Sequence[ChainStep], context: Context, warn: Warn) -> None:
-    """Warn of names that are not in the graph, and of what is known to go wrong with the steps."""
+    """Warn of unknown tensor names and of known problems with the steps."""
     _each(warn, _unknown_names(graph, context))
     for i, step in enumerate(steps):
         _each(warn, cautions(graph, [s.name for s in steps[:i]], step.name, step.options))
@@ -140,7 +144,7 @@ def run_steps(
     watch: Watch,
     warn: Warn,
 ) -> tuple[Graph, list[StepRecord]]:
-    """Run steps, and tell what the user should know after each."""
+    """Run steps, and report warnings after each."""
     before = graph
 
     def tell(record: StepRecord, after: Graph) -> None:
@@ -156,8 +160,8 @@ def run_steps(
 def comparison(
     source: Graph, path: Path | None, context: Context, warn: Warn
 ) -> Callable[[Graph, str], Difference | None]:
-    """Tells how far a graph's outputs after a step are from the source's on drawn samples."""
-    # Engines take a tenth of a second to import, and most chains run without a comparison.
+    """Return a function that compares a graph's outputs with the source's on random samples."""
+    # Importing engines takes 0.1 s, and most chains run without a comparison.
     from mobileprep.runtime.engines.choose import open_engine
     from mobileprep.runtime.sampling.draw import draw_samples
     from mobileprep.runtime.sampling.first_ops import standing_still
@@ -186,7 +190,7 @@ def comparison(
 
 
 def _chain_node(chain: Chain) -> Node | None:
-    """The chain as the reader of recipes takes it, a list by way of the JSON that it is."""
+    """Convert a chain to a recipe node; a list is converted through JSON."""
     if isinstance(chain, str):
         return Scalar(chain, Place(SourceText(_KEY, Path(), chain), 1, 1), chain)
     for item in chain:
@@ -213,7 +217,7 @@ def _each(warn: Warn, sentences: Iterable[str]) -> None:
 
 
 def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
-    """What is said of inputs and outputs that are not in the graph; the original says nothing."""
+    """Warn of inputs and outputs that are not in the graph; the original tool does not."""
     for what, names in (("input", context.inputs), ("output", context.outputs)):
         for name in names:
             ref = parse_ref(name)

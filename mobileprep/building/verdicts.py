@@ -1,4 +1,4 @@
-"""What a build would do: a verdict on each stage, and on the folder of each target."""
+"""Predict a build: a verdict for each stage, for each target's directory, and for pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TRIAL: Final = re.compile(r"(.+)-(?:rank|(?:trial|evaluate|verdict)-\d+)")
 
 
 class InputFact(Struct, frozen=True):
-    """A file from outside that a stage reads: its part there, its name in the recipe, its place."""
+    """An input file of a stage: its slot, its name in the recipe, its path, and its digest."""
 
     slot: str
     name: str
@@ -42,10 +42,10 @@ class InputFact(Struct, frozen=True):
 
 
 class OutputFact(Struct, frozen=True):
-    """A file that a stage leaves in the store, or a target's folder has.
+    """A file that a stage writes to the cache, or a file of a target's directory.
 
-    ``sha256`` is what it should have, None while the stage has yet to run; ``path`` is None for
-    what stays in the store.
+    ``sha256`` is the expected digest, or None until the stage has run. ``path`` is None for files
+    in the cache.
     """
 
     name: str
@@ -57,19 +57,20 @@ class Verdict(Struct, frozen=True):
     """Whether a step of a build has something to do.
 
     Args:
-        task: its name.
-        stage: which stage it is, ``publish`` for the folder of a target, or ``page`` for a recipe's
-            page, which is told where nothing else of the recipe is to be done.
-        needs: the tasks before it.
-        reasons: why it would run, in words; nothing where it is fresh.
-        changes: what is not as it was when it last ran.
-        certain: false where it runs only if a stage before it leaves something else than before.
-        seconds: how long its last run took, None where that is not known.
-        bytes: the length of all that it left then.
-        store_bytes: what it takes from the local store beside what steps before it take.
-        remote_bytes: the same of the remote store.
-        inputs: the files from outside that it reads.
-        outputs: the files that it leaves, as far as they are known before it has run.
+        task: name of the task.
+        stage: kind of the stage, ``publish`` for the directory of a target, or ``page`` for a
+            recipe's page, which is listed only if nothing else of the recipe would change.
+        needs: tasks that it depends on.
+        reasons: why it would run, in words; empty if it is fresh.
+        changes: changes since its last run.
+        certain: false if it runs only if an earlier stage produces different outputs.
+        seconds: duration of its last run, None if unknown.
+        bytes: total size of its last outputs, None if unknown.
+        store_bytes: size of the objects that it reads from the local cache, except those that
+            earlier steps read.
+        remote_bytes: the same for the remote cache.
+        inputs: input files of the stage.
+        outputs: output files, as far as they are known before it runs.
     """
 
     task: str
@@ -92,7 +93,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def trial_of(self) -> str:
-        """The step of ``quantize: auto`` that this stage tries rules for; empty for others."""
+        """The step of ``quantize: auto`` for which this stage tries rules, or empty."""
         match = _TRIAL.fullmatch(self.task) if self.stage in _TRIAL_STAGES else None
         return match[1] if match else ""
 
@@ -100,13 +101,13 @@ class Verdict(Struct, frozen=True):
         return f"{self.task}: {'; '.join(self.reasons) or 'fresh'}"
 
     def as_data(self) -> dict[str, Any]:
-        """The verdict as JSON takes it."""
+        """Convert the verdict to JSON-compatible data."""
         plain: dict[str, Any] = to_builtins(self)
         return {**plain, "fresh": self.fresh}
 
 
 def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
-    """A line for each verdict, the trials of ``quantize: auto`` folded into one line a step."""
+    """Yield a line per verdict, and a single line for all trials of a ``quantize: auto`` step."""
     for step, group in groupby(judged, key=lambda verdict: "" if verbose else verdict.trial_of):
         stages = list(group)
         if not step:
@@ -119,24 +120,23 @@ def verdict_lines(judged: Iterable[Verdict], *, verbose: bool) -> Iterator[str]:
 
 
 class Forecast(Struct, frozen=True):
-    """Which stages of a plan run, by task, and why; the others do not.
+    """The stages of a plan that run, by task, with the reasons; all others do not run.
 
     Args:
-        certain: those that run whatever the others leave. Of stages with equal fingerprints one
-            runs for all, here the first.
-        perhaps: those that run only if a stage before them leaves something else than it did.
+        certain: stages that run in any case. Of several stages with the same fingerprint, only the
+            first is included.
+        perhaps: stages that run only if an earlier stage produces different outputs.
     """
 
     certain: Mapping[str, tuple[str, ...]]
     perhaps: Mapping[str, tuple[str, ...]]
 
     def runs(self, task: str) -> bool:
-        """Whether a stage may run."""
         return task in self.certain or task in self.perhaps
 
 
 def forecast_of(judged: Mapping[str, Fresh | Stale]) -> Forecast:
-    """What a build would run of some stages, in the order of the plan."""
+    """Forecast which stages a build runs, in the order of the plan."""
     certain: dict[str, tuple[str, ...]] = {}
     perhaps: dict[str, tuple[str, ...]] = {}
     first: dict[str, str] = {}
@@ -154,12 +154,14 @@ def forecast_of(judged: Mapping[str, Fresh | Stale]) -> Forecast:
 
 
 def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Verdict]:
-    """The verdicts on all stages of a plan, then on its targets' folders and pages below ``out``.
+    """Return the verdicts for all stages of a plan, then for the targets' directories and pages.
 
-    Nothing is run or written, and a build of the same state does what it would have done.
+    Nothing is run or written, and the state can still be built afterwards.
 
     Args:
-        partial: the names of recipes with targets that cannot be planned; their pages stay.
+        state: the plan and its freshness.
+        out: the output directory.
+        partial: names of recipes with targets that cannot be planned; their pages stay unchanged.
     """
     plan = state.plan
     state.check_outputs(wanted_outputs(state, out))
@@ -179,14 +181,14 @@ def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Ver
 
 
 def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdict]]:
-    """The pages, by recipe, that are to be written though all else of it is in its place."""
+    """Yield verdicts for pages that must be written although their recipe is otherwise fresh."""
     for recipe, path in page_files(state.plan, out).items():
         targets = [target for target in state.plan.targets if target.recipe == recipe]
         folders = tuple(f"{target.folder}/{PUBLISH}" for target in targets)
         if due & {*folders, *(task for target in targets for task in target.tasks)}:
             continue
         reasons = tuple(page_reasons(state, recipe, out))
-        # A build leaves alone what is no page of a build.
+        # A build does not overwrite other files.
         if not reasons or (path.exists() and not is_page(path)):
             continue
         name, file = f"{recipe}/{path.name}", OutputFact(path.name, str(path), None)
@@ -199,7 +201,7 @@ def _is_fresh(task: str, state: State) -> bool:
 
 
 class _Sizes:
-    """The lengths of what steps take from the stores, each object with the first that needs it."""
+    """Sizes of the cached objects that steps read; each object counts for the first step."""
 
     def __init__(self, state: State, forecast: Forecast) -> None:
         self._state = state
@@ -207,12 +209,12 @@ class _Sizes:
         self._counted: set[str] = set()
 
     def told(self, step: Verdict, needed: Iterable[Upstream]) -> Verdict:
-        """A step with the bytes of those objects that it needs, are there, and were not counted."""
+        """Return a step with the sizes of its needed objects that were not counted before."""
         parts = {part for up in needed for part in self._parts(up)}
         new = {part for part in parts if part.sha256 not in self._counted}
         self._counted |= {part.sha256 for part in new}
         store = self._state.store
-        # What neither store has is made anew, and is not among them.
+        # Objects that neither cache has are not included: their stages run again.
         remote = set() if store.sharing is None else set(store.objects.absent(new))
         here, there = (sum(part.size for part in some) for some in (new - remote, remote))
         return structs.replace(step, store_bytes=here, remote_bytes=there)
@@ -223,12 +225,11 @@ class _Sizes:
             return ()
         output = found.record.outputs[up.output]
         parts = self._state.store.needed(output)
-        # Of a file whose index is nowhere, its parts are not known, but its length is.
+        # If the index is unavailable, the parts are unknown, but the size of the file is known.
         return (Part(output.sha256, output.size),) if parts is None else parts
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
-    """The verdict on one stage."""
     found = state.verdict(spec.task)
     runs = forecast.runs(spec.task)
     made = found.record.outputs if isinstance(found, Fresh) and not runs else {}
@@ -257,7 +258,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
 
 
 def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Forecast) -> Verdict:
-    """The verdict on one target's folder below ``out``."""
+    """Return the verdict for a target's directory in ``out``."""
     task = f"{target.folder}/{PUBLISH}"
     waits = [name for name in target.tasks if forecast.runs(name)]
     folder = out / target.folder
@@ -277,9 +278,9 @@ def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Foreca
 
 
 def _at_hand(target: TargetPlan, state: State) -> Built | None:
-    """What a target's stages have left, unless one has yet to run or a record of one is lost.
+    """Return the outputs of a target's stages, or None if a stage must run or a record is missing.
 
-    Stages that run again only because what they left is lost leave the same.
+    Stages that run only because their outputs are lost are included: they produce the same outputs.
     """
     if not all(_is_fresh(task, state) for task in target.tasks):
         return None

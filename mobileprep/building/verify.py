@@ -1,4 +1,4 @@
-"""Whether output folders are what their manifests say, and what a rebuild gives."""
+"""Verify output directories against their manifests or against a rebuild."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from mobileprep.recipe.tree import show
 
 FileStatus = Literal["same", "differs", "missing", "extra"]
 _SHOWN = 120
-# So much is shown before a difference.
+# Number of characters to show before a difference.
 _KEPT = 30
 
 
 class VerifiedFile(Struct, frozen=True):
-    """A file of an output folder beside what it should be.
+    """The comparison of a file with its expected content.
 
     Args:
-        name: below the folder, with ``/``.
-        status: ``missing`` where it should be there, ``extra`` where it should not.
-        expected: the sha256 that it should have; None for one that should not be there.
-        found: the sha256 that it has; None for one that is missing, or no file.
+        name: path relative to the directory, with ``/`` as separator.
+        status: ``same``, ``differs``, ``missing``, or ``extra`` for an unexpected file.
+        expected: expected SHA-256; None for an extra file.
+        found: actual SHA-256; None if the file is missing or not a regular file.
     """
 
     name: str
@@ -56,15 +56,15 @@ class VerifiedFile(Struct, frozen=True):
 
 
 class VerifyResult(Struct, frozen=True):
-    """An output folder beside what it should hold.
+    """The comparison of an output directory with its expected content.
 
     Args:
-        folder: the folder.
-        recipe: its recipe's name, as its manifest says.
-        target: its target's.
-        is_rebuilt: whether it was compared with a rebuild; else with its own manifest.
-        reasons: why a rebuild that was asked for was not done; or why there is nothing to compare.
-        files: every file, sorted by name; none where there is nothing to compare.
+        folder: the directory.
+        recipe: name of the recipe in the manifest.
+        target: name of the target in the manifest.
+        is_rebuilt: whether the directory was compared with a rebuild instead of its manifest.
+        reasons: why a requested rebuild or the whole comparison was not possible.
+        files: all files, sorted by name; empty if no comparison was possible.
     """
 
     folder: Path
@@ -76,11 +76,11 @@ class VerifyResult(Struct, frozen=True):
 
     @property
     def is_same(self) -> bool:
-        """Whether all is as it should be, and nothing kept that from being found out."""
+        """Whether all files match and the requested comparison was possible."""
         return not self.reasons and all(file.status == "same" for file in self.files)
 
     def as_data(self) -> dict[str, Any]:
-        """The folder as JSON takes it."""
+        """Convert the result to JSON-compatible data."""
         plain: dict[str, Any] = to_builtins(self, enc_hook=str)
         return {**plain, "is_same": self.is_same}
 
@@ -92,20 +92,23 @@ def verify(
     jobs: int | None = None,
     warn: CallerWarn | None = None,
 ) -> list[VerifyResult]:
-    """Whether output folders hold what they should, byte by byte.
+    """Verify every byte of output directories.
 
     Args:
-        out: the folder of a target, or one that holds such folders.
-        recipes: those that the folders were built by: they are built again, in an empty store, and
-            compared with that. Without, each folder is compared with its manifest alone.
-        jobs: how many stages may run at once; by default as many as there are processors.
-        warn: called with what stages warn of; by default it is a ``MobileprepWarning``.
+        out: directory of a target, or a directory that contains such directories.
+        recipes: recipes of the directories, which are rebuilt with an empty cache for comparison.
+            By default, each directory is compared with its manifest only.
+        jobs: number of parallel stages; by default the number of processors.
+        warn: called with each warning of a stage; by default it is a ``MobileprepWarning``.
+
+    Returns:
+        A result for each directory.
 
     Raises:
-        UsageError: two recipes have one name, or ``jobs`` is below 1.
-        RecipeError: a recipe is wrong, see ``load_recipe``.
-        CorruptFileError: there is no manifest, one is none of ours, or a file cannot be read.
-        MobileprepError: what a stage raises.
+        UsageError: two recipes have the same name, or ``jobs`` is below 1.
+        RecipeError: a recipe is invalid, see ``load_recipe``.
+        CorruptFileError: a manifest is missing or invalid, or a file cannot be read.
+        MobileprepError: a stage failed.
     """
     tell, workers = warn or as_warning, workers_of(jobs)
     found = manifests(Path(out))
@@ -119,7 +122,7 @@ def verify(
 
 
 def manifests(out: Path) -> dict[Path, Manifest]:
-    """The manifest of a folder, or those of all folders below it."""
+    """Read the manifest of a directory, or the manifests of all directories below it."""
     return {folder: read_manifest(folder) for folder in manifest_folders(out)}
 
 
@@ -131,7 +134,7 @@ def verify_folders(
     jobs: int,
     warn: Warn,
 ) -> list[VerifyResult]:
-    """Compare folders with rebuilds, or with their manifests, sorted by their paths."""
+    """Compare directories with rebuilds or with their manifests, sorted by path."""
     if recipes is None:
         checked = verify_files(found)
     else:
@@ -142,7 +145,7 @@ def verify_folders(
 def _bare(
     out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe]
 ) -> list[VerifyResult]:
-    """The folders of targets without manifests that a folder holds, or should hold."""
+    """Return results for target directories without a manifest."""
     return [
         VerifyResult(
             one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()
@@ -152,7 +155,7 @@ def _bare(
 
 
 def verify_files(found: Mapping[Path, Manifest]) -> list[VerifyResult]:
-    """Compare folders with their manifests alone."""
+    """Compare directories with their manifests only."""
     return [_by_manifest(folder, manifest, ()) for folder, manifest in found.items()]
 
 
@@ -164,10 +167,10 @@ def verify_builds(
     listen: Listener = lambda *_: None,
     warn: Warn = lambda *_: None,
 ) -> list[VerifyResult]:
-    """Build again what folders hold, in an empty store, and compare every byte.
+    """Rebuild directories with an empty cache, and compare every byte.
 
-    Where the program, a source or the recipe is not what the manifest says, nothing is built: the
-    folder is compared with its manifest, and the reasons are told.
+    If the program, an input, or the recipe differs from the manifest, nothing is rebuilt: the
+    directory is compared with its manifest, and the result contains the reasons.
     """
     known = {recipe.name: recipe for recipe in recipes}
     checked: list[VerifyResult] = []
@@ -184,7 +187,7 @@ def _place(checked: VerifyResult) -> Path:
 
 
 class _Again(Struct, frozen=True):
-    """Builds into a folder of its own, with a store of its own."""
+    """Rebuilds in a temporary directory with its own cache."""
 
     top: Path
     jobs: int
@@ -194,7 +197,7 @@ class _Again(Struct, frozen=True):
     def of_recipe(
         self, recipe: Recipe | None, found: Mapping[Path, Manifest]
     ) -> list[VerifyResult]:
-        """Folders of one recipe beside their rebuild, or else their manifest."""
+        """Compare directories of a recipe with a rebuild if possible, else with their manifests."""
         reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in found.items()}
         fit = {folder: m for folder, m in found.items() if not reasons[folder]}
         if recipe is not None and fit:
@@ -224,7 +227,7 @@ class _Again(Struct, frozen=True):
             state = self._state(recipe, found)
             targets = {target.target: target for target in state.plan.targets}
             return {f: tuple(_changes(targets[m.target], state, m)) for f, m in found.items()}
-        except CorruptFileError as error:  # a source is gone, or is not what the recipe pins
+        except CorruptFileError as error:  # a missing input or a digest mismatch
             return dict.fromkeys(found, (str(error),))
 
     def _build(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> None:
@@ -240,7 +243,7 @@ class _Again(Struct, frozen=True):
 
 
 def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
-    """What forbids to build a folder again, before any file is looked at."""
+    """Return why a directory cannot be rebuilt, without reading any input file."""
     if manifest.tool != TOOL:
         built, _, version = manifest.tool.rpartition(" ")
         hint = f"; pip install 'mobileprep=={version}'" if built == "mobileprep" else ""
@@ -253,7 +256,7 @@ def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
 
 
 def _changes(target: TargetPlan, state: State, manifest: Manifest) -> Iterator[str]:
-    """In what a target's sources and settings are not those of a manifest."""
+    """Describe how a target's inputs and settings differ from a manifest."""
     now = {file.name: state.digest(file) for file in target.sources}
     for name in sorted(now.keys() | manifest.sources.keys()):
         before, after = manifest.sources.get(name), now.get(name)
@@ -269,7 +272,7 @@ def _changes(target: TargetPlan, state: State, manifest: Manifest) -> Iterator[s
 
 
 def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - JSON
-    """The innermost keys with other values, and both; None for one that is not there."""
+    """Yield the innermost keys with different values, and both values; None if missing."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted(before.keys() | after.keys()):
             inner = f"{key}.{name}" if key else name
@@ -282,7 +285,7 @@ def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, Any, An
 
 
 def _from_difference(before: str, after: str) -> tuple[str, str]:
-    """Two texts without most of what both begin with, where they are too long to be shown."""
+    """Remove most of the common prefix of two strings if they are too long to display."""
     if max(len(before), len(after)) <= _SHOWN:
         return before, after
     pairs = enumerate(zip(before, after, strict=False))
@@ -327,7 +330,7 @@ def _status(name: str, expected: Mapping[str, str], held: Mapping[str, str | Non
 
 
 def _held(folder: Path) -> dict[str, str | None]:
-    """The sha256 of every file below a folder; None for a link or a device."""
+    """Return the SHA-256 of every file in a directory; None if it is not a regular file."""
     found: dict[str, str | None] = {}
     for top, below, files in os.walk(folder, onerror=_refuse):
         links = [name for name in below if Path(top, name).is_symlink()]
@@ -343,12 +346,12 @@ def _refuse(error: OSError) -> None:
 
 
 class BareFolder(Struct, frozen=True):
-    """A folder that should have a manifest.
+    """A directory that should have a manifest.
 
     Args:
-        folder: the folder, whether it is there or not.
-        recipe: the recipe's name.
-        target: the target's folder below the recipe's.
+        folder: the directory, which may be missing.
+        recipe: name of the recipe.
+        target: directory of the target, relative to the recipe's directory.
     """
 
     folder: Path
@@ -357,14 +360,14 @@ class BareFolder(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What is wrong with it, as the end of a sentence."""
+        """The problem, as the end of a sentence."""
         return f"has no {MANIFEST}" if self.folder.exists() else "is missing"
 
 
 def bare_folders(
     out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
 ) -> list[BareFolder]:
-    """The folders of targets without manifests that a folder holds, or should hold, sorted."""
+    """Return existing or expected target directories without a manifest, sorted."""
     targets = {recipe.name: {t.folder for t in recipe.targets} for recipe in recipes}
     bare = [
         BareFolder(top / target, recipe, target)
@@ -376,7 +379,7 @@ def bare_folders(
 
 
 def recipe_folders(out: Path, found: Mapping[Path, Manifest]) -> dict[Path, str]:
-    """The folders of recipes at or below a folder, with the recipes' names."""
+    """Return the directories of recipes at or below a directory, with the recipes' names."""
     above = {folder: _recipe_folder(folder, manifest) for folder, manifest in found.items()}
     tops = {
         top: found[folder].recipe
@@ -388,7 +391,7 @@ def recipe_folders(out: Path, found: Mapping[Path, Manifest]) -> dict[Path, str]
 
 
 def _recipe_folder(folder: Path, manifest: Manifest) -> Path | None:
-    """The folder of a target's recipe; None for a target that was moved elsewhere."""
+    """Return the recipe directory of a target directory; None if the target was moved."""
     parts = (manifest.recipe, *manifest.target.split("/"))
     is_moved = folder.absolute().parts[-len(parts) :] != parts
     above = list(folder.parents)[len(parts) - 2 : len(parts) - 1]
@@ -396,7 +399,7 @@ def _recipe_folder(folder: Path, manifest: Manifest) -> Path | None:
 
 
 def _traces(top: Path, found: Mapping[Path, Manifest]) -> Iterator[str]:
-    """The targets that a build has left something of in a recipe's folder."""
+    """Yield the targets that have files of a build in a recipe's directory."""
     known = {name for folder, m in found.items() if top in folder.parents for name in m.files}
     known.add(REPORT)
     for folder, names in _walk(top, found):
@@ -409,7 +412,7 @@ def _traces(top: Path, found: Mapping[Path, Manifest]) -> Iterator[str]:
 
 
 def _walk(top: Path, found: Collection[Path]) -> Iterator[tuple[Path, list[str]]]:
-    """The folders below one that neither have manifests nor are hidden, with their files."""
+    """Yield directories that are not hidden and have no manifest, with the names of their files."""
     for folder, below, names in os.walk(top):
         if Path(folder) in found:
             below.clear()

@@ -1,4 +1,4 @@
-"""Waits until something that a build reads has changed."""
+"""Wait until an input of a build changes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from mobileprep.recipe.files import load_tree, paths_in
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.units import Variables
 
-# Changes count as one while they come no further apart than this.
+# Maximum interval between changes that count as one.
 _QUIET_MS: Final = 100
-# File systems that tell of no changes, as those of a network, are looked at so often.
+# Polling interval for file systems without change notifications, such as network shares.
 _LOOK_MS: Final = 1000
 
 _Stamps: TypeAlias = dict[Path, tuple[int, int, int, int] | None]
 
 
 class Watched(Struct, frozen=True):
-    """What to wait for.
+    """The files and directories to watch.
 
     Args:
-        stamps: files, and folders whose entries matter, with what told their state.
-        below: folders of which any change below counts.
-        looked_into: folders in which a file that comes or goes could change what is read.
+        stamps: files, and directories whose entries matter, with their last known state.
+        below: directories in which every change counts, including their subdirectories.
+        looked_into: directories in which a new or removed file could change the inputs.
     """
 
     stamps: _Stamps
@@ -47,14 +47,14 @@ class Watched(Struct, frozen=True):
 
 
 class SameReads:
-    """Tells whether a build would read the same files still, whatever is in them.
+    """Checks whether a build would still read the same files, regardless of their content.
 
-    It plans again where a name has come or gone in a folder that was looked into, and when it is
-    first asked: what was edited while a plan was made may not be in it.
+    It plans again if an entry of a searched directory was added or removed, and on the first call,
+    because a file may have changed during planning.
 
     Args:
-        watched: what was read.
-        watch_again: makes it anew.
+        watched: the current inputs.
+        watch_again: determines the inputs again.
     """
 
     def __init__(self, watched: Watched, watch_again: Callable[[], Watched]) -> None:
@@ -63,9 +63,9 @@ class SameReads:
         self._looked: _Stamps | None = None
 
     def __call__(self) -> bool:
-        """Whether they are the same; what can be planned no longer is not."""
+        """Return whether the inputs are the same; False if planning fails now."""
         if not self._watched.looked_into:
-            return True  # it could not be planned before, and is watched in another way
+            return True  # planning has failed before; this case is watched in another way
         looked = _stamps(self._watched.looked_into)
         if looked == self._looked:
             return True
@@ -79,7 +79,7 @@ class SameReads:
 def watch_inputs(
     recipes: Iterable[Recipe], targets: Iterable[str] = (), *, locked: bool = False
 ) -> Watched:
-    """All that a build reads, as it is now."""
+    """Return the current state of all inputs of a build."""
     recipes = list(recipes)
     plan = plan_recipes(recipes, frozenset(targets))
     read = files_read(recipes, plan, locked=locked)
@@ -90,21 +90,25 @@ def watch_inputs(
 def watch_folders(
     files: Iterable[Path], before: Watched | None, settings: Mapping[str, str] | None = None
 ) -> Watched:
-    """What may mend recipes that cannot be planned.
+    """Return files whose changes may fix recipes that cannot be planned.
 
-    That is all below their folders, what was watched before, and outside the recipes that they
-    extend and what these name, as far as they can be read.
+    These are all files below the recipes' directories, the previously watched files, and outside of
+    them the files that the recipes extend or name, as far as they can be read.
     """
     files = list(files)
     tops = frozenset(path.absolute().parent for path in files)
-    # What is put into a folder between a look and the wait is told by the folder's own time.
+    # A file that is added between planning and watching changes the time of its directory.
     below = (Path(folder) for top in tops for folder, _, _ in os.walk(top))
     read = (path for file in files for path in _read_so_far(file, settings or {}))
     return Watched(_stamps({*(before.stamps if before else ()), *files, *below, *read}), tops)
 
 
 def watcher() -> ModuleType:
-    """The package that tells of changes."""
+    """Import the package that reports file changes.
+
+    Raises:
+        UnsupportedError: watchfiles is not installed.
+    """
     try:
         import watchfiles
     except ImportError as error:
@@ -114,18 +118,18 @@ def watcher() -> ModuleType:
 
 
 def wait_for_change(watched: Watched, is_same: Callable[[], bool] = lambda: True) -> None:
-    """Return once anything differs from what it was when ``watched`` was made."""
+    """Return as soon as anything differs from the state in ``watched``."""
     watcher()
     if _differs(watched, is_same):
         return
-    with contextlib.suppress(FileNotFoundError):  # a folder that has just gone is a change
+    with contextlib.suppress(FileNotFoundError):  # a removed directory is a change
         for changes in _changes(_folders(watched) or [Path.cwd()]):
             if (changes and watched.below) or _differs(watched, is_same):
                 return
 
 
 def _folders(watched: Watched) -> list[Path]:
-    """The folders to be told of: of each alone, since some below may be for others to read."""
+    """Return the directories to watch one by one, since some subdirectories may be unreadable."""
     if watched.below:
         tops = watched.below
         folders = {p for p in watched.stamps if p in tops or tops.intersection(p.parents)}
@@ -136,9 +140,9 @@ def _folders(watched: Watched) -> list[Path]:
 
 
 def _changes(folders: Iterable[Path]) -> Iterator[set[Any]]:
-    """What changes in folders, round by round, and nothing after each time of silence.
+    """Yield batches of changes in directories, and an empty set after each timeout.
 
-    A system tells of so many folders at a time; where they are too many they are looked at.
+    Systems limit the number of watched directories; beyond that, they are polled.
     """
     watch = partial(
         watcher().watch,
@@ -160,9 +164,9 @@ def _differs(watched: Watched, is_same: Callable[[], bool]) -> bool:
 
 
 def _read_so_far(file: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-    """The files that a recipe was read from, and what it names, with the folders of that.
+    """Yield the files of a recipe, the files that it names, and their directories.
 
-    The folder tells of what comes, as the files of a checkpoint, of which the name is a prefix.
+    The directories detect new files, such as those of a checkpoint, whose name is a prefix.
     """
     read: list[Path] = []
     with contextlib.suppress(MobileprepError):
@@ -177,10 +181,10 @@ def _stamps(paths: Iterable[Path]) -> _Stamps:
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:
-    """What tells that a file was touched or replaced; None where it is gone."""
+    """Return a file's identity and modification times, or None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
         return None
-    # No program can set the ctime: a copy that keeps the mtime is told by it.
+    # Programs cannot set the ctime, so it detects a copy with a preserved mtime.
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -1,4 +1,4 @@
-"""Small files of the cache: where they are, sealed by a digest, and marked as used."""
+"""Small files of the cache: paths, checksums, and time of last use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from mobileprep.core.files import canonical, sha256_bytes
 from mobileprep.errors import UsageError
 
-# Half of the grace of eviction: what a build of the last half hour has used is never evicted.
+# Half of the eviction grace period, so that entries used in the last half hour are never evicted.
 _MARK_SECONDS: Final = 1800
 
 
@@ -23,7 +23,11 @@ FORMAT: Final = "v2"
 
 
 def default_folder() -> Path:
-    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
+    """Return ``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep`` if it is not set.
+
+    Raises:
+        UsageError: the user has no home directory.
+    """
     named = os.environ.get("MOBILEPREP_CACHE")
     if named:
         return Path(named)
@@ -35,18 +39,18 @@ def default_folder() -> Path:
 
 
 def index_file(store: Path, out: Path) -> Path:
-    """Where a store's folder has the index of files of builds into an output folder."""
+    """Return the path of the file index for builds into an output directory."""
     return store / "seen" / f"{sha256_bytes(os.fsencode(os.path.realpath(out)))}.json"
 
 
 def seal(key: str, data: object) -> bytes:
-    """JSON-able data that is kept under a key: the sha256 of a JSON text of both, and the text."""
+    """Serialize JSON-compatible data with its key, preceded by the SHA-256 of both."""
     body = canonical({"key": key, "data": data}).encode()
     return sha256_bytes(body).encode() + b"\n" + body
 
 
 def unseal(key: str, text: bytes) -> object:
-    """The data that ``seal`` was given with that key; None where the text is anything else."""
+    """Return the data that ``seal`` serialized with this key, or None if the content is invalid."""
     digest, _, body = text.partition(b"\n")
     if digest != sha256_bytes(body).encode():
         return None
@@ -58,11 +62,11 @@ def unseal(key: str, text: bytes) -> object:
 
 
 def mark_used(record: Path) -> None:
-    """Note that a record, or an index of files, is used now.
+    """Mark a record or a file index as used now.
 
-    It costs a ``stat`` where that was noted within half an hour.
+    This costs a single ``stat`` if it was marked within the last half hour.
     """
-    with contextlib.suppress(OSError):  # gone, or in a store that is read only
+    with contextlib.suppress(OSError):  # removed, or the cache is read-only
         if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
             os.utime(record)
 
@@ -71,15 +75,15 @@ _TRIES: Final = 3
 
 
 def clear_way(path: Path, top: Path) -> None:
-    """Remove what keeps a file from being written: at its place, and above it below ``top``.
+    """Remove everything that prevents writing a file to ``path``, up to ``top``.
 
-    Files and links at the place itself stay, since writing replaces them.
+    Regular files and symlinks at ``path`` itself remain because writing replaces them.
     """
     for left in reversed(range(_TRIES)):
         try:
             _clear(path, top)
         except (FileNotFoundError, NotADirectoryError):
-            # Another build, or thread, clears the same way.
+            # Another build or thread is clearing the same path.
             if not left:
                 raise
         else:

@@ -1,4 +1,4 @@
-"""The one place that knows doit: stages as doit tasks, and doit's runner for a plan."""
+"""Integration of doit: stages as doit tasks, and doit's runner for a plan."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Check = Callable[[], bool]
 
 _BACKEND: Final = "none"
 _REPORTER: Final = "zero"
-# What doit keeps of a task that has run, until it is told to forget the task.
+# Key in doit's database for a task that has run, until the user runs ``doit forget``.
 _HAS_RUN: Final = "mobileprep-has-run"
 
 
 def stage_task(spec: StageSpec, run: Work, is_fresh: Check) -> dict[str, Any]:
-    """A stage as a doit task.
+    """Create the doit task of a stage.
 
-    Freshness is ours alone: doit compares neither parameters nor the bytes of targets, so it
-    is asked to track no file and takes the answer of ``is_fresh`` for each task's turn.
+    doit tracks no files: it compares neither parameters nor the content of targets. Its
+    ``uptodate`` check calls ``is_fresh`` when the task is due.
     """
     return {
         "name": task_name(spec.task),
@@ -39,13 +39,13 @@ def stage_task(spec: StageSpec, run: Work, is_fresh: Check) -> dict[str, Any]:
         "actions": [run],
         "task_dep": sorted({task_name(task) for task in spec.needs}),
         "uptodate": [is_fresh],
-        # Else doit would put streams of its own in place of ours, and keep all that stages say.
+        # Prevents doit from replacing the output streams and capturing the output of stages.
         "io": {"capture": False},
     }
 
 
 def follow_up_task(name: str, tasks: Iterable[str], run: Work) -> dict[str, Any]:
-    """What is done when some stages have run, as a doit task; it judges itself what to do."""
+    """Create the doit task of a follow-up, which decides itself whether it is needed."""
     return {
         "name": task_name(f"{name}/"),
         "actions": [run],
@@ -55,14 +55,14 @@ def follow_up_task(name: str, tasks: Iterable[str], run: Work) -> dict[str, Any]
 
 
 def task_name(task: str) -> str:
-    """A stage's name as doit spells it; doit keeps ``=`` for itself."""
+    """Convert a stage name to a doit task name; doit reserves ``=``."""
     return task.replace("=", "_")
 
 
 def guarded(
     action: Work, name: str, failures: dict[str, BaseException]
 ) -> Callable[[], TaskFailed | None]:
-    """The action with its exception kept in ``failures``; doit would print a traceback."""
+    """Wrap an action to store its exception in ``failures``; doit would print a traceback."""
 
     def run() -> TaskFailed | None:
         try:
@@ -70,7 +70,7 @@ def guarded(
         except MobileprepError as error:
             failures[name] = error
             return TaskFailed(_told(error))
-        except Exception as error:  # noqa: BLE001 - raised again, whole, once doit has stopped
+        except Exception as error:  # noqa: BLE001 - raised again when doit has stopped
             failures[name] = error
             return TaskFailed(repr(error))
         except KeyboardInterrupt as error:
@@ -82,9 +82,9 @@ def guarded(
 
 
 class DodoAction(Struct, frozen=True):
-    """What a task of a ``dodo.py`` does: doit prints the messages of errors, and no tracebacks.
+    """The action of a ``dodo.py`` task, which makes doit print error messages without tracebacks.
 
-    It can be handed to another process where ``work`` can.
+    It can be pickled if ``work`` can.
     """
 
     work: Work
@@ -98,14 +98,14 @@ class DodoAction(Struct, frozen=True):
 
 
 class Judge:
-    """Tells doit whether a task is up to date, and as a text why it is not.
+    """An ``uptodate`` check for doit, whose string form is the reason why a task is stale.
 
-    doit's own record of past runs tells nothing of parameters or of the bytes of targets, so what
-    counts is our own verdict. That record only says which tasks have run and were not forgotten.
+    doit's database of past runs covers neither parameters nor the content of targets, so mobileprep
+    decides. The database only records which tasks have run and were not forgotten.
 
     Args:
-        reasons: why the task would run; none where it is up to date. What cannot be judged is
-            not up to date: the task itself then fails with the message.
+        reasons: returns why the task would run; empty if it is up to date. If it raises an error,
+            the task is not up to date, and then fails with that error.
     """
 
     def __init__(self, reasons: Callable[[], Sequence[str]]) -> None:
@@ -113,7 +113,7 @@ class Judge:
         self._told: Sequence[str] = ()
 
     def __call__(self, task: Task, values: Mapping[str, Any]) -> bool:
-        """doit calls this with the task, and with what it keeps of the task's last run."""
+        """Return whether a task is up to date; doit passes the task and its saved values."""
         task.value_savers.append(_has_run)
         try:
             self._told = self._reasons()
@@ -132,7 +132,7 @@ def _has_run() -> dict[str, bool]:
 
 
 def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int, keep_going: bool = False) -> bool:
-    """Run tasks through doit; whether all went well."""
+    """Run tasks through doit; return whether all succeeded."""
     listed = [dict_to_task(task) for task in tasks]
     command = _Run(task_loader=_Loader(listed))
     threads = min(jobs, len(listed), MOST_THREADS)
@@ -142,50 +142,48 @@ def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int, keep_going: bool = 
 
 
 class _Forgetful(JsonDB):  # type: ignore[misc]
-    """A record of past runs that is never written: freshness is not for doit to judge."""
+    """A doit database that is never written, because doit does not decide freshness."""
 
     def dump(self) -> None:
-        """Nothing is kept."""
+        """Write nothing."""
 
 
 class _Run(Run):  # type: ignore[misc]
-    """doit's run command without its plugins: what is installed beside has no part in a build.
+    """doit's run command without plugins: other installed packages must not affect a build.
 
-    Looking for plugins would also read the metadata of every installed package three times.
+    Searching for plugins would also read the metadata of every installed package three times.
     """
 
     name = "run"
 
     def get_backends(self) -> dict[str, type]:
-        """The only one there is."""
         return {_BACKEND: _Forgetful}
 
     def get_reporters(self) -> dict[str, type]:
-        """The one that says nothing: progress and failures are told by the caller."""
+        """Return the silent reporter: the caller reports progress and failures."""
         return {_REPORTER: ZeroReporter}
 
 
 class _Loader(TaskLoader2):  # type: ignore[misc]
-    """Hands tasks that exist already to doit."""
+    """A loader that returns existing tasks."""
 
     def __init__(self, tasks: list[Task]) -> None:
         super().__init__()
         self._tasks = tasks
 
     def setup(self, opt_values: dict[str, Any]) -> None:
-        """Nothing is to be loaded."""
+        """Load nothing."""
 
     def load_doit_config(self) -> dict[str, Any]:
-        """Our settings; the user's own doit files do not matter here."""
+        """Return fixed settings that ignore the user's doit configuration."""
         return {"backend": _BACKEND, "dep_file": "", "reporter": _REPORTER}
 
     def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
-        """The tasks."""
         return self._tasks
 
 
 def for_doit(error: MobileprepError) -> InvalidDodoFile:
-    """An error that ends doit with its message instead of a traceback."""
+    """Convert an error so that doit prints its message instead of a traceback."""
     return InvalidDodoFile(_told(error))
 
 
@@ -194,7 +192,7 @@ def _told(error: MobileprepError) -> str:
 
 
 def recipe_files(folder: Path) -> Iterator[Path]:
-    """The recipes in the folders within a folder, sorted; where there is none, the folder's own."""
+    """Yield the recipes of all subdirectories, sorted, or else the recipe of ``folder`` itself."""
     below = sorted(folder.glob("*/recipe.yaml"))
     own = folder / "recipe.yaml"
     yield from below or ([own] if own.is_file() else [])

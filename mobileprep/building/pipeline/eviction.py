@@ -1,9 +1,9 @@
-"""Keeps a store within a size: what was used least recently goes first.
+"""Limit the size of the cache by removing the least recently used entries first.
 
-A record's mtime tells when it was last used; objects are as old as the youngest record that needs
-them. An object's own times stay as they are, since the index of files goes by them. Any
-number of builds may use the store meanwhile: what is gone is made anew by whoever needs it, and
-what was written or used within the last hour stays, because a build may be about to need it.
+The mtime of a record is its last use. An object is as recent as the newest record that needs it.
+The times of objects do not change because the file index depends on them. Any number of builds may
+use the cache meanwhile: they recreate missing entries. Entries that were written or used within the
+last hour stay because a build may be about to need them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.recipe.units import parse_bytes
 
 _GRACE_SECONDS = 3600
-# Clocks of machines that share a store may differ by less. What lies further ahead was noted by a
-# clock that was wrong: when that was nobody knows, only that nobody has used it since.
+# Allowed clock difference between machines that share a cache. A time further ahead comes from a
+# wrong clock: the real time is unknown, but the entry has not been used since.
 _SKEW_SECONDS = 3600
-# The notes on tasks and files beside objects and records may take the bound divided by this.
+# Notes on tasks and files may use the limit divided by this, in addition to objects and records.
 _NOTES_SHARE = 20
 _NOTES = ("latest", "seen")
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
-# What a killed process leaves of a file that takes its name only when it is whole.
+# Temporary files of killed processes; complete files are renamed.
 _UNFINISHED = re.compile(r"\..{1,80}\.[0-9a-f]{16}", re.DOTALL)
 _UNFINISHED_SECONDS = 24 * 3600
 
@@ -45,7 +45,7 @@ References = Callable[[Path], Iterable[str]]
 
 
 class StoreFacts(Struct, frozen=True):
-    """What a store holds; uses in seconds since 1970, None without records."""
+    """The contents of a cache; times of use are in seconds since 1970, or None without records."""
 
     objects: int
     object_bytes: int
@@ -56,7 +56,7 @@ class StoreFacts(Struct, frozen=True):
 
 
 class Evicted(Struct, frozen=True):
-    """What was removed, and how many bytes of objects and records are left."""
+    """Numbers of removed entries and bytes, and size of the remaining objects and records."""
 
     objects: int
     records: int
@@ -68,13 +68,13 @@ class _File(Struct, frozen=True):
     path: Path
     size: int
     changed: float
-    """The later of mtime and ctime: a file that was moved here is new here."""
+    """The later of mtime and ctime: a file that was moved here counts as new."""
     used: float
     """The mtime."""
 
 
 def survey(folder: Path) -> StoreFacts:
-    """What the store in a folder (with ``cas`` and ``ac``) holds."""
+    """Summarize the cache directory with ``cas`` and ``ac`` in it."""
     objects = list(_files(folder / "cas", _OBJECT))
     records = list(_files(folder / "ac", _RECORD))
     used = [record.used for record in records]
@@ -89,15 +89,16 @@ def survey(folder: Path) -> StoreFacts:
 
 
 def evict(folder: Path, limit_bytes: int, references: References) -> Evicted:
-    """Bring the store in a folder down to a size.
+    """Reduce a cache to a maximum size.
 
-    First go objects that no record needs, then the records used least recently, each with the
-    objects that no other record needs.
+    Objects that no record needs are removed first, then the least recently used records, each with
+    the objects that no other record needs.
 
     Args:
-        limit_bytes: how many bytes objects and records may take together.
-        references: the digests of all objects that the record in a file needs, those that are
-            named in its objects included. A CorruptFileError counts as none.
+        folder: directory of the cache format.
+        limit_bytes: maximum total size of objects and records.
+        references: returns the digests of all objects that a record file needs, including indirect
+            ones. A CorruptFileError counts as none.
     """
     work = _Eviction(folder)
     if work.left > limit_bytes:
@@ -106,7 +107,7 @@ def evict(folder: Path, limit_bytes: int, references: References) -> Evicted:
 
 
 class _Eviction:
-    """One round over a store."""
+    """One eviction pass over a cache."""
 
     def __init__(self, folder: Path) -> None:
         self._now = time.time()
@@ -123,7 +124,7 @@ class _Eviction:
         for record in self._records:
             if self.left <= limit:
                 return
-            # The record first: whoever finds one should find its objects.
+            # Remove the record before its objects, so that existing records stay complete.
             if self._remove(record, record.used, "records"):
                 users.subtract(needs[record])
                 alone = sorted(digest for digest in needs[record] if not users[digest])
@@ -144,10 +145,10 @@ class _Eviction:
             return False
         try:
             if file.path.lstat().st_mtime != file.used:
-                return False  # used, or written anew, since this round began
+                return False  # used or rewritten since this pass began
             file.path.unlink()
         except FileNotFoundError:
-            self.left -= file.size  # another process was first
+            self.left -= file.size  # another process removed it
             return True
         except OSError:
             return False
@@ -157,7 +158,7 @@ class _Eviction:
 
 
 def remove_unfinished(folder: Path) -> int:
-    """Remove what killed processes left half written in a store, and count it."""
+    """Remove partially written files of killed processes, and return their number."""
     now = time.time()
     count = 0
     for kind in ("cas", "ac", *_NOTES):
@@ -170,13 +171,14 @@ def remove_unfinished(folder: Path) -> int:
 
 
 def forget_notes(folder: Path, limit_bytes: int) -> int:
-    """Remove notes of builds until they take no more than their share; the bytes freed.
+    """Remove the oldest notes of builds until the rest fits its limit; return the freed bytes.
 
-    A store's bound is for objects and records. What it notes of tasks, output folders and builds
-    beside them, some of them long gone, may take a twentieth of that; the oldest goes first.
+    The size limit of a cache applies to objects and records. Notes on tasks, output directories,
+    and builds may use another twentieth of it.
 
     Args:
-        limit_bytes: how many bytes objects and records may take together.
+        folder: directory of the cache format.
+        limit_bytes: maximum total size of objects and records.
     """
     notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
     before = left = sum(file.size for file in notes)
@@ -195,7 +197,7 @@ def _least_used_first(files: Iterable[_File], now: float) -> list[_File]:
 
 
 def _within(seconds: float, time_of: float, now: float) -> bool:
-    """Whether a time is so many seconds ago, or less."""
+    """Return whether a time is less than ``seconds`` ago."""
     return now - time_of < seconds and not _is_ahead(time_of, now)
 
 
@@ -211,7 +213,7 @@ def _needs(record: _File, references: References) -> frozenset[str]:
 
 
 def _files(folder: Path, name: re.Pattern[str]) -> Iterator[_File]:
-    """The regular files of that name in a folder and its folders; links are not followed."""
+    """Yield regular files with a matching name, recursively; do not follow symlinks."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -233,21 +235,21 @@ def _files(folder: Path, name: re.Pattern[str]) -> Iterator[_File]:
 
 MAX_VARIABLE: Final = "MOBILEPREP_CACHE_MAX"
 DEFAULT_MAX: Final = 20 * 10**9
-"""The bytes that a store may take where nothing else is said."""
+"""Default maximum size of the cache in bytes."""
 _UNBOUNDED: Final = "none"
 _MOST_NOTE: Final = 1 << 20
-# Neither a link is followed nor a pipe waited for.
+# Do not follow a symlink or block on a pipe.
 _PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _COUNTED_SECONDS: Final = 24 * 3600
-# What was used within an hour stays: a store that is over its bound with that is not counted again
-# by every build.
+# Entries used within an hour are never removed. If these alone exceed the limit, not every build
+# needs to count again.
 _PAUSE_SECONDS: Final = 600
-# Cleared a little further than the bound, so that not every build has to.
+# Evict slightly more than necessary, so that not every build must evict.
 _ROOM: Final = 0.9
 
 
 def store_bound(environ: Mapping[str, str]) -> int | None:
-    """The bytes that a store may take, None for any number: ``MOBILEPREP_CACHE_MAX``, or 20 GB."""
+    """Return the maximum cache size from ``MOBILEPREP_CACHE_MAX``, or 20 GB; None if unlimited."""
     named = environ.get(MAX_VARIABLE, "").strip()
     if not named:
         return DEFAULT_MAX
@@ -255,7 +257,11 @@ def store_bound(environ: Mapping[str, str]) -> int | None:
 
 
 def bound_of(text: str, where: str) -> int:
-    """A size as it is written, ``5GB`` or ``500 MiB``."""
+    """Parse a size such as ``5GB`` or ``500 MiB``.
+
+    Raises:
+        UsageError: the size is invalid.
+    """
     found = parse_bytes(text)
     if found is None:
         message = f"{text!r} is not a valid size"
@@ -266,17 +272,17 @@ def bound_of(text: str, where: str) -> int:
 
 
 class _Note(Struct, frozen=True):
-    """How many bytes a store holds, and when that was last counted, in seconds since 1970."""
+    """The size of a cache in bytes, and when it was counted, in seconds since 1970."""
 
     bytes: int
     counted: float
 
 
 class Upkeep:
-    """What one run does for its store.
+    """Maintenance of the cache during one run.
 
     Args:
-        folder: the store's folder, with ``cas``, ``ac`` and ``tmp``.
+        folder: directory of the cache format, with ``cas``, ``ac``, and ``tmp``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -286,7 +292,7 @@ class Upkeep:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Say that this run uses the store; removes what processes have left that are gone."""
+        """Register this run as a user of the cache, and remove directories of dead processes."""
         with self._lock:
             if self._release is None:
                 self._release = share(self._folder)
@@ -295,13 +301,14 @@ class Upkeep:
                 sweep(self._folder / "tmp")
 
     def end(self, limit: int | None, written: int, references: References) -> None:
-        """This run uses the store no more; where it is over its bound, it is cleared.
+        """Unregister this run, and evict entries if the cache exceeds its limit.
 
-        What fails here fails no build: the next one tries again.
+        Errors are ignored: the next build tries again.
 
         Args:
-            limit: how many bytes it may take, None for any number.
-            written: how many bytes this run has added.
+            limit: maximum size in bytes, None if unlimited.
+            written: number of bytes that this run has added.
+            references: see ``evict``.
         """
         with self._lock:
             if self._release is None:
@@ -315,14 +322,14 @@ class Upkeep:
                 self._bound(limit, references)
 
     def counted(self, total: int) -> None:
-        """Note how many bytes the store has been found to hold; the caller has it alone."""
+        """Save the counted size of the cache; the caller must hold it exclusively."""
         write_bytes(self._note, _note_line(total), follow=False)
 
     def _add(self, written: int) -> None:
-        """Note what this run has added, while it still shares the store: nobody counts meanwhile.
+        """Record the bytes that this run has added, while its shared lock prevents counting.
 
-        A line at the end for each run, so that of runs that end at once none is lost. A store that
-        began empty need not be counted; any other without a note is.
+        Each run appends a line, so that concurrent runs lose nothing. A cache that was empty at the
+        start need not be counted; any other cache without a size file is.
         """
         with contextlib.suppress(OSError):
             if self._found_empty:
@@ -344,7 +351,7 @@ class Upkeep:
             if 0 <= age < (_PAUSE_SECONDS if note.bytes > limit else _COUNTED_SECONDS):
                 return
         is_over = note is not None and note.bytes > limit
-        # Another build may go on for hours; the last one to end finds it still over its bound.
+        # If another build is still running, the last one to end finds the cache over its limit.
         with alone(self._folder, wait=False, tell=_nobody):
             remove_unfinished(self._folder)
             forget_notes(self._folder, limit)
@@ -369,4 +376,4 @@ def _note_line(total: int) -> bytes:
 
 
 def _nobody(sentence: str) -> None:
-    """Tells nothing."""
+    """Ignore a message."""

@@ -1,4 +1,4 @@
-"""What a stage reads of earlier stages, and the graphs that it leaves, against the store."""
+"""Inputs and graph outputs of stages in the cache, and sharing through a remote cache."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 
 class StoreExchange:
-    """One run of a stage, see `building.stages.base.Exchange`.
+    """The exchange for one run of a stage; see `building.stages.base.Exchange`.
 
     Args:
-        task: the task's name.
-        store: the store.
-        inputs: what earlier stages left.
-        handover: the graphs that stages of this run have left.
-        folder: the stage's own, for files that have to be put together first.
+        task: name of the task.
+        store: cache with the outputs.
+        inputs: outputs of earlier stages.
+        handover: graphs in memory.
+        folder: private directory for files that must be assembled first.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StoreExchange:
         """Graphs that the stage wrote, by name."""
 
     def path(self, upstream: Upstream) -> Path:
-        """Where an output lies that is a file."""
+        """Return the path of an output as a file; assemble the file first if necessary."""
         output = self._inputs[upstream]
         if output.index is None and output.text is None:
             return self._store.objects.path(output.sha256)
@@ -83,11 +83,11 @@ class StoreExchange:
         return path
 
     def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
-        """An output's bytes, in pieces."""
+        """Return the content of an output in chunks."""
         return self._store.pieces(self._inputs[upstream])
 
     def graph(self, upstream: Upstream) -> Graph:
-        """A graph that an earlier stage left: as it lies in memory, else from the store."""
+        """Return the graph of an earlier stage from memory, or else from the cache."""
         output = self._inputs[upstream]
         graph = self._handover.find(upstream)
         if graph is None:
@@ -100,20 +100,20 @@ class StoreExchange:
         return graph
 
     def offload(self, tensor: Tensor) -> None:
-        """Keep a tensor's content in the store already, if that is to be its place.
+        """Move a tensor's content to the cache now if it will be stored there separately.
 
-        Where the store cannot be written, who leaves the graph is told, and not a transform: its
-        user may have asked for its failures to be ignored.
+        Errors are ignored here because a transform calls this, and its user may have asked to
+        ignore its failures. Writing the graph reports them.
         """
         if lies_apart(tensor):
             with contextlib.suppress(MobileprepError):
                 self._keep(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
-        """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow.
+        """Write a graph: below ``files/`` as a file to publish, else for later stages.
 
-        Later stages read a published file from its bytes, not from memory, so that what they
-        measure is what ships.
+        Later stages read a published file from its bytes rather than from memory, so that they
+        measure the shipped file.
         """
         if name.startswith(PUBLISHED):
             output = self._file(lambda: graph_to_pieces(graph))
@@ -128,7 +128,7 @@ class StoreExchange:
         return size
 
     def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
-        """Leave a memory-mapped model as a file to publish."""
+        """Write a memory-mapped model as a file to publish."""
         check_serialized_size(serialized_size(model.graph), self._task)
         output = self.left[name] = self._file(model.pieces)
         return output.size
@@ -142,7 +142,7 @@ class StoreExchange:
         return graph_from_index(view, objects.view, where)
 
     def _index(self, graph: Graph) -> Output:
-        # The index takes one after another; to hash and write them several at once is faster.
+        # ``graph_index`` stores tensors one by one; hashing and writing them in parallel is faster.
         largest_first = sorted(tensors_apart(graph), key=lambda t: t.nbytes, reverse=True)
         at_once(self._keep, largest_first)
         data = graph_index(graph, self._keep)
@@ -150,7 +150,7 @@ class StoreExchange:
         return Output(part.sha256, part.size, part)
 
     def _file(self, pieces: Callable[[], Iterator[bytes | Tensor]]) -> Output:
-        """A file to publish, which is read twice: for its digest, and for its parts."""
+        """Store a file to publish. It is generated twice: for its digest and for its parts."""
         digest, size = hashlib.sha256(), 0
         for chunk in raw_chunks(pieces()):
             digest.update(chunk)
@@ -159,7 +159,7 @@ class StoreExchange:
         return Output(digest.hexdigest(), size, index)
 
     def _keep(self, tensor: Tensor) -> Part:
-        """Keep a tensor's content; the tensor then lets go of what it has in memory."""
+        """Store a tensor's content, and release the tensor's memory."""
         part = Part(tensor.digest(), tensor.nbytes)
         content = tensor.content if tensor.content is not None else tensor.raw()
         lies = self._store.objects.keep(part, memoryview(content).cast("B"))
@@ -168,16 +168,16 @@ class StoreExchange:
 
 
 def _is_graph(output: Output) -> bool:
-    """Whether an output is the index of a graph."""
+    """Return whether an output is the index of a graph."""
     return output.index is not None and output.index.sha256 == output.sha256
 
 
 class Sharing:
-    """A remote store beside a local one.
+    """A remote cache that complements a local one.
 
     Args:
-        remote: the remote store.
-        folder: the local store's; what is on its way lies below ``tmp`` there.
+        remote: remote cache.
+        folder: directory of the local cache; transfers use its ``tmp`` directory.
     """
 
     def __init__(self, remote: Remote, folder: Path) -> None:
@@ -189,33 +189,32 @@ class Sharing:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong so far."""
         return self._remote.warnings
 
     @contextlib.contextmanager
     def record(self, key: str, limit: int) -> Iterator[Path | None]:
-        """A record's bytes in a file that goes at the end of the context; None where there is none.
+        """Provide a record as a temporary file, or None if it does not exist.
 
-        What it says is for the caller to check. One of more bytes than ``limit`` is none.
+        The content is not validated. Records larger than ``limit`` bytes count as missing.
         """
         with self._fetched([("ac", key, limit)]) as (file,):
             yield file
 
     @contextlib.contextmanager
     def objects(self, parts: Iterable[Part]) -> Iterator[list[Path | None]]:
-        """Objects in files that go at the end of the context, unless they were moved.
+        """Provide objects as temporary files, which are removed at the end unless they were moved.
 
-        Their bytes are those of their digests.
+        Each file matches its digest; objects that could not be downloaded are None.
         """
         with self._fetched([("cas", part.sha256, part.size) for part in parts]) as files:
             yield files
 
     def has(self, parts: Iterable[Part]) -> list[bool]:
-        """Which of some objects the remote store says that it has, in their order."""
+        """Return for each object whether the remote cache reports that it exists."""
         return has_many(self._remote, [("cas", part.sha256, part.size) for part in parts])
 
     def send(self, key: str, record: Path, objects: Iterable[tuple[str, Path]]) -> None:
-        """Send what a stage has left, in the background: its objects, then its record."""
+        """Upload the objects of a stage and then its record, in the background."""
         offered = [Offered("cas", sha256, path) for sha256, path in objects]
         offered.append(Offered("ac", key, record))
         from concurrent.futures import ThreadPoolExecutor  # slow to import
@@ -226,7 +225,7 @@ class Sharing:
             self._sent.append(self._sender.submit(send_many, self._remote, offered))
 
     def finish(self) -> None:
-        """Wait until all is sent."""
+        """Wait for all uploads."""
         with self._lock:
             sent, self._sent = self._sent, []
         for one in sent:
@@ -234,7 +233,7 @@ class Sharing:
         self._stop_sender()
 
     def stop(self) -> None:
-        """Wait for nothing more, and break off what is on its way."""
+        """Abort all transfers."""
         self._stop_sender()
         self._remote.stop()
 
@@ -251,7 +250,8 @@ class Sharing:
             Wanted(kind, key, folder / workspace_name(), limit) for kind, key, limit in entries
         ]
         try:
-            # A store that cannot be written has nothing of the remote one, and says so itself.
+            # If the local cache is not writable, fetch nothing; the cache itself reports the
+            # problem.
             found = [False] * len(wanted)
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs the stages of a plan: each in a folder of its own, what it leaves taken into the store."""
+"""Run the stages of a plan, each in its own directory, and store their outputs."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 Moment: TypeAlias = float | Literal["failed"] | None
-"""A stage starts (None), is done after some seconds, or has failed."""
+"""A stage starts (None), finishes after some seconds, or fails."""
 
 Listener = Callable[[str, Moment], None]
-"""Called with a task's name as it starts, and again as it ends, by the thread that runs it."""
+"""Called with a task's name when it starts and when it ends, in the thread that runs it."""
 
 Warn = Callable[[str, str], None]
-"""Called with a task's name and a message before the task does its work."""
+"""Called with a task's name and a warning before the task does its work."""
 
 Advance = Callable[[str, int, int], None]
-"""Called with a task's name, how many samples it has run, and how many there are."""
+"""Called with a task's name, the number of processed samples, and the total."""
 
 
 def ignore(*_: object) -> None:
-    """Do nothing with an event of a build."""
+    """Ignore an event of a build."""
 
 
-# Giving memory back takes milliseconds, which small models do not repay.
+# Releasing memory takes milliseconds, which does not pay off for small models.
 _MUCH: Final = 4 << 20
 
 
 class Ran(Struct, frozen=True):
-    """One stage that was run, and how long it took in seconds."""
+    """A stage that ran, and its duration in seconds."""
 
     task: str
     seconds: float
 
 
 class Executor:
-    """Runs stages of one plan, from any thread, each once.
+    """Runs each stage of a plan at most once; safe to use from several threads.
 
     Args:
-        state: the plan against a store.
-        listen: called as each stage starts and ends.
-        warn: called with each warning of a stage.
+        state: freshness of the plan's stages.
+        listen: called when a stage starts or ends.
+        warn: called for each warning of a stage.
         advance: called with the progress of stages that run samples.
     """
 
@@ -84,20 +84,20 @@ class Executor:
     ) -> None:
         self.state = state
         self.ran: list[Ran] = []
-        """The stages that ran, in the order they finished."""
+        """The stages that ran, in order of completion."""
         self._listen = listen
         self._warn = warn
         self._advance = advance
         self._handover = Handover(state.plan)
-        # By task, and by fingerprint: two tasks may ask for the same.
+        # Keyed by task and by fingerprint, because two tasks may need the same result.
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._making_lock = threading.Lock()
 
     def run(self, spec: StageSpec) -> Record:
-        """Run a stage unless it is fresh; its record, already in the store.
+        """Run a stage unless it is fresh, and return its record from the cache.
 
         Raises:
-            MobileprepError: whatever the stage raises.
+            MobileprepError: the stage failed.
             CorruptFileError: an input file changed while the stage ran.
         """
         with self._lock(spec.task):
@@ -113,10 +113,10 @@ class Executor:
                 self._handover.done(spec)
 
     def attempt(self, work: Callable[[], Made]) -> Made:
-        """Do work that runs stages and reads what they left.
+        """Call ``work``, which runs stages and reads their outputs.
 
-        Where a cached output turns out to be missing or damaged, the cache entries of earlier
-        builds are dropped, and the work is planned again and done once more.
+        If a cached output is missing or damaged, discard the cache entries of earlier builds, plan
+        again, and retry once.
         """
         try:
             return work()
@@ -126,25 +126,25 @@ class Executor:
         return work()
 
     def tell(self, sentence: str) -> None:
-        """Tell the user of something that is of no stage."""
+        """Report a message that does not belong to a stage."""
         self._warn("", sentence)
 
     def record(self, task: str) -> Record:
-        """The record of a stage whose earlier stages are fresh; raises what ``run`` does."""
+        """Return the record of a task and run it if needed; raises the same errors as ``run``."""
         return self.run(self.state.spec(task))
 
     def is_fresh(self, spec: StageSpec) -> bool:
-        """Whether a stage has nothing to do, so that graphs need not be kept for it."""
+        """Return whether a stage is fresh. If it is, release the graphs that it would have read."""
         if isinstance(self.state.verdict(spec.task), Stale):
             return False
         self._handover.done(spec)
         return True
 
     def obtain(self, upstream: Upstream) -> Output:
-        """An output, in memory or in the local cache; its stage runs first if it is stale.
+        """Return an output in memory or in the local cache; run its stage first if it is stale.
 
         Raises:
-            CacheEntryError: a fresh stage's output is neither in memory nor in a cache.
+            CacheEntryError: the output of a fresh stage is neither in memory nor in a cache.
         """
         for spec in self._runs_for(upstream.task):
             self.run(spec)
@@ -157,10 +157,10 @@ class Executor:
         return output
 
     def _runs_for(self, task: str) -> list[StageSpec]:
-        """A stale stage after all that it depends on, in the plan's order; nothing if fresh."""
+        """Return a stale stage and all its dependencies in plan order; empty if it is fresh."""
         if isinstance(self.state.verdict(task), Fresh):
             return []
-        # No recursion: a recipe may have more steps than Python's stack has room for.
+        # Not recursive: a recipe may have more steps than Python's recursion limit.
         found = {task}
         todo = [task]
         while todo:
@@ -170,11 +170,11 @@ class Executor:
         return [spec for spec in self.state.plan.stages if spec.task in found]
 
     def read(self, upstream: Upstream) -> bytes:
-        """The bytes of an output, see ``obtain``."""
+        """Return the content of an output; see ``obtain``."""
         return b"".join(self.state.store.pieces(self.obtain(upstream)))
 
     def _lock(self, name: str) -> threading.RLock:
-        # Two threads that ask a defaultdict at once may be given a lock each.
+        # Concurrent access to a missing key of a defaultdict may create two locks.
         with self._making_lock:
             return self._locks[name]
 
@@ -203,7 +203,7 @@ class Executor:
     def _execute(
         self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]
     ) -> Record:
-        # Only now: a build with nothing to do must not pay for numpy's start-up.
+        # Imported late so that a build with nothing to do does not pay for importing numpy.
         from mobileprep.building.pipeline.exchange import StoreExchange
 
         started = time.perf_counter()
@@ -221,13 +221,13 @@ class Executor:
             stage_function(type(spec.stage))(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
-            # What was removed may have been made again by what the stage wrote later.
+            # A removed directory may have been created again when the stage wrote its next file.
             if not os.path.samestat(made, folder.stat()):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
             _check_promised(spec, outputs)
         except (ArtifactError, CorruptFileError, OSError) as error:
-            # An input that is cut short meanwhile cannot be parsed, or, where it is mapped, written
-            # to the store: neither its format nor the store is at fault.
+            # If an input was truncated meanwhile, parsing it or writing its mapping to the cache
+            # fails, although neither the format nor the cache is at fault.
             self.state.check_unchanged(spec)
             fault = _store_fault(error, store.folder)
             if fault is None:
@@ -241,7 +241,7 @@ class Executor:
         return Record(parts, outputs, round(time.perf_counter() - started, 4))
 
     def _taken(self, folder: Path) -> dict[str, Output]:
-        """The files that a stage has left, in the store."""
+        """Store the files that a stage has written."""
         names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
         return {
             name: self.state.store.take(
@@ -259,9 +259,9 @@ class Executor:
 
 
 def _store_fault(error: Exception, folder: Path) -> OSError | None:
-    """What the system said where the store could not be written; None where that was not it.
+    """Return the system error of a failed write to the cache, or None for other errors.
 
-    Stages write nowhere but to their folder in it, whose name would tell the user nothing.
+    Stages write only to their work directory in the cache, whose path would not help the user.
     """
     if isinstance(error, OSError):
         return error if folder in Path(str(error.filename)).parents else None
@@ -270,7 +270,7 @@ def _store_fault(error: Exception, folder: Path) -> OSError | None:
 
 
 def _check_promised(spec: StageSpec, outputs: Mapping[str, Output]) -> None:
-    """Whether a stage has left all that the plan promises."""
+    """Check that a stage has produced all outputs that the plan requires."""
     for name in spec.stage.output_files:
         if name not in outputs:
             message = f"the stage {spec.kind} did not leave {name}"
@@ -278,14 +278,14 @@ def _check_promised(spec: StageSpec, outputs: Mapping[str, Output]) -> None:
 
 
 def return_free_memory() -> None:
-    """Return what the C library keeps for later, where it can be asked to.
+    """Return free memory of the C library to the system, if it supports that.
 
-    After a large stage glibc keeps as much as the stage took at most, for each thread apart; stages
-    that run at the same time would take that much each.
+    After a large stage, glibc keeps the stage's peak memory in each thread, so parallel stages
+    would add up.
     """
     if not sys.platform.startswith("linux"):
         return
-    import ctypes  # slow to import, and small builds need it never
+    import ctypes  # slow to import, and small builds never need it
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -293,10 +293,10 @@ def return_free_memory() -> None:
 
 
 class Handover:
-    """The graphs that stages of one run have left, until every stage that reads them is done.
+    """Graphs in memory, from the stages that produced them to all stages that read them.
 
     Args:
-        plan: the plan, which tells who reads what.
+        plan: plan that defines the readers of each output.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -308,18 +308,18 @@ class Handover:
         self._lock = threading.Lock()
 
     def leave(self, upstream: Upstream, graph: Graph) -> None:
-        """Keep a graph for those that will read it; nothing where nobody will."""
+        """Keep a graph if another stage still reads it."""
         with self._lock:
             if self._readers[upstream] > 0:
                 self._graphs[upstream] = graph
 
     def find(self, upstream: Upstream) -> Graph | None:
-        """The graph, where a stage of this run has left it."""
+        """Return the graph if a stage of this run has produced it."""
         with self._lock:
             return self._graphs.get(upstream)
 
     def done(self, spec: StageSpec) -> None:
-        """A stage has read what it reads, or need not run."""
+        """Note that a stage has read its inputs or does not need to run."""
         with self._lock:
             if spec.task in self._done:
                 return

@@ -1,6 +1,6 @@
-"""Digests of files that were hashed before, valid while ``stat`` tells that nothing changed.
+"""Index of file digests that are valid while ``stat`` reports no change.
 
-The rules are those of git's index ("racy git"); ``docs/explanation/cache.md`` has them in words.
+The rules follow git's index ("racy git"). ``docs/explanation/cache.md`` explains them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class FileIndex:
-    """The digests of files that were hashed before, valid while the files' stat data are the same.
+    """Digests of files, valid while the files' ``stat`` data does not change.
 
-    One object serves one run, from any number of threads. What this run has written itself
-    and noted is taken as written until its end; a later run hashes it once.
+    An instance serves one run and is safe to use from several threads. It trusts the digests that
+    this run noted for its own files until the end of the run. A later run hashes these files once.
 
     Args:
-        path: the file that keeps the index from run to run; None for an index in memory.
-        checksum: trust nothing of earlier runs; each file is hashed once in this run.
-        kept: what ``entries`` of an earlier run gave, where no file keeps it.
+        path: file that stores the index between runs; None for an index in memory.
+        checksum: ignore digests of earlier runs, so that each file is hashed once in this run.
+        kept: ``entries`` of an earlier run, for an index in memory.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class FileIndex:
         self._has_news = False
 
     def digest(self, path: Path) -> str:
-        """The sha256 of the file that a path leads to, in hex."""
+        """Return the SHA-256 of a file in hexadecimal; follow symlinks."""
         known = self._trusted(_key(path), _stamp(path))
         return known.sha256 if known is not None else self._hash(path)
 
     def begin(self, paths: Iterable[Path]) -> None:
-        """Begin to hash those of some files that have to be; whoever asks for them waits.
+        """Start hashing files without a valid digest; ``digest`` waits for them.
 
-        It is done in the background, the largest first. What is missing, or cannot be read, says so
-        when it is asked for.
+        Files are hashed in the background, largest first. Errors of missing or unreadable files are
+        raised by ``digest``.
         """
         due: dict[Path, int] = {}
         for path in paths:
@@ -77,22 +77,23 @@ class FileIndex:
         self._begun.update({_key(path): future for path, future in hashing.items()})
 
     def digest_many(self, paths: Iterable[Path]) -> dict[Path, str]:
-        """The digests of several files, those to hash shared out among the processors."""
+        """Return the digests of several files and hash them in parallel."""
         wanted = list(paths)
         self.begin(wanted)
         return {path: self.digest(path) for path in wanted}
 
     def matches(self, path: Path, sha256: str, size: int) -> bool:
-        """Whether a path is a regular file, not a link, of these bytes; False where it is missing.
+        """Return whether a path is a regular file, not a symlink, with this content.
 
         Args:
-            size: its length in bytes.
+            sha256: expected digest.
+            size: expected size in bytes.
         """
         known = self._known_match(path, sha256, size)
         return self._hashed_match(path, sha256) if known is None else known
 
     def match_many(self, wanted: Iterable[tuple[Path, str, int]]) -> list[bool]:
-        """What ``matches`` says of each path, sha256 and size, hashed as ``digest_many`` does."""
+        """Return the result of ``matches`` for each path, SHA-256, and size; hash in parallel."""
         listed = list(wanted)
         answers = [self._known_match(*each) for each in listed]
         due = [each for each, answer in zip(listed, answers, strict=True) if answer is None]
@@ -107,7 +108,8 @@ class FileIndex:
     def note(self, path: Path, sha256: str) -> None:
         """Note the digest of a file that this run has just written.
 
-        A later run hashes it again: a change by others between writing and noting does not show.
+        A later run hashes the file again, because a change by another process between writing and
+        noting would not be detected.
         """
         key = _key(path)
         with contextlib.suppress(CorruptFileError):
@@ -117,7 +119,7 @@ class FileIndex:
             self._touched.discard(key)
 
     def unchanged(self, path: Path) -> bool:
-        """Whether a file is as it was when this run first took its digest, or noted it."""
+        """Return whether a file is unchanged since this run first hashed or noted it."""
         key = _key(path)
         taken = self._taken.get(key)
         if taken is None or key in self._touched:
@@ -128,16 +130,16 @@ class FileIndex:
             return False
 
     def entries(self, paths: Iterable[Path]) -> dict[str, str]:
-        """What a later run may take as ``kept`` of some files whose digests this run has taken.
+        """Return the digests of this run in the form of the ``kept`` parameter.
 
-        Files whose times are too new to be believed are not among them.
+        Files that were modified too recently to be trusted are omitted.
         """
         now = time_ns()
         taken = {key: self._taken[key] for key in map(_key, paths) if key in self._taken}
         return {key: entry.text() for key, entry in taken.items() if entry.settled(now)}
 
     def save(self) -> None:
-        """Keep the index for later runs; an index that cannot be written is none, and no error."""
+        """Save the index for later runs; ignore write errors."""
         if self._path is None or not self._has_news:
             return
         now = time_ns()
@@ -152,10 +154,10 @@ class FileIndex:
             save_entries(self._path, kept)
 
     def _known_match(self, path: Path, sha256: str, size: int) -> bool | None:
-        """What ``matches`` says where nothing need be hashed for it."""
+        """Return the result of ``matches``, or None if the file must be hashed."""
         try:
             found = path.lstat()
-        except (OSError, ValueError):  # a name that no file can have
+        except (OSError, ValueError):  # invalid file name
             return False
         if not stat.S_ISREG(found.st_mode) or found.st_size != size:
             return False
@@ -169,7 +171,7 @@ class FileIndex:
             return False
 
     def _trusted(self, key: str, stamp: FileStamp) -> IndexEntry | None:
-        """The entry that still holds for a file with that stamp."""
+        """Return the entry that is still valid for a file with this stamp."""
         now = time_ns()
         entry = self._taken.get(key)
         if entry is not None:
@@ -187,7 +189,7 @@ class FileIndex:
         under_way = self._begun.pop(_key(path), None)
         if under_way is not None:
             sha256 = under_way.result()
-            # It may have changed since then.
+            # The file may have changed since it was hashed.
             if self._taken[_key(path)].stamp == _stamp(path):
                 return sha256
         return self._hash_now(path)
@@ -204,7 +206,7 @@ class FileIndex:
             raise unreadable(path, error) from error
         stamp = FileStamp.of(found)
         if stamp != FileStamp.of(after) or not stat.S_ISREG(found.st_mode):
-            moment = 0  # Changed while it was read: the digest may be that of no state of it.
+            moment = 0  # Changed while it was read: the digest may match no state of the file.
         before = self._taken.get(key)
         if before and (before.sha256 != sha256 or not self._same(key, before.stamp, stamp)):
             self._touched.add(key)
@@ -216,7 +218,7 @@ class FileIndex:
     def _same(self, key: str, before: FileStamp, now: FileStamp) -> bool:
         if before == now:
             return True
-        # Inode numbers may change by themselves where they are made up.
+        # Inode numbers may change where the file system generates them.
         return not self._systems.tell_changes(key, now.device) and (
             (before.size, before.mtime_ns, before.ctime_ns)
             == (now.size, now.mtime_ns, now.ctime_ns)
@@ -224,7 +226,7 @@ class FileIndex:
 
 
 def _key(path: Path) -> str:
-    return str(path.absolute())  # not resolved: links may turn
+    return str(path.absolute())  # not resolved: symlinks may change
 
 
 def _stamp(path: Path) -> FileStamp:
@@ -242,17 +244,17 @@ def _is_there(key: str) -> bool:
     return True
 
 
-# Times of files are kept in whole seconds at worst, and come from a clock that is read a few
-# milliseconds late: a change in that time may leave them as they were.
+# File times have a resolution of one second at worst, and come from a clock that lags by a few
+# milliseconds. A change within that time may not alter them.
 MARGIN_NS = 2_000_000_000
 _FORMAT = "file index 1"
 _MOST_INDEX = 64 << 20
-# A digest, the moment before it was taken, and the stamp's five numbers.
+# A digest, the time before hashing started, and the five numbers of the stamp.
 _ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9]{1,20}) ([-0-9 ]{9,120})")
 
 
 class FileStamp(Struct, frozen=True):
-    """What ``stat`` tells of a file's state; times in nanoseconds."""
+    """A file's state according to ``stat``; times are in nanoseconds."""
 
     device: int
     inode: int
@@ -262,18 +264,18 @@ class FileStamp(Struct, frozen=True):
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileStamp:
-        """The stamp of what ``os.stat`` returned."""
+        """Create a stamp from a result of ``os.stat``."""
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     def text(self) -> str:
-        """Its numbers, as the index file has them."""
+        """Format the stamp for the index file."""
         return f"{self.device} {self.inode} {self.size} {self.mtime_ns} {self.ctime_ns}"
 
 
 class IndexEntry(Struct, frozen=True):
-    """A digest, the stamp of the file that has it, and the moment before it was hashed.
+    """A digest, the stamp of its file, and the time before hashing started.
 
-    A moment of 0 is that of a digest that must not be trusted by later runs.
+    A moment of 0 marks a digest that later runs must not trust.
     """
 
     sha256: str
@@ -281,21 +283,21 @@ class IndexEntry(Struct, frozen=True):
     stamp: FileStamp
 
     def settled(self, now: int) -> bool:
-        """Whether any change since the moment shows in the stamp.
+        """Return whether the stamp would show every change since ``moment``.
 
-        Not so for a moment that has yet to come: the clock was set back, and may pass the
-        times of the stamp a second time.
+        It would not if ``moment`` is in the future: the clock was set back, and may reach the times
+        of the stamp again.
         """
         newest = max(self.stamp.mtime_ns, self.stamp.ctime_ns)
         return newest + MARGIN_NS <= self.moment <= now
 
     def text(self) -> str:
-        """The line of the index file that ``parse`` reads."""
+        """Format the entry as a line of the index file; see ``parse``."""
         return f"{self.sha256} {self.moment} {self.stamp.text()}"
 
 
 def load_entries(path: Path) -> dict[str, str]:
-    """The entries of an index file by path, unread; none where it is missing or damaged."""
+    """Return the unparsed entries of an index file by path; empty if it is missing or damaged."""
     try:
         data = unseal(_FORMAT, read_file(path, limit=_MOST_INDEX))
         paths, entries = data["paths"], data["entries"]  # type: ignore[index]
@@ -307,42 +309,42 @@ def load_entries(path: Path) -> dict[str, str]:
 
 
 def save_entries(path: Path, entries: Mapping[str, str]) -> None:
-    """Write an index file, atomically."""
+    """Write an index file atomically."""
     data = {"paths": list(entries), "entries": list(entries.values())}
     write_bytes(path, seal(_FORMAT, data), follow=False)
 
 
 def parse(text: str | None, stamp: FileStamp) -> IndexEntry | None:
-    """The entry of that text where it is for a file with that stamp."""
+    """Parse an entry; return None if it is invalid or for a different stamp."""
     found = text and _ENTRY.fullmatch(text)
     if not found or found[3] != stamp.text():
         return None
     return IndexEntry(found[1], int(found[2]), stamp)
 
 
-# Local file systems whose inode numbers stay and whose ctime is set by the kernel at every change,
-# stores through a mapping included, and by nothing else. Left out on purpose, beside all that
-# is not known:
-# - tmpfs, ramfs: a page that a program mapped and read first is changed without a trace;
-# - vfat, exfat, ntfs: no true ctime or no true inode numbers;
-# - nfs, cifs, 9p, virtiofs, fuse: times come from elsewhere, and may be kept for seconds.
+# Local file systems with stable inode numbers and a ctime that the kernel sets at every change,
+# including writes through a mapping, and never otherwise. Excluded on purpose, as are all unknown
+# ones:
+# - tmpfs, ramfs: writes to a page that was mapped and read first are not recorded;
+# - vfat, exfat, ntfs: no real ctime or no real inode numbers;
+# - nfs, cifs, 9p, virtiofs, fuse: times come from elsewhere and may be cached for seconds.
 _TRUE = frozenset(
     {
-        # Linux's own, on disks: inodes as they are on the disk. Some keep whole seconds only.
+        # Linux disk file systems with on-disk inode numbers. Some store whole seconds only.
         *("ext2", "ext3", "ext4", "xfs", "f2fs", "jfs", "nilfs2"),
-        # The same with subvolumes, each of which is a device of its own.
+        # The same with subvolumes, each of which has its own device number.
         *("btrfs", "bcachefs", "zfs"),
-        # What containers run on: times and inodes are those of the layer that holds the file. A
-        # copy to the upper layer may change device and inode, and then the file is hashed again.
-        # Where that layer is seen, it counts by what it lies on: live systems have it in memory.
+        # Used by containers. Times and inodes are those of the layer that contains the file.
+        # Copying to the upper layer may change device and inode; then the file is hashed again. If
+        # that layer is visible, its own file system decides: live systems keep it in memory.
         "overlay",
     }
 )
-# Their files may lie on devices that no mount names: subvolumes, and the layers of overlay.
+# Their files may have devices that no mount lists: subvolumes and overlay layers.
 _UNNAMED = frozenset(("btrfs", "bcachefs", "overlay"))
-# Below, looking up the file system takes as long as it saves.
+# For smaller files, looking up the file system costs as much as it saves.
 _RESERVED: Final = 4 << 20
-# Itself, and what containers put on it.
+# ext4, and the overlay that containers put on top of it.
 _ALLOCATING_LATE: Final = frozenset(("ext4", "overlay"))
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
@@ -351,9 +353,9 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 class Mount(Struct, frozen=True):
-    """A mounted file system: its device's numbers, where it is seen, its kind, and its layer.
+    """A mounted file system: device numbers, mount point, type, and upper directory.
 
-    The layer is the folder that an overlay puts files in, empty where that is not told.
+    ``upper`` is the writable directory of an overlay, or empty if it is unknown.
     """
 
     major: int
@@ -364,7 +366,7 @@ class Mount(Struct, frozen=True):
 
 
 def read_mounts() -> list[Mount]:
-    """What is mounted, in order of mounting; nothing where the system does not tell (not Linux)."""
+    """Return the mounts in order of mounting; empty if the system has no mountinfo (not Linux)."""
     try:
         lines = _MOUNTINFO.read_bytes().splitlines()
     except OSError:
@@ -373,7 +375,7 @@ def read_mounts() -> list[Mount]:
 
 
 def _parse(line: bytes) -> Mount | None:
-    """A line as proc(5) has it: ``36 35 98:0 /root /point options ... - kind source options``."""
+    """Parse a line of proc(5): ``36 35 98:0 /root /point options ... - kind source options``."""
     fields, _, rest = line.partition(b" - ")
     try:
         major, minor = map(int, fields.split()[2].split(b":"))
@@ -391,23 +393,26 @@ def _unescaped(text: bytes) -> str:
 
 
 class FileSystems:
-    """What is known of the devices that files lie on; each is looked up once."""
+    """File system types by device; each device is looked up once."""
 
     def __init__(self) -> None:
         self._kinds: dict[int, str] = {}
 
     def tell_changes(self, path: str, device: int) -> bool:
-        """Whether any change to a file on ``device`` alters its inode, its size or its ctime."""
+        """Return whether any change to a file on ``device`` alters its inode, size, or ctime."""
         return self._kind_of(path, device) in _TRUE
 
     def reserve(self, descriptor: int, path: str, size: int) -> None:
-        """Have the blocks of a new file allocated before it is written, where that saves time.
+        """Allocate the blocks of a new file before writing if that saves time.
 
-        ext4 allocates them as a file takes a name that another had, one run of pages at a time,
-        and whoever renames waits. Elsewhere the C library may write to every block instead.
+        ext4 delays allocation until a file replaces another one by rename, and then allocates one
+        run of pages at a time while the caller waits. On other file systems, the C library may
+        write to every block instead.
 
         Args:
-            size: the bytes that it will have.
+            descriptor: open file.
+            path: path of the file, to find its file system.
+            size: final size in bytes.
         """
         device = os.fstat(descriptor).st_dev
         if size >= _RESERVED and self._kind_of(path, device) in _ALLOCATING_LATE:
@@ -415,13 +420,13 @@ class FileSystems:
 
     def _kind_of(self, path: str, device: int) -> str:
         if device not in self._kinds:
-            # Read anew for each: what was mounted since is on a device not seen before.
+            # Read again for each device, because it may have been mounted since.
             self._kinds[device] = _kind(read_mounts(), path, device)
         return self._kinds[device]
 
 
 def _kind(mounts: list[Mount], path: str, device: int) -> str:
-    """The kind of file system of a device; nothing where it cannot be told."""
+    """Return the file system type of a device, or an empty string if it is unknown."""
     if not mounts:
         return ""
     major, minor = os.major(device), os.minor(device)
@@ -435,7 +440,7 @@ def _kind(mounts: list[Mount], path: str, device: int) -> str:
 
 
 def _seen(mounts: list[Mount], mount: Mount) -> str:
-    """A mount's kind; of an overlay that of its upper layer, unless none or a true one is seen."""
+    """Return a mount's type; for an overlay on an untrusted visible layer, that layer's type."""
     upper = Path(mount.upper)
     if mount.kind != "overlay" or not upper.is_absolute() or not upper.exists():
         return mount.kind
@@ -444,10 +449,10 @@ def _seen(mounts: list[Mount], mount: Mount) -> str:
 
 
 def _nearest(mounts: list[Mount], path: str) -> Mount | None:
-    """The mount that a path leads into."""
+    """Return the mount that contains a path."""
     real = os.path.realpath(path)
     above = [m for m in mounts if _is_below(real, m.point)]
-    # Of equally long ones the last was mounted over the others.
+    # Of mounts at the same point, the last one hides the others.
     return max(reversed(above), key=lambda m: len(m.point), default=None)
 
 

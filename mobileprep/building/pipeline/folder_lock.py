@@ -1,10 +1,10 @@
-"""Lets one build at a time work on an output folder.
+"""Locks that let only one build at a time work on an output directory.
 
-The lock of ``out/digits/phone`` is the file ``out/digits/.phone.lock``: beside the folder, so that
-everyone who can publish there sees it, whatever store they use, and never among the files that
-ship. It is there while a build is. What counts is the system's lock on the open file, which ends
-with its process however that ends; the file itself only says who. Where a file system has no such
-locks, a file that is made by one process alone stands for it, ``.phone.claim``.
+The lock of ``out/digits/phone`` is the file ``out/digits/.phone.lock``. It is next to the
+directory, so that it works for every process that can publish there, whatever its cache, and is
+never shipped. The file exists while a build runs. The actual lock is the system's lock on the open
+file, which ends with its process; the content only names the holder. On file systems without such
+locks, an exclusively created file replaces it, ``.phone.claim``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mobileprep.errors import ArtifactError
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
 _LONGEST_NAME: Final = 200
-# Of a folder that comes and goes; on some file systems one can never be made.
+# Others may remove and create directories meanwhile; some file systems never allow creating one.
 _MOST_TRIES: Final = 1000
 _PLAIN_FILE: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -40,13 +40,13 @@ _NO_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 Release = Callable[[], None]
 
 
-class _Moved(Exception):  # noqa: N818 - no error: another process took the file away
-    """What was locked is not what has the name any more."""
+class _Moved(Exception):  # noqa: N818 - control flow, not an error
+    """The locked file no longer has the lock file's name."""
 
 
 @dataclass
 class _Locks:
-    """The locks that one build holds, to be let go in the order opposite to taking."""
+    """The locks of one build, which are released in reverse order."""
 
     stack: contextlib.ExitStack
     holder: bytes = field(default_factory=lambda: this_process().as_bytes())
@@ -57,14 +57,22 @@ class _Locks:
 def folder_locks(
     folders: Iterable[Path], *, wait: bool, tell: Callable[[str], None]
 ) -> Iterator[bool]:
-    """Hold output folders, so that no other build works on them.
+    """Lock output directories, so that no other build works on them.
 
-    They are taken in one order by all, so that two builds never wait for each other. Folders where
-    no file can be made are passed over: nothing can be published there either, and publishing
-    tells why.
+    All builds lock directories in the same order, so that two builds never wait for each other.
+    Directories in which no file can be created are skipped: publishing there fails too and reports
+    the reason.
+
+    Args:
+        folders: output directories.
+        wait: wait for other builds instead of failing.
+        tell: receives a message before a longer wait.
 
     Yields:
-        whether another build ended in the meantime: what was found before may be out of date.
+        Whether this build waited for another one, so that earlier checks may be outdated.
+
+    Raises:
+        ArtifactError: another build holds a lock and ``wait`` is not set, or locking failed.
     """
     with contextlib.ExitStack() as stack:
         locks = _Locks(stack)
@@ -74,7 +82,7 @@ def folder_locks(
 
 
 def lock_file(folder: Path) -> Path:
-    """The file that stands for the lock of a folder."""
+    """Return the path of the lock file of a directory."""
     name = folder.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
@@ -82,7 +90,7 @@ def lock_file(folder: Path) -> Path:
 
 
 def _take(folder: Path, locks: _Locks, *, wait: bool, tell: Callable[[str], None]) -> bool:
-    """Put the release of a folder's lock on the stack, once it is ours; whether it took a wait."""
+    """Lock a directory and register its release; return whether that required a wait."""
     pause = _FIRST_PAUSE
     told = ""
     while True:
@@ -93,7 +101,7 @@ def _take(folder: Path, locks: _Locks, *, wait: bool, tell: Callable[[str], None
         if not wait:
             message = f"it is being worked on by {who}"
             raise ArtifactError(message, "build again when it has ended", str(folder))
-        # Short waits need no words, and a lock that was just taken does not name its holder yet.
+        # Short waits are not reported, and a new lock does not name its holder yet.
         if pause > _FIRST_PAUSE and who != told:
             tell(f"waiting for {folder}: it is being worked on by {who}")
             told = who
@@ -102,16 +110,17 @@ def _take(folder: Path, locks: _Locks, *, wait: bool, tell: Callable[[str], None
 
 
 def _attempt(path: Path, locks: _Locks) -> Holder | str | None:
-    """Try to lock; who has the lock, an empty text where that is unknown, None if done."""
+    """Try to lock; return None if that succeeded, else the holder, or "" if it is unknown."""
     for _ in range(_MOST_TRIES):
         try:
             made = _folders_made(path.parent)
             if made:
-                # Taken away again where they are empty: a build that fails leaves no folders.
+                # Removed again if they are empty, so that a failed build leaves no directories
+                # behind.
                 locks.stack.callback(_remove_folders, made)
             return _lock(path, locks)
         except (_Moved, FileNotFoundError):
-            continue  # another process has just let go, and removed its file or folder
+            continue  # another process has just released the lock and removed its file or directory
         except OSError as error:
             if error.errno in _NO_DESCRIPTORS:
                 message = f"cannot be locked: {error.strerror}"
@@ -131,7 +140,7 @@ def _lock(path: Path, locks: _Locks) -> Holder | str | None:
             raise _no_file(path)
         identity = (facts.st_dev, facts.st_ino)
         if identity in locks.files:
-            return None  # one folder under two names, as where letter case does not matter
+            return None  # one directory under two names (case-insensitive file system)
         locked = try_lock(descriptor)
         if locked is None:
             with contextlib.suppress(OSError):
@@ -141,7 +150,7 @@ def _lock(path: Path, locks: _Locks) -> Holder | str | None:
             return read_holder(_content(descriptor)) or ""
         _check_same(path, identity)
         if facts.st_nlink > 1:
-            # What is written there would be in a file of the user's too.
+            # Writing would also change the user's file.
             raise _no_file(path, "the lock file has another hard link")
         _write(descriptor, path, locks.holder)
         locks.files.add(identity)
@@ -154,9 +163,10 @@ def _lock(path: Path, locks: _Locks) -> Holder | str | None:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor of the lock's file, which is made where it is not there.
+    """Open the lock file, and create it if it does not exist.
 
-    Locking needs no right to write: what another user's killed build left is locked, then replaced.
+    Locking does not require write permission: the lock file of another user's killed build is
+    locked and then replaced.
     """
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN_FILE, 0o666)
@@ -167,7 +177,7 @@ def _opened(path: Path) -> int:
 
 
 def _check_same(path: Path, identity: tuple[int, int]) -> None:
-    """Make sure that a file which was locked still has its name; whoever had it removed it."""
+    """Check that a locked file still has its name; the previous holder may have removed it."""
     now = path.stat()
     if (now.st_dev, now.st_ino) != identity:
         raise _Moved
@@ -176,21 +186,22 @@ def _check_same(path: Path, identity: tuple[int, int]) -> None:
 def _write(descriptor: int, path: Path, holder: bytes) -> None:
     try:
         if os.fstat(descriptor).st_size:
-            # Only then: ext4 writes what was cut off and filled again to the disk as it is closed.
+            # Only if needed: ext4 flushes truncated and rewritten files to disk when they are
+            # closed.
             os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, holder)
     except OSError as error:
-        if error.errno in (errno.EBADF, errno.EINVAL):  # not open for writing: another user's
+        if error.errno in (errno.EBADF, errno.EINVAL):  # another user's file
             with contextlib.suppress(OSError):
                 path.unlink()
                 raise _Moved from error
-        # Else a full disk, say: the lock holds all the same, and does not name its holder.
+        # Otherwise, for example if the disk is full, the lock works but does not name its holder.
 
 
 def _let_go(path: Path, descriptor: int) -> None:
-    # Removed while it is held: removed later, it could be another's already. Windows does not
-    # remove open files.
+    # Remove the file while it is locked; afterwards it could belong to another process. Windows
+    # cannot remove open files.
     with contextlib.suppress(OSError):
         path.unlink()
     os.close(descriptor)
@@ -200,7 +211,7 @@ def _let_go(path: Path, descriptor: int) -> None:
 
 
 def _claim(path: Path, locks: _Locks) -> Holder | str | None:
-    """Try to make the file that stands for the lock where the file system has no locks."""
+    """Try to create the file that replaces the lock on file systems without locks."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
@@ -213,7 +224,7 @@ def _claim(path: Path, locks: _Locks) -> Holder | str | None:
 
 
 def _claimed(path: Path) -> Holder | str:
-    """Who has claimed a folder; what a process left that is gone is removed."""
+    """Return the holder of a claim, or remove the claim if its process has ended."""
     data = _content_of(path)
     holder = read_holder(data)
     if holder is None or not holder.is_gone:
@@ -221,7 +232,7 @@ def _claimed(path: Path) -> Holder | str:
     aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     path.rename(aside)
     if _content_of(aside) != data:
-        # Another process was faster, and this claim is its own: it gets it back.
+        # Another process has replaced the claim with its own meanwhile: restore it.
         with contextlib.suppress(OSError):
             os.link(aside, path)
     aside.unlink()
@@ -249,7 +260,7 @@ def _content(descriptor: int) -> bytes:
 
 
 def _folders_made(folder: Path) -> list[Path]:
-    """Make a folder and those above it; the ones that were not there, innermost first."""
+    """Create a directory and its parents; return the created ones, innermost first."""
     missing: list[Path] = []
     while not os.path.lexists(folder):
         missing.append(folder)
@@ -276,22 +287,20 @@ _NAMESPACE: Final = Path("/proc/self/ns/pid")
 _LONGEST: Final = 200
 _TEXTS: Final = ("host", "boot", "namespace", "started", "since", "command")
 MOST_BYTES: Final = 4096
-"""No more of a lock is read."""
+"""Maximum number of bytes that are read from a lock file."""
 
 
 class Holder(Struct, frozen=True):
     """A process that holds a lock.
 
     Args:
-        pid: its number.
-        host: the machine's name.
-        boot: what the machine's system calls the time since its last start; empty where it
-            does not say.
-        namespace: where its number holds: containers of one machine have numbers of their own;
-            empty where the system does not say.
-        started: when the process started, as the system counts; empty where it does not say.
-        since: when it took the lock, in local time.
-        command: how it was called.
+        pid: process ID.
+        host: host name.
+        boot: the system's ID of the current boot; empty if unknown.
+        namespace: PID namespace, since containers have their own process IDs; empty if unknown.
+        started: start time of the process in system units; empty if unknown.
+        since: local time at which it acquired the lock.
+        command: its command line.
     """
 
     pid: int
@@ -306,14 +315,14 @@ class Holder(Struct, frozen=True):
         return f"process {self.pid} on {self.host} since {self.since} ({self.command})"
 
     def as_bytes(self) -> bytes:
-        """What stands in a lock."""
+        """Serialize the holder for the lock file."""
         return (json.dumps(structs.asdict(self), sort_keys=True) + "\n").encode()
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has surely ended; of another machine's nothing is known."""
+        """Whether the process has certainly ended; False for processes of other machines."""
         if self.host != _host() or os.name == "nt":
-            return False  # on Windows asking for a process by signal would end it
+            return False  # on Windows, os.kill would terminate the process
         if self.boot != _boot():
             return bool(self.boot)
         if self.namespace != _namespace():
@@ -329,14 +338,14 @@ class Holder(Struct, frozen=True):
 
 
 def this_process() -> Holder:
-    """This process as the holder of a lock taken now."""
+    """Return this process as the holder of a new lock."""
     pid = os.getpid()
     since = time.strftime("%Y-%m-%d %H:%M:%S %z")
     return Holder(pid, _host(), _boot(), _namespace(), _started(pid), since, _command(sys.argv))
 
 
 def read_holder(data: bytes) -> Holder | None:
-    """The holder that a lock names; None where it names none."""
+    """Parse the holder of a lock; return None if it is invalid."""
     try:
         found = json.loads(data)
         texts = [found[name] for name in _TEXTS]
@@ -349,12 +358,12 @@ def read_holder(data: bytes) -> Holder | None:
 
 
 def _plain(text: str) -> str:
-    """Text of another process, fit for a terminal."""
+    """Sanitize a string of another process for the terminal."""
     return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
 
 
 def _command(arguments: list[str]) -> str:
-    """A command line without the values of variables, which may be secret."""
+    """Return a command line without the values of ``--set``, which may be secret."""
     words = [Path(arguments[0]).name if arguments else ""]
     for before, word in itertools.pairwise(arguments):
         if before == "--set":
@@ -384,11 +393,11 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started; numbers are given out again, and this tells two of one apart."""
+    """Return the start time of a process, which distinguishes processes with a reused ID."""
     try:
         facts = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return ""
-    # The name before it may hold anything, blanks and brackets too.
+    # The program name before it may contain anything, including blanks and parentheses.
     after_name = facts.rpartition(b")")[2].split()
     return after_name[19].decode("ascii", "replace") if len(after_name) > 19 else ""

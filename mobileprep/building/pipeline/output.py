@@ -1,4 +1,4 @@
-"""What stages left, as records have it."""
+"""Outputs and records of stages, and the work directories that stages write to."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from mobileprep.core.files import sha256_bytes
 from mobileprep.formats.parts import Part
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
-# No file system takes longer ones.
+# Maximum length of a file name in any file system.
 _LONGEST_NAME: Final = 255
 
 
 class Output(Struct, frozen=True):
-    """Something that a stage left.
+    """An output of a stage.
 
     Args:
-        sha256: of a graph, that of its index; of all else that of its bytes.
-        size: its length in bytes; of a graph, the index's.
-        index: the index that tells what it is made of; None for what is one object or stands here.
-        text: its bytes themselves, where they are short and JSON.
+        sha256: digest of its content; for a graph, the digest of its index.
+        size: size in bytes; for a graph, the size of its index.
+        index: index of its parts, or None if it is a single object or inline text.
+        text: content of a short JSON output, stored in the record.
     """
 
     sha256: str
@@ -41,19 +41,19 @@ class Output(Struct, frozen=True):
 
     @property
     def part(self) -> Part | None:
-        """The first object that is needed for it, None where none is."""
+        """The first object that the output needs, or None if it is inline text."""
         if self.text is not None:
             return None
         return self.index or Part(self.sha256, self.size)
 
 
 class Record(Struct, frozen=True):
-    """What is kept of one run of a stage.
+    """The record of one run of a stage.
 
     Args:
-        components: what the fingerprint was made of.
-        outputs: what it left, by name.
-        seconds: how long it took.
+        components: components of its fingerprint.
+        outputs: its outputs by name.
+        seconds: duration of the run.
     """
 
     components: Mapping[str, Any]
@@ -62,17 +62,17 @@ class Record(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """The length of all outputs together."""
+        """The total size of all outputs."""
         return sum(output.size for output in self.outputs.values())
 
 
 class LastRun(Struct, frozen=True):
-    """A task's last run, to explain what has changed and to foretell what a run takes.
+    """A task's last run, to explain changes and to estimate the cost of the next run.
 
     Args:
-        components: what its fingerprint was made of.
-        seconds: how long it took.
-        bytes: the length of all that it left.
+        components: components of its fingerprint.
+        seconds: duration of the run.
+        bytes: total size of its outputs.
     """
 
     components: Mapping[str, Any]
@@ -81,7 +81,7 @@ class LastRun(Struct, frozen=True):
 
 
 def record_data(record: Record) -> dict[str, Any]:
-    """A record as JSON can hold it."""
+    """Convert a record to JSON-compatible data."""
     return {
         "components": record.components,
         "outputs": {name: _output_data(out) for name, out in record.outputs.items()},
@@ -90,12 +90,12 @@ def record_data(record: Record) -> dict[str, Any]:
 
 
 def last_run_data(record: Record) -> dict[str, Any]:
-    """What is told of a record's run later, as JSON can hold it."""
+    """Convert the summary of a run to JSON-compatible data."""
     return {"components": record.components, "seconds": record.seconds, "bytes": record.bytes}
 
 
 def last_run_from(data: object) -> LastRun | None:
-    """What ``last_run_data`` gave; None for anything else."""
+    """Parse the data of ``last_run_data``; return None if it is invalid."""
     try:
         components, seconds = data["components"], _seconds(data["seconds"])  # type: ignore[index]
         return LastRun(dict(components), seconds, int(data["bytes"]))  # type: ignore[index]
@@ -121,7 +121,7 @@ def _output_data(output: Output) -> dict[str, Any]:
 
 
 def record_from(data: object) -> Record | None:
-    """The record that ``record_data`` gave; None for anything else."""
+    """Parse the data of ``record_data``; return None if it is invalid."""
     try:
         outputs = {_name(k): _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
         components, seconds = data["components"], _seconds(data["seconds"])  # type: ignore[index]
@@ -144,7 +144,7 @@ def _output(data: Mapping[str, Any]) -> Output:
 
 
 def _name(name: str) -> str:
-    """A name that a stage may give what it leaves: one that files have, below its folder."""
+    """Check that an output name is a valid relative path."""
     for part in name.split("/"):
         if part in ("", ".", "..") or "\0" in part or len(part.encode()) > _LONGEST_NAME:
             message = "no name of an output"
@@ -162,21 +162,21 @@ def _part(data: Mapping[str, Any]) -> Part:
 
 
 _NAME = re.compile(r"([0-9]{1,10})-([0-9a-f]{12})-([0-9]{1,20})-[0-9a-f]{16}")
-# What a process of another machine or of an earlier boot left is told by its age alone.
+# Work directories of other machines or of earlier boots are judged by age only.
 _ABANDONED_SECONDS = 24 * 3600
 _PROC = Path("/proc")
 _UNKNOWN = "0" * 12
 
 
 def workspace_name() -> str:
-    """A new name that tells which process it belongs to: number, system, start, and chance."""
+    """Return a new name with the process ID, the system, the start time, and a random suffix."""
     return f"{_process(os.getpid())}-{os.urandom(8).hex()}"
 
 
 def sweep(folder: Path) -> int:
-    """Remove the workspaces of a folder that no process works in, and count them.
+    """Remove the work directories that no process uses, and return their number.
 
-    Several processes may do so at once. What cannot be removed stays.
+    Several processes may call this at once. Directories that cannot be removed are skipped.
     """
     try:
         found = sorted(folder.iterdir())
@@ -189,13 +189,13 @@ def _is_left(path: Path) -> bool:
     name = _NAME.fullmatch(path.name)
     if name is not None and name[2] == _system() != _UNKNOWN:
         return _started(int(name[1])) != int(name[3])
-    # A process of another container or machine may be at work: only what rests is left.
+    # The process may be active in another container or on another machine: require inactivity.
     try:
         inside = list(path.iterdir()) if path.is_dir() and not path.is_symlink() else []
         changed = max(each.lstat().st_mtime for each in (path, *inside))
     except OSError:
-        return False  # it is being worked in, or removed
-    # Of a time that is yet to come nothing is known, but that it was not noted of late.
+        return False  # in use, or already removed
+    # A time in the future proves only that the directory was not changed recently.
     return abs(time.time() - changed) > _ABANDONED_SECONDS
 
 
@@ -210,13 +210,13 @@ def _remove(path: Path) -> bool:
 
 @lru_cache(maxsize=1)
 def _process(pid: int) -> str:
-    """What the names of this process begin with; one that was forked has another number."""
+    """Return the name prefix of this process; a forked process has a different one."""
     return f"{pid}-{_system()}-{_started(pid) or 0}"
 
 
 @lru_cache(maxsize=1)
 def _system() -> str:
-    """A digest of this boot of this machine, and of the container: where process numbers hold."""
+    """Return a digest of this boot and container, within which process IDs are unique."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_bytes()
         container = os.fsencode((_PROC / "self/ns/pid").readlink())
@@ -226,9 +226,9 @@ def _system() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None where there is none."""
+    """Return the start time of a process in clock ticks since boot; None if it is not running."""
     try:
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[19])  # the 22nd field of proc(5); a program's name may hold anything
+        return int(fields[19])  # field 22 of proc(5); the program name may contain anything
     except (OSError, ValueError, IndexError):
         return None

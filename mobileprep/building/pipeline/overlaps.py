@@ -1,4 +1,4 @@
-"""Refuses builds whose outputs would lie over what they read, over the store, or each other."""
+"""Reject builds whose outputs would overlap their inputs, the cache, or each other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ _HINT = "name another folder with --out, or give the recipe or the target anothe
 
 
 def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Path) -> None:
-    """Make sure that no target's folder holds anything that a build must not touch.
+    """Check that no target's directory contains files that a build must not touch.
 
-    Whole folders are compared, because which files go into one is known only after the stages: a
-    file that the build reads may not lie in one at all.
+    Whole directories are compared, because the names of the output files are not known before the
+    stages run: an input file must not be in an output directory at all.
+
+    Raises:
+        ArtifactError: an output directory overlaps an input, the cache, or another one.
     """
     folders: dict[Path, str] = {}
     for target in plan.targets:
@@ -40,7 +43,7 @@ def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Pat
 
 
 def check_beside(path: Path, read: Iterable[Path], folders: Iterable[Path]) -> None:
-    """Refuse a file beside the outputs that would overwrite a file of the build."""
+    """Reject an additional file that would overwrite an input or an output of the build."""
     own = _Places([path])
     for other in sorted(read):
         if own.holder(other) is not None:
@@ -62,10 +65,10 @@ def _check_store(folders: Iterable[Path], store: Path) -> None:
 
 
 class _Places:
-    """Some folders, to look up which of them holds a path.
+    """Directories that can be searched for the one that contains a path.
 
-    They are told by what the system says that they are, so that neither links nor ``..`` nor the
-    letter case of names matters; those that are not there yet by their paths.
+    Directories are identified by device and inode, so that symlinks, ``..``, and letter case do not
+    matter; missing ones are identified by path.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -73,8 +76,8 @@ class _Places:
         self._folders = {self._identity(folder) or folder: folder for folder in folders}
 
     def holder(self, path: Path) -> Path | None:
-        """The folder that holds a path, or what it leads to by links, or None."""
-        for way in (Path(os.path.abspath(path)), *links(path)):  # noqa: PTH100 - '..' goes by text
+        """Return the directory that contains a path or a target of its symlinks, or None."""
+        for way in (Path(os.path.abspath(path)), *links(path)):  # noqa: PTH100 - '..' is lexical here
             for above in (way, *way.parents):
                 found = self._folders.get(self._identity(above) or above)
                 if found is not None:

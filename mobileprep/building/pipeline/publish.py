@@ -1,4 +1,4 @@
-"""Puts a target's files into its output folder, with a manifest, and takes stale ones away."""
+"""Publish a target's files and manifest to its output directory, and remove stale files."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from mobileprep.errors import ArtifactError, CorruptFileError
 
 
 class Changes(Struct, frozen=True):
-    """What brings a target's folder up to date.
+    """The changes that bring a target's directory up to date.
 
     Args:
-        folder: the folder.
-        write: the names of files that are missing or have other bytes, manifest last.
-        remove: the names of files that an earlier build left and this one does not, whole or not.
-        manifest: the manifest's bytes.
+        folder: output directory of the target.
+        write: names of missing or different files, with the manifest last.
+        remove: names of obsolete and partially written files of earlier builds.
+        manifest: content of the manifest.
     """
 
     folder: Path
@@ -56,10 +56,13 @@ class Changes(Struct, frozen=True):
 
 
 def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileIndex) -> Changes:
-    """Compare a target's folder with what it should hold.
+    """Compare a target's directory with its expected content.
 
     Args:
-        files: tells what bytes files have.
+        built: outputs of the target's stages.
+        extra: content of additional files by name.
+        out: output directory of the build.
+        files: index of file digests.
     """
     folder = inside(out, built.target.folder)
     wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
@@ -81,13 +84,16 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
 def stays(
     folder: Path, name: str, sha256: str, size: int, before: Mapping[str, str], files: FileIndex
 ) -> bool:
-    """Whether a target's file stays untouched: it has the bytes that it should have.
+    """Return whether a target's file already has the expected content.
 
-    What was of other bytes when the folder was last whole is not worth a look.
+    If the last manifest lists a different digest, the file is not checked.
 
     Args:
-        sha256, size: of the bytes that it should have.
-        files: tells what bytes files have.
+        folder: output directory of the target.
+        name: name of the file.
+        sha256, size: expected digest and size.
+        before: digests of the last manifest by name.
+        files: index of file digests.
     """
     if before.get(name, sha256) != sha256:
         return False
@@ -101,11 +107,18 @@ def publish(
     out: Path,
     obtain: Callable[[Upstream], Output] | None = None,
 ) -> Changes:
-    """Bring a target's folder up to date; what was done.
+    """Bring a target's directory up to date and return the changes.
 
-    Files whose bytes are right stay untouched. A link is replaced, wherever it leads: what is
-    behind it may be another output, or none of ours. The manifest is written last, so that a folder
-    with a fitting manifest is whole.
+    Files with the right content are not touched. A symlink is replaced, never followed, because its
+    target may not belong to this build. The manifest is written last, so that a directory with a
+    matching manifest is complete.
+
+    Args:
+        built: outputs of the target's stages.
+        extra: content of additional files by name.
+        store: cache with the outputs.
+        out: output directory of the build.
+        obtain: makes an output available locally before it is written.
     """
     todo = changes(built, extra, out, store.files)
     store.fetch(built.files[name] for name in todo.write if name in built.files)
@@ -125,7 +138,7 @@ def publish(
 
 
 def unpublish(folder: Path) -> list[str]:
-    """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
+    """Remove the files of a manifest and directories that become empty; return the names."""
     names = published_names(folder)
     for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
         _remove(folder, name)
@@ -138,12 +151,12 @@ def unpublish(folder: Path) -> list[str]:
 
 
 def published_names(folder: Path) -> list[str]:
-    """The files that a folder's manifest lists, which ``unpublish`` would remove."""
+    """Return the files that a directory's manifest lists, which ``unpublish`` would remove."""
     return sorted(listed(folder))
 
 
 def hash_all(state: State, out: Path) -> None:
-    """Hash all that a plan reads and has published, on all processors, before it is asked for."""
+    """Hash all input and published files of a plan in parallel."""
     published = {p for t in state.plan.targets for p in held(inside(out, t.folder))}
     inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
     files = state.store.files
@@ -153,10 +166,11 @@ def hash_all(state: State, out: Path) -> None:
 
 
 def made_of(target: TargetPlan, sources: Mapping[str, str]) -> dict[str, Any]:
-    """What a target's manifest tells of all that its files are made of.
+    """Return the part of a target's manifest that describes the inputs.
 
     Args:
-        sources: the sha256 of each file from outside, by name.
+        target: plan of the target.
+        sources: SHA-256 of each input file by name.
     """
     return {
         "tool": TOOL,
@@ -174,7 +188,7 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
 
 
 def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
-    """What a killed build has left of files that it was about to write."""
+    """Yield the temporary files of a killed build."""
     paths = [Path(name) for name in names]
     for parent in {path.parent for path in paths}:
         here = {path.name for path in paths if path.parent == parent}
@@ -186,11 +200,11 @@ def _remove(folder: Path, name: str) -> None:
     try:
         path = file_inside(folder, name)
     except (ValueError, ArtifactError):
-        return  # a manifest that points elsewhere is not ours
-    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - never raise
+        return  # invalid manifest that points outside the directory
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - Path raises for invalid names
         return
     remove_file(path)
-    with contextlib.suppress(OSError):  # one holds something else
+    with contextlib.suppress(OSError):  # not empty
         for parent in itertools.takewhile(folder.resolve().__ne__, path.parents):
             parent.rmdir()
 
@@ -199,15 +213,15 @@ MANIFEST: Final = "manifest.json"
 
 
 TOOL: Final = f"mobileprep {__version__}"
-"""The generator that manifests and reports name."""
+"""Name and version of the generator in manifests and reports."""
 
 
 MOST_MANIFEST: Final = 64 << 20
-"""No manifest is longer."""
+"""Maximum size of a manifest in bytes."""
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """The digests of the files that an earlier build left, by name; none without a manifest."""
+    """Return the digests of a directory's published files by name; empty without a manifest."""
     try:
         found = manifest(folder)["files"]
         return {str(n): str(f["sha256"]) for n, f in found.items() if n != MANIFEST}
@@ -216,7 +230,7 @@ def listed(folder: Path) -> dict[str, str]:
 
 
 def manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest of a folder tells, whoever wrote it; an empty dict without one."""
+    """Return the unchecked content of a directory's manifest; empty if it is missing or invalid."""
     path = folder / MANIFEST
     try:
         if path.is_symlink() or not path.is_file():
@@ -224,13 +238,13 @@ def manifest(folder: Path) -> dict[str, Any]:
         found = json.loads(read_bytes(path, limit=MOST_MANIFEST))
     except (CorruptFileError, OSError, ValueError):
         return {}
-    except RecursionError:  # of lists in lists
+    except RecursionError:  # deeply nested lists
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def held(folder: Path) -> Iterator[Path]:
-    """The files of an earlier build that are still there, the manifest too."""
+    """Yield the existing files of an earlier build, including the manifest."""
     for name in (*listed(folder), MANIFEST):
         with contextlib.suppress(ArtifactError, OSError, ValueError):
             path = file_inside(folder, name)
@@ -245,16 +259,16 @@ _HINT: Final = "build the folder again"
 
 
 class Manifest(Struct, frozen=True):
-    """What a build has noted of a target's folder.
+    """The manifest of a target's directory.
 
     Args:
-        tool: the program and its version, ``mobileprep 1.2``.
-        recipe: the recipe's name.
-        target: the target's folder below the recipe's.
-        settings: what the recipe says of the target.
-        sources: the sha256 of each file that it was made from, by its name in the recipe.
-        files: the sha256 of each file of the folder but the manifest.
-        sha256: of the manifest itself.
+        tool: program and version, such as ``mobileprep 1.2``.
+        recipe: name of the recipe.
+        target: directory of the target, relative to the recipe's directory.
+        settings: settings of the target in the recipe.
+        sources: SHA-256 of each input file, by its name in the recipe.
+        files: SHA-256 of each file in the directory except the manifest.
+        sha256: digest of the manifest itself.
     """
 
     tool: str
@@ -267,7 +281,11 @@ class Manifest(Struct, frozen=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder."""
+    """Read the manifest of a directory.
+
+    Raises:
+        CorruptFileError: the manifest is missing or invalid.
+    """
     path = folder / MANIFEST
     data = read_bytes(path, limit=MOST_MANIFEST)
     try:
@@ -284,7 +302,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def manifest_folders(top: Path) -> list[Path]:
-    """A folder that has a manifest, or else all such folders below it, sorted."""
+    """Return ``top`` if it has a manifest, else all directories below it that have one, sorted.
+
+    Raises:
+        CorruptFileError: no directory has a manifest.
+    """
     found: list[Path] = []
     for folder, below, files in os.walk(top, onerror=_refuse):
         if MANIFEST in files:
@@ -313,20 +335,21 @@ def _refuse(error: OSError) -> None:
 
 
 def folder_reasons(todo: Changes, expected: Mapping[str, str]) -> list[str]:
-    """What is to be done to a folder, and why; nothing where it is as it should be.
+    """Explain the changes to a directory; empty if it is up to date.
 
     Args:
-        expected: the sha256 of each file that belongs there, by name.
+        todo: changes to explain.
+        expected: SHA-256 of each expected file by name.
     """
     obstacle = no_folder_above(todo.folder)
     if obstacle is None and not todo.folder.exists() and todo.write:
         return [f"{from_here(todo.folder)} does not exist"]
-    # Several files may tell of the same thing in the place of their folder.
+    # Several files may have the same reason, for example a missing directory.
     return list(dict.fromkeys(_reasons(todo, expected)))
 
 
 def expected_files(built: Built, extra: Mapping[str, bytes], todo: Changes) -> dict[str, str]:
-    """The sha256 of each file that a target's folder should hold, its manifest included."""
+    """Return the SHA-256 of each expected file of a target's directory, including the manifest."""
     return {
         **{name: output.sha256 for name, output in built.files.items()},
         **{name: sha256_bytes(data) for name, data in extra.items()},
@@ -337,7 +360,7 @@ def expected_files(built: Built, extra: Mapping[str, bytes], todo: Changes) -> d
 def _reasons(todo: Changes, expected: Mapping[str, str]) -> Iterator[str]:
     before = listed(todo.folder)
     for name in todo.write:
-        # The manifest is written with whatever else is, so that alone would be no news.
+        # The manifest changes with any other file, so it is reported only on its own.
         if name != MANIFEST or len(todo.write) == 1:
             yield _reason(file_inside(todo.folder, name), expected[name], before.get(name))
     for name in todo.remove:
@@ -352,10 +375,12 @@ def _reason(path: Path, expected: str, before: str | None) -> str:
 
 
 def _fault(path: Path, expected: str, before: str | None) -> str:
-    """What is wrong with a file, as the end of a sentence.
+    """Describe the problem of a file as the end of a sentence.
 
     Args:
-        expected: the sha256 that it should have.
+        path: file to check.
+        expected: SHA-256 that it should have.
+        before: SHA-256 in the last manifest, if it lists the file.
     """
     if path.is_symlink():
         return "is a link"
@@ -376,13 +401,13 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
 
 
 def from_here(path: Path) -> str:
-    """A path from the current folder on, where it lies below that; without ``..`` where it can be.
+    """Return a path relative to the working directory if it is below it, avoiding ``..``.
 
-    Tools that compare paths as text, as doit and Make do, know a file by one spelling.
+    Tools that compare paths as strings, such as doit and Make, need one spelling per file.
     """
     if ".." in path.parts:
         plain = os.path.normpath(path)
-        # Behind a link ``..`` leads elsewhere than the text says.
+        # After a symlink, ``..`` differs from the lexical parent.
         path = Path(plain) if os.path.realpath(plain) == os.path.realpath(path) else path
     try:
         return str(path.relative_to(Path.cwd()))

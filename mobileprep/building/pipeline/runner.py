@@ -1,4 +1,4 @@
-"""Builds a plan: judges what is fresh, runs the rest through doit, and gathers the results."""
+"""Build a plan: find stale stages, run them through doit, and collect the results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 
 
 class Built(Struct, frozen=True):
-    """What a target's stages left.
+    """The outputs of a target's stages.
 
     Args:
-        target: the target's plan.
-        files: the outputs that make up its folder, by name there.
-        origins: the stages that left them, by the same names.
-        records: what the report is made of.
-        sources: the sha256 of each file from outside, by name.
+        target: plan of the target.
+        files: published outputs, by file name.
+        origins: stages that produced them, by the same names.
+        records: records for the report.
+        sources: SHA-256 of each input file by name.
     """
 
     target: TargetPlan
@@ -44,12 +44,12 @@ class Built(Struct, frozen=True):
 
 
 class FollowUp(Struct, frozen=True):
-    """What is to be done when some stages have run.
+    """Work that follows after some stages.
 
     Args:
-        name: tells it from others.
-        tasks: those stages.
-        do: the work; it judges itself how much there is.
+        name: unique name.
+        tasks: stages that must run first.
+        do: the work; it decides itself whether it is needed.
     """
 
     name: str
@@ -58,7 +58,7 @@ class FollowUp(Struct, frozen=True):
 
 
 def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
-    """The stages that would run, in order, with the reasons."""
+    """Return the stages that would run, in plan order, with the reasons."""
     verdicts = state.verdicts(spec.task for spec in state.plan.stages)
     stages = ((spec, verdicts[spec.task]) for spec in state.plan.stages)
     return [(spec, verdict) for spec, verdict in stages if isinstance(verdict, Stale)]
@@ -71,26 +71,26 @@ def build(
     keep_going: bool = False,
     follow_ups: Sequence[FollowUp] = (),
 ) -> list[MobileprepError]:
-    """Run what is stale, and do what follows some stages when those have all run.
+    """Run stale stages, and run follow-ups as soon as their stages are done.
 
     Args:
-        executor: runs the stages of a plan, and has them listed afterwards.
-        jobs: how many stages and follow-ups may be worked at at once.
-        keep_going: after a failure go on with what does not depend on it.
-        follow_ups: what else is to be done; none needs another.
+        executor: runs the stages of a plan and lists them afterwards.
+        jobs: maximum number of parallel stages and follow-ups.
+        keep_going: after a failure, continue with all stages that do not depend on it.
+        follow_ups: additional work; follow-ups are independent of each other.
 
     Returns:
-        The failures, where the build was to go on after them, in the order of the plan.
+        The failures in plan order if ``keep_going`` is set.
 
     Raises:
-        MobileprepError: the first failure; what ran before it stays in the store.
+        MobileprepError: the first failure; outputs of earlier stages stay in the cache.
     """
     state = executor.state
     if not stale_stages(state):
-        # While one target's files come from a remote store, those of another are written.
+        # Downloading the files of one target overlaps with writing those of another.
         at_a_time = 1 if state.store.sharing is None else jobs
         return _done(follow_ups, jobs=at_a_time, keep_going=keep_going)
-    # Only now: a build with nothing to do must not pay for doit's start-up.
+    # Imported late so that a build with nothing to do does not pay for importing doit.
     from mobileprep.building.pipeline.doit_tasks import (
         follow_up_task,
         guarded,
@@ -123,10 +123,10 @@ def build(
 def _run_before_failure(
     actions: Mapping[str, Callable[[], object]], failures: Mapping[str, BaseException]
 ) -> None:
-    """Run what comes before the first failure in the plan and has not run, in order.
+    """Run the pending stages that precede the first failure in the plan, in order.
 
-    With several at once a later stage may fail first. What a build fails with must not depend on
-    that: of the checks of a chain, the first that fails names the step that broke the model.
+    In a parallel build, a later stage may fail first, but the reported error must not depend on
+    timing: of several checks in a chain, the first failing one names the step that broke the model.
     """
     is_told = all(
         isinstance(error, MobileprepError) and not isinstance(error, CacheEntryError)
@@ -141,7 +141,7 @@ def _run_before_failure(
 
 
 def _done(follow_ups: Sequence[FollowUp], *, jobs: int, keep_going: bool) -> list[MobileprepError]:
-    """Do what follows stages that have run; its failures, if it is to go on after them."""
+    """Run the follow-ups of finished stages, and return their failures if ``keep_going`` is set."""
 
     def failure(one: FollowUp) -> MobileprepError | None:
         try:
@@ -156,12 +156,12 @@ def _done(follow_ups: Sequence[FollowUp], *, jobs: int, keep_going: bool) -> lis
 
 
 def collect(state: State) -> list[Built]:
-    """The results of every target of a plan whose stages are all fresh."""
+    """Return the results of every target of a plan whose stages are all fresh."""
     return [collect_target(target, state) for target in state.plan.targets]
 
 
 def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
-    """The results of one target whose stages are fresh."""
+    """Return the results of a target whose stages are fresh."""
     record = functools.partial(_record, state) if executor is None else executor.record
 
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
@@ -190,7 +190,10 @@ def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
     """Check the digests that a recipe pins.
 
     Args:
-        pins: for each the file's name, the place of the pin, the digest wanted, and found.
+        pins: file name, location of the pin, expected digest, and actual digest of each pin.
+
+    Raises:
+        CorruptFileError: a digest does not match.
     """
     wrong = [
         f"{place}: {name} has the sha256 {found}, and the recipe pins {wanted}"
@@ -215,7 +218,7 @@ def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:
 
 
 def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
-    """The error with the paths of this machine, and the stage's name where it has no place."""
+    """Return an error with absolute paths, located at the stage unless it has a location."""
     paths = {files.name: str(files.root) for files in spec.stage.files.values() if _is_moved(files)}
     told = [error.message, error.hint, error.where or spec.task]
     for name in sorted(paths, key=len, reverse=True):
@@ -227,7 +230,7 @@ def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
 
 
 def _is_moved(files: Files) -> bool:
-    """Whether a name stands for an absolute path, which no record is to hold."""
+    """Return whether a name replaces an absolute path, which records must not contain."""
     return any(file.written for file in files.members)
 
 

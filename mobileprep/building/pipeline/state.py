@@ -1,4 +1,4 @@
-"""Which stages are fresh: fingerprints worked out from digests, and looked up in the store."""
+"""Determine which stages are fresh by looking up their fingerprints in the cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.recipe.settings import InputFile
 
 
 class Fresh(Struct, frozen=True):
-    """A stage that has run before on the same; what it left is known, but may not be at hand."""
+    """A stage with a cached record; its outputs may still be missing from the cache."""
 
     record: Record
 
@@ -38,11 +38,11 @@ class Stale(Struct, frozen=True):
     """A stage that must run.
 
     Args:
-        reasons: why, in words.
-        parts: what its fingerprint is made of; None while an earlier stage has yet to run.
-        key: the fingerprint, None where it is not known; a stage whose output is lost keeps it.
-        changes: what is not as it was when it last ran.
-        last: its last run, where the store knows of one.
+        reasons: explanations for the user.
+        parts: components of its fingerprint; None while an earlier stage must run first.
+        key: the fingerprint, or None if it is unknown; a stage with a lost output keeps it.
+        changes: changes since its last run.
+        last: its last run, if the cache knows one.
     """
 
     reasons: tuple[str, ...]
@@ -53,21 +53,22 @@ class Stale(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """Why a stage runs again of whose needed outputs the store has not all, and its fingerprint."""
+    """The reason why a stage with missing outputs runs again, and its fingerprint."""
 
     reason: str
     key: str
 
 
 class State:
-    """The freshness of a plan's stages against a store.
+    """The freshness of a plan's stages according to a cache.
 
-    A stage is fresh by its record alone, unless ``check_outputs`` finds that the store lacks an
-    output of it which a stage that runs, or a folder, needs.
+    A record alone makes a stage fresh, unless ``check_outputs`` finds that the cache lacks an
+    output
+    that a running stage or an output directory needs.
 
     Args:
-        plan: the plan.
-        store: the store.
+        plan: stages of the build.
+        store: cache to look up.
         force: treat every stage as stale until it has run.
     """
 
@@ -82,35 +83,35 @@ class State:
                 self._readers[task].append(spec.task)
         self._digests: dict[Path, str] = {}
         self._fresh: dict[str, Fresh] = {}
-        # Stale stages are judged again and again; what ran before this build stays what it was.
+        # Stale stages are checked repeatedly, but their last run before this build does not change.
         self._last_runs: dict[str, LastRun | None] = {}
-        # The fingerprints that have been run: of stages with equal ones, one runs for all.
+        # Fingerprints that have run. Of several stages with the same fingerprint, only one runs.
         self._ran: set[str] = set()
-        # Why fresh stages have to run, as ``check_outputs`` has found.
+        # Reasons for fresh stages to run, from ``check_outputs``.
         self._lost: dict[str, Lost] = {}
-        # How often verdicts were forgotten.
+        # Number of times that verdicts were discarded.
         self._forgotten = 0
         self._lock = threading.RLock()
 
     def spec(self, task: str) -> StageSpec:
-        """The stage of that task name."""
         return self._specs[task]
 
     def verdict(self, task: str) -> Fresh | Stale:
-        """Whether a stage is fresh. What is found fresh stays so until ``plan_again``.
+        """Return whether a stage is fresh. A fresh verdict is cached until ``plan_again``.
 
-        What is stale is judged anew: another process may have run the stage in the meantime.
+        A stale verdict is computed again each time, because another process may have run the stage
+        meanwhile.
         """
         return self._verdict(task, {})
 
     def verdicts(self, tasks: Iterable[str]) -> dict[str, Fresh | Stale]:
-        """The verdicts of several stages as of now, each judged once; raises as ``verdict``."""
+        """Return the current verdicts of several stages; raises the same errors as ``verdict``."""
         stale: dict[str, Stale] = {}
         return {task: self._verdict(task, stale) for task in tasks}
 
     def _verdict(self, task: str, stale: dict[str, Stale]) -> Fresh | Stale:
-        """A verdict that goes by what has been found stale, and adds to it."""
-        # No recursion: a recipe may have more steps than Python's stack has room for.
+        """Compute a verdict, using and extending the known stale stages."""
+        # Not recursive: a recipe may have more steps than Python's recursion limit.
         todo = [task]
         while todo:
             spec = self._specs[todo[-1]]
@@ -120,10 +121,10 @@ class State:
             elif self._settle(spec, stale):
                 todo.pop()
         known = stale.get(task) or self._fresh.get(task)
-        return known or self.verdict(task)  # another thread has just forgotten it
+        return known or self.verdict(task)  # another thread has just discarded it
 
     def _unjudged(self, spec: StageSpec, stale: Mapping[str, Stale]) -> str | None:
-        """The next stage to judge before one; None where that can be judged."""
+        """Return the next upstream stage to check first, or None if there is none."""
         if spec.task in stale or spec.task in self._fresh:
             return None
         for task in (up.task for up in spec.stage.upstream.values()):
@@ -134,7 +135,7 @@ class State:
         return None
 
     def _settle(self, spec: StageSpec, stale: dict[str, Stale]) -> bool:
-        """Judge a stage whose earlier ones are judged; whether its verdict stands."""
+        """Check a stage whose upstream stages are checked; return whether its verdict is valid."""
         if spec.task in stale or spec.task in self._fresh:
             return True
         forgotten = self._forgotten
@@ -143,7 +144,7 @@ class State:
             stale[spec.task] = found
             return True
         with self._lock:
-            # What another thread forgot in the meantime may be what this was judged by.
+            # The verdict may depend on one that another thread has discarded meanwhile.
             if self._forgotten == forgotten:
                 self._fresh[spec.task] = found
             return self._forgotten == forgotten
@@ -161,10 +162,10 @@ class State:
                 self._forget_after(task)
 
     def check_outputs(self, wanted: Iterable[Upstream] = ()) -> None:
-        """Make stale each fresh stage of whose needed outputs the store has not all.
+        """Mark fresh stages as stale if the cache lacks an output that is needed.
 
-        Needed are the wanted outputs, and what stages read that run. What the remote store has
-        counts as there.
+        Outputs are needed if they are in ``wanted`` or if a stage that runs reads them. Outputs in
+        the remote cache count as available.
         """
         found = self.verdicts(self._specs)
         needed = set(wanted)
@@ -185,7 +186,7 @@ class State:
                 self._forget_after(task)
 
     def _lost_reason(self, task: str, record: Record, needed: set[Upstream]) -> str:
-        """Why a stage has to run for an output; empty where all that are needed are there."""
+        """Return why a stage must run again, or an empty string if its outputs are available."""
         for name, output in sorted(record.outputs.items()):
             if Upstream(task, name) in needed and self.store.missing(output):
                 wanted = digest_text(output.sha256)
@@ -193,10 +194,10 @@ class State:
         return ""
 
     def plan_again(self, dropped: Iterable[str]) -> None:
-        """Judge all anew, and use no cache entry but those of stages that have just run.
+        """Discard all verdicts, and use only cache entries of stages that this build has run.
 
         Args:
-            dropped: the stages whose entries are not used though they have just run.
+            dropped: stages whose cache entries are ignored even if this build has run them.
         """
         with self._lock:
             found = [self._fresh[task].record for task in dropped if task in self._fresh]
@@ -207,29 +208,33 @@ class State:
             self._lost.clear()
 
     def record(self, task: str) -> Record:
-        """The record of a stage that is fresh."""
+        """Return the record of a fresh stage."""
         return self._fresh[task].record
 
     def output(self, task: str, name: str) -> Output:
-        """An output of a stage that is fresh."""
+        """Return an output of a fresh stage."""
         return self.record(task).outputs[name]
 
     def digest(self, file: StageFile) -> str:
-        """The sha256 of an input file, taken once."""
+        """Return the SHA-256 of an input file, which is computed once."""
         found = self._digests.get(file.path)
         if found is None:
             found = self._digests[file.path] = self.store.files.digest(file.path)
         return found
 
     def check_unchanged(self, spec: StageSpec) -> None:
-        """Make sure that a stage has read the bytes that its fingerprint was made of."""
+        """Check that a stage has read the same content as its fingerprint describes.
+
+        Raises:
+            CorruptFileError: an input file changed during the build.
+        """
         for file in spec.input_files:
             if not self.store.files.unchanged(file.path):
                 message = f"{file.shown} changed during the build"
                 raise CorruptFileError(message, "build again", str(file.path))
 
     def latest_key(self, spec: StageSpec) -> str:
-        """The key under which the task's last components are kept."""
+        """Return the key of the task's last run in the cache."""
         return hashlib.sha256(spec.task.encode()).hexdigest()
 
     def _judge(self, spec: StageSpec, stale: Mapping[str, Stale]) -> Fresh | Stale:
@@ -258,7 +263,7 @@ class State:
         return Fresh(record)
 
     def _forget_after(self, task: str) -> None:
-        """Judge anew what reads a stage that has left something else."""
+        """Discard the verdicts of all stages downstream of a stage whose outputs changed."""
         todo = [task]
         while todo:
             readers = self._readers[todo.pop()]
@@ -270,7 +275,7 @@ class State:
         return self._last_runs[spec.task]
 
     def _stale(self, spec: StageSpec, parts: Components, reason: str = "") -> Stale:
-        """A stage that must run, for a reason, or for what has changed since its last run."""
+        """Create a stale verdict with a reason or with the changes since the last run."""
         last, key = self._last(spec), fingerprint(parts)
         if reason:
             return Stale((reason,), parts, key, last=last)
@@ -285,7 +290,7 @@ class State:
 
 
 def _is_of(record: Record, key: str) -> bool:
-    """Whether a record is of a run of that fingerprint; whoever wrote it may say anything."""
+    """Return whether a record belongs to a fingerprint; its content is not trusted."""
     try:
         return fingerprint(dict(record.components)) == key
     except (ValueError, TypeError):
@@ -293,15 +298,16 @@ def _is_of(record: Record, key: str) -> bool:
 
 
 def files_read(recipes: Iterable[Recipe], plan: Plan, *, locked: bool = False) -> set[Path]:
-    """The files that a build reads."""
     recipes = list(recipes)
     locks = {lock_path(Path(recipe.file)) for recipe in recipes} if locked else set()
     return {*_read(recipes, plan)} | locks
 
 
 def folders_read(plan: Plan) -> set[Path]:
-    """The folders that a recipe names in place of files, and those below: what is put there
-    changes what a build reads."""
+    """Return the input directories that recipes name, and their subdirectories.
+
+    A new file in one of them changes the inputs of a build.
+    """
     return {
         folder
         for spec in plan.stages
@@ -312,15 +318,15 @@ def folders_read(plan: Plan) -> set[Path]:
 
 
 def files_named(recipes: Iterable[Recipe]) -> set[Path]:
-    """What recipes name, whether it is there or not: files, folders, prefixes of checkpoints."""
+    """Return the files, directories, and checkpoint prefixes that recipes name, existing or not."""
     return {file.path for recipe in recipes for file in _input_files(recipe.targets)}
 
 
 def folders_looked_into(plan: Plan, named: set[Path], read: Iterable[Path]) -> set[Path]:
-    """The folders in which a file that comes or goes could change what is planned."""
+    """Return the directories in which a new or removed file could change the plan."""
     slots = [files for spec in plan.stages for files in spec.stage.files.values()]
     roots = {files.root for files in slots}
-    # Beside a MetaGraph lie its assets.
+    # The assets of a MetaGraph are in the same directory.
     beside = {root.with_name("assets") for root in roots}
     walked = {*folders_read(plan), *beside, *(path for path in named if path.is_dir())}
     below = {Path(folder) for top in walked for folder, _, _ in os.walk(top.absolute())}
@@ -328,7 +334,7 @@ def folders_looked_into(plan: Plan, named: set[Path], read: Iterable[Path]) -> s
 
 
 def _folders_above(paths: Iterable[Path]) -> set[Path]:
-    """The nearest folders above some paths that are there."""
+    """Return the nearest existing parent directory of each path."""
     found = set()
     for path in paths:
         found.add(next(above for above in path.absolute().parents if above.is_dir()))
@@ -336,7 +342,7 @@ def _folders_above(paths: Iterable[Path]) -> set[Path]:
 
 
 def _input_files(value: object) -> Iterator[InputFile]:
-    """Each file that a part of a recipe names, anywhere in it."""
+    """Yield every file that a part of a recipe names, at any depth."""
     if isinstance(value, InputFile):
         yield value
     elif isinstance(value, Struct):
@@ -354,7 +360,7 @@ def _read(recipes: Iterable[Recipe], plan: Plan) -> Iterator[Path]:
     for spec in plan.stages:
         yield from (file.path for file in spec.input_files)
     for recipe in recipes:
-        # Of one that is overridden as a whole too: what it holds next may count.
+        # Includes files that are completely overridden, because their next version may matter.
         yield from recipe.files
         for target in recipe.targets:
             yield from () if target.device_file is None else (target.device_file.path,)

@@ -1,7 +1,7 @@
-"""Keeps builds and the clearing of a store apart: builds share its lock, clearing has it alone.
+"""The lock of the cache: builds share it, and clearing the cache requires exclusive access.
 
-An object that no record needs may be just what a build has found and is about to need: it says so
-by the lock that it holds from its first stage to its end. A build that runs nothing takes none.
+An object without a record may be one that a running build is about to use. Each build therefore
+holds the shared lock from its first stage to its end. A build that runs nothing does not lock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mobileprep.errors import ArtifactError
 
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
-# Of a folder that others remove; on some file systems a file can never be made.
+# For directories that others remove; some file systems never allow creating the file.
 _MOST_TRIES: Final = 100
 _LOCK: Final = "lock"
 _FILLED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
@@ -31,16 +31,25 @@ Release = Callable[[], None]
 
 
 def share(folder: Path) -> Release:
-    """Take part in using the store in a folder, once nobody clears it; what ends that.
+    """Lock the cache for shared use, and return the release function; wait while it is cleared.
 
-    Where no file can be made or locked nothing is held: what was used of late is kept all the same.
+    If the file cannot be created or locked, nothing is locked; recently used entries stay anyway.
     """
     return _held(folder, shared=True, waiting=_nobody) or _nothing
 
 
 @contextlib.contextmanager
 def alone(folder: Path, *, wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
-    """Have the store in a folder alone."""
+    """Hold the cache exclusively.
+
+    Args:
+        folder: directory of the cache format.
+        wait: wait for builds that use the cache instead of failing.
+        tell: receives a message if waiting takes longer.
+
+    Raises:
+        ArtifactError: a build uses the cache and ``wait`` is not set.
+    """
 
     def waiting(pauses: int) -> None:
         if not wait:
@@ -57,10 +66,11 @@ def alone(folder: Path, *, wait: bool, tell: Callable[[str], None]) -> Iterator[
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of a store that the caller has alone, its lock last.
+    """Remove the directory of a cache that the caller holds exclusively, and its lock last.
 
-    Whoever waits for that lock makes it anew once it is gone, and goes to work: nothing else is to
-    be there then. What builds write meanwhile stays, such as the notes of those that run nothing.
+    Processes that wait for the lock continue as soon as it is removed, so everything else must be
+    gone by then. Files that builds write meanwhile remain, such as notes of builds that run
+    nothing.
     """
     for path in sorted(folder.iterdir(), key=lambda path: path.name == _LOCK):
         if path.is_dir() and not path.is_symlink():
@@ -74,7 +84,7 @@ def remove_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _filled_anew() -> Iterator[None]:
-    """Leaves out the error of a folder that others have filled, or removed, meanwhile."""
+    """Ignore the error if others have added files to a directory, or removed it, meanwhile."""
     try:
         yield
     except OSError as error:
@@ -83,7 +93,7 @@ def _filled_anew() -> Iterator[None]:
 
 
 def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Release | None:
-    """The lock's release; None where there are no locks."""
+    """Acquire the lock and return its release function, or None if locking is not supported."""
     path = folder / _LOCK
     pause, pauses = _FIRST_PAUSE, 0
     while True:
@@ -108,13 +118,13 @@ def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Rele
 
 
 def _opened(path: Path) -> int | None:
-    """A descriptor of the lock's file, which is made where it is missing; None where it cannot."""
+    """Open the lock file, and create it if it is missing; return None if that is not possible."""
     for _ in range(_MOST_TRIES):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return os.open(path, _FLAGS, 0o666)
         except FileNotFoundError:
-            continue  # the folder was removed just now
+            continue  # the directory was just removed
         except OSError:
             if not _made_way(path):
                 return None
@@ -122,7 +132,7 @@ def _opened(path: Path) -> int | None:
 
 
 def _made_way(path: Path) -> bool:
-    """Remove a link or a folder in the place of the lock; whether there was one."""
+    """Remove a symlink or directory at the path of the lock; return whether there was one."""
     try:
         if path.is_symlink():
             path.unlink(missing_ok=True)
@@ -136,7 +146,7 @@ def _made_way(path: Path) -> bool:
 
 
 def _is_same(descriptor: int, path: Path) -> bool:
-    """Whether a file that was locked still has its name, and was not cleared away."""
+    """Return whether a locked file still has its name and was not removed."""
     try:
         now, held = path.stat(), os.fstat(descriptor)
     except OSError:
@@ -145,11 +155,11 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 def _nobody(pauses: int) -> None:
-    """Clearing takes seconds: no words for that wait."""
+    """Report nothing, because clearing takes only seconds."""
 
 
 def _nothing() -> None:
-    """Nothing was held."""
+    """Release nothing."""
 
 
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
@@ -158,11 +168,11 @@ if sys.platform == "win32":
     import msvcrt
     import os
 
-    # Locked bytes cannot be read by others: one far behind what the file holds.
+    # Other processes cannot read locked bytes, so lock one far beyond the end of the file.
     _BYTE = 1 << 30
 
     def try_lock(descriptor: int, *, shared: bool = False) -> bool | None:
-        """Lock an open file unless another process has; None where the system cannot."""
+        """Lock an open file; return False if another process holds it, None if unsupported."""
         if shared:
             return None
         try:
@@ -176,11 +186,11 @@ else:
     import fcntl
 
     def try_lock(descriptor: int, *, shared: bool = False) -> bool | None:
-        """Lock an open file unless another process has; None where the file system cannot.
+        """Lock an open file; return False if another process holds it, None if unsupported.
 
         Args:
-            descriptor: the file.
-            shared: others may have it too who share it.
+            descriptor: the open file.
+            shared: allow other shared locks at the same time.
         """
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

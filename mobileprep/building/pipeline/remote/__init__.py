@@ -1,1 +1,1 @@
-"""The remote store: objects and records that machines share. Whatever it does, builds go on."""
+"""The remote cache, which shares objects and records between machines; it never fails a build."""

@@ -1,4 +1,4 @@
-"""What a remote store is to the rest, and what lies below: a place of named bytes."""
+"""Interfaces of remote caches and of their backends, which store named bytes."""
 
 from __future__ import annotations
 
@@ -18,63 +18,65 @@ _KEY = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Remote(Protocol):
-    """A store that may be anywhere. None of its methods raises for what happens out there."""
+    """A remote cache. Its methods do not raise errors for remote problems."""
 
     def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
-        """Write an entry to ``target``, a new file of the caller's; False where that fails.
+        """Download an entry to the new file ``target``; return False on failure.
 
-        Bytes of the kind ``cas`` have the sha256 ``key`` then; what a record says is for the
-        caller to check. After False there is no file ``target``.
+        Objects are verified against their digest. The caller must validate records. On failure,
+        ``target`` does not exist.
 
         Args:
-            kind: ``cas`` for objects by their digest, ``ac`` for records by their fingerprint.
-            limit: the most bytes that are taken.
+            kind: ``cas`` for objects by digest, ``ac`` for records by fingerprint.
+            key: digest or fingerprint.
+            target: file to create.
+            limit: maximum number of bytes.
         """
         ...
 
     def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
-        """Whether the store says that it has an entry, of that many bytes where both sides know."""
+        """Return whether the cache reports an entry, of this size if both sides know it."""
         ...
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
-        """Put a file there; False where the store is read-only or that fails.
+        """Upload a file; return False if the cache is read-only or the upload fails.
 
-        Objects that are there already are not sent again; records are.
+        Objects that already exist are not uploaded again; records are.
         """
         ...
 
     def stop(self) -> None:
-        """Break off what is on its way, and do nothing from now on."""
+        """Abort all transfers, and do nothing from now on."""
         ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong so far, a sentence each, none twice."""
+        """The distinct warnings so far, one sentence each."""
         ...
 
 
 class Backend(Protocol):
-    """One way to reach a store. Its methods raise RemoteError, and nothing else of its library."""
+    """Access to a remote cache. Methods convert their library's errors to RemoteError."""
 
     def read(self, name: str, sink: Sink) -> bool:
-        """Give the sink an entry's bytes; False where there is none."""
+        """Write an entry's content to the sink; return False if it does not exist."""
         ...
 
     def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
-        """Whether there is an entry, of that many bytes where the size is known on both sides."""
+        """Return whether an entry exists, of this size if both sides know it."""
         ...
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
-        """Put a file's bytes there, all or nothing."""
+        """Upload a file atomically."""
         ...
 
     def break_off(self) -> None:
-        """Let exchanges that wait for the store fail at once, where that can be done."""
+        """Let pending transfers fail immediately, if the backend supports it."""
         ...
 
 
 def entry_name(kind: Kind, key: str) -> str | None:
-    """The name of an entry below the store's address; None for what is no key."""
+    """Return the path of an entry below the URL of the cache, or None if the key is invalid."""
     return f"{kind}/{key}" if kind in KINDS and _KEY.match(key) else None
 
 
@@ -82,34 +84,38 @@ T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 10.0
-# Below this a stage is usually run again in less time than its outputs take to arrive.
+# At lower rates, running a stage is usually faster than downloading its outputs.
 _LEAST_RATE: Final = 256 << 10
 
 
 def seconds_for(size: int) -> float:
-    """How long so many bytes of an entry may be on their way."""
+    """Return the maximum transfer time for a number of bytes."""
     return size / _LEAST_RATE
 
 
 class TimeLeft:
-    """The time that an exchange has left.
+    """The time budget of a transfer.
 
-    It has ``SILENT_SECONDS``, and a second more for each 256 KiB of an entry that went over the
-    line. Headers, and whatever else a server may go on with for ever, bring no time.
+    It starts with ``SILENT_SECONDS`` and grows by one second for each 256 KiB of transferred
+    content. Headers, and other data that a server may send forever, do not extend it.
 
     Args:
-        at_most: seconds to begin with, where the caller has less than ``SILENT_SECONDS``.
+        at_most: initial budget in seconds, if it is less than ``SILENT_SECONDS``.
     """
 
     def __init__(self, at_most: float = math.inf) -> None:
         self._until = time.monotonic() + min(SILENT_SECONDS, at_most)
 
     def moved(self, size: int) -> None:
-        """Note that bytes of the entry went over the line."""
+        """Extend the budget after transferring bytes of the entry."""
         self._until += seconds_for(size)
 
     def left(self) -> float:
-        """How many seconds the rest may take."""
+        """Return the remaining seconds.
+
+        Raises:
+            TimeoutError: the budget is used up.
+        """
         left = self._until - time.monotonic()
         if left <= 0:
             message = "too slow"
@@ -117,18 +123,21 @@ class TimeLeft:
         return left
 
     def bytes_due(self) -> int:
-        """How many bytes of the entry come in what is left, at the least rate."""
+        """Return the number of bytes that the minimum rate transfers in the remaining time."""
         return max(0, int((self._until - time.monotonic()) * _LEAST_RATE))
 
     def wait(self) -> float:
-        """How many seconds the next bytes may take; raises what ``left`` does."""
+        """Return the timeout for the next bytes in seconds; raises the same errors as ``left``."""
         return min(self.left(), SILENT_SECONDS)
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """What a call gives that has no time-out of its own, such as one that looks a name up.
+    """Call a function that has no timeout of its own, such as a name lookup.
 
-    A call that takes longer goes on in a thread that holds nothing up.
+    On a timeout, the call continues in a daemon thread.
+
+    Raises:
+        TimeoutError: the call took longer than ``seconds``.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -154,13 +163,13 @@ Ends: TypeAlias = Literal["nothing", "taking", "sending", "all"]
 
 
 class RemoteError(Exception):
-    """What a remote store did wrong.
+    """A failure of a remote cache.
 
     Args:
-        message: goes on from "the remote store URL ...".
-        again: whether the next try may well do better.
-        ends: what need not be tried for the rest of the build.
-        after: how many seconds the store asks to be left alone before the next try.
+        message: continuation of "the remote store URL ...".
+        again: whether a retry may succeed.
+        ends: operations to disable for the rest of the build.
+        after: seconds to wait before a retry, as requested by the server.
     """
 
     def __init__(
@@ -174,24 +183,24 @@ class RemoteError(Exception):
 
 
 class WrongBytesError(RemoteError):
-    """What it gave is not what was asked for; what is sent there mends it."""
+    """The content of an entry is wrong; uploading it again repairs it."""
 
 
 class LocalError(Exception):
-    """What went wrong on this side: a disk that is full, an object that is damaged."""
+    """A local failure, such as a full disk or a damaged object."""
 
 
 class TooLongError(Exception):
-    """More bytes than were to be taken."""
+    """An entry is larger than its limit."""
 
 
 class Sink:
-    """Takes the bytes of one entry.
+    """Receiver of an entry's content.
 
     Args:
-        stream: where they are written.
-        limit: the most that are taken.
-        time_left: is told how many came.
+        stream: file to write to.
+        limit: maximum number of bytes.
+        time_left: time budget to extend.
     """
 
     def __init__(self, stream: BinaryIO, limit: int, time_left: TimeLeft) -> None:
@@ -202,7 +211,12 @@ class Sink:
         self.size = 0
 
     def write(self, block: bytes) -> None:
-        """Take the next bytes."""
+        """Write the next bytes.
+
+        Raises:
+            TooLongError: the content exceeds the limit.
+            LocalError: the file cannot be written.
+        """
         self.expect(self.size + len(block))
         self.size += len(block)
         self.time_left.moved(len(block))
@@ -213,13 +227,13 @@ class Sink:
             raise LocalError(error.strerror or str(error)) from error
 
     def expect(self, size: int) -> None:
-        """Hear how many bytes will come in all, before any is read."""
+        """Check the announced total size before any byte is read."""
         if size > self.limit:
             raise TooLongError
 
     @property
     def sha256(self) -> str:
-        """The hex digest of what came."""
+        """SHA-256 of the received bytes in hexadecimal."""
         return self._digest.hexdigest()
 
 
@@ -227,7 +241,7 @@ _BLOCK = 1 << 18
 
 
 def file_size(source: Path) -> int:
-    """The length of a file to send."""
+    """Return the size of a file to upload."""
     try:
         return source.stat().st_size
     except OSError as error:
@@ -235,10 +249,13 @@ def file_size(source: Path) -> int:
 
 
 def file_blocks(name: str, source: Path, size: int, time_left: TimeLeft) -> Iterator[bytes]:
-    """The bytes of a file as the entry ``name``.
+    """Yield the content of a file for the entry ``name``.
 
-    The last block comes when all of them are known to be right: a receiver that is promised
-    ``size`` bytes and gets fewer keeps none.
+    The last block follows only after all content is verified: a receiver that expects ``size``
+    bytes discards a shorter upload.
+
+    Raises:
+        LocalError: the file is damaged, changed meanwhile, or cannot be read.
     """
     kind, key = PurePosixPath(name).parts
     digest, left = hashlib.sha256(), size

@@ -1,4 +1,4 @@
-"""A remote store that does no harm: every fault of it ends as an entry that is not there."""
+"""A remote cache that treats every failure as a missing entry."""
 
 from __future__ import annotations
 
@@ -39,30 +39,29 @@ from mobileprep.errors import UnsupportedError, UsageError
 
 _TRIES = 3
 _FIRST_PAUSE = 0.1
-# After so many faults in a row, or so long spent on them in all, a store is left alone.
+# Number of consecutive failures, and total lost time, after which the cache is disabled.
 _MOST_IN_A_ROW = 3
 _MOST_SECONDS_LOST = 20.0
-# What an answer may take beside its bytes: good ones take longer too, now and then.
+# Allowed latency of a response, apart from its transfer time; valid responses may be slow too.
 _QUICK_SECONDS = 0.5
 
 
 class _Done(NamedTuple):
-    """What came of an exchange that went well: yes or no, after so many bytes of an entry."""
+    """The result of a successful operation, and the number of transferred bytes."""
 
     answer: bool
     size: int = 0
 
 
 class GuardedRemote:
-    """A ``Remote`` that many threads may use at once.
+    """A thread-safe ``Remote`` with retries.
 
-    It tries again where that may help, and leaves the store alone for the rest of the build once
-    it has failed too often, has cost too long, or cannot be used at all. What slow answers cost
-    counts, right as they may be.
+    It disables the cache for the rest of the build after too many failures, too much lost time, or
+    if the cache is unusable. Slow responses count as lost time even if they are correct.
 
     Args:
-        settings: which store.
-        connect: makes the backend, when it is first needed.
+        settings: settings of the remote cache.
+        connect: creates the backend on first use.
     """
 
     def __init__(self, settings: RemoteSettings, connect: Callable[[], Backend]) -> None:
@@ -73,7 +72,8 @@ class GuardedRemote:
         self._lock = threading.Lock()
         self._off = threading.Event()
         self._is_read_only = settings.read_only
-        # What gave wrong bytes too often is not read any more. It is sent to: that may mend it.
+        # After too many wrong results, the cache is no longer read, but uploads may still repair
+        # it.
         self._is_doubted = False
         self._in_a_row = {"taking": 0, "sending": 0}
         self._seconds_lost = 0.0
@@ -83,12 +83,10 @@ class GuardedRemote:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See ``Remote``."""
         with self._lock:
             return tuple(self._warnings)
 
     def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
-        """See ``Remote``."""
         name = self._believed(kind, key)
         done = name is not None and self._guarded(
             lambda backend: self._fetch(backend, name, target, limit)
@@ -99,26 +97,23 @@ class GuardedRemote:
         return done
 
     def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
-        """See ``Remote``."""
         name = self._believed(kind, key)
         return name is not None and self._guarded(lambda backend: self._has(backend, name, size))
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
-        """See ``Remote``."""
         name = entry_name(kind, key)
         if name is None or self._is_read_only:
             return False
         return self._guarded(lambda backend: self._send(backend, name, source), "sending")
 
     def stop(self) -> None:
-        """See ``Remote``."""
         self._off.set()
         backend = self._backend
         if backend is not None:
             backend.break_off()
 
     def _believed(self, kind: Kind, key: str) -> str | None:
-        """The name of an entry to ask for; None for what gave wrong bytes in this build."""
+        """Return an entry's name, or None if it is invalid or had wrong content in this build."""
         name = entry_name(kind, key)
         return None if name in self._known_wrong else name
 
@@ -153,7 +148,7 @@ class GuardedRemote:
         return _Done(True, size)
 
     def _is_there(self, backend: Backend, name: str, size: int) -> bool:
-        """Whether an object need not be sent; of what gives wrong bytes, only what we sent."""
+        """Return whether an object need not be uploaded; do not ask a cache with wrong content."""
         if name in self._known_wrong:
             return False
         return name in self._sent or (
@@ -161,7 +156,7 @@ class GuardedRemote:
         )
 
     def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
-        """The answer to some work, tried again where that may help; False where it fails."""
+        """Run an operation with retries; return False if it fails."""
         for tried in range(1, _TRIES + 1):
             if self._off.is_set() or (self._is_read_only if way == "sending" else self._is_doubted):
                 return False
@@ -183,9 +178,9 @@ class GuardedRemote:
         return False
 
     def _pause(self, tried: int, asked: float) -> None:
-        """Wait before the next try: longer each time, and as long as the store asks for."""
+        """Wait before a retry: longer each time, and as long as the server requests."""
         begun = time.monotonic()
-        # Machines that all build at once must not come back at once.
+        # Randomized so that machines that build at the same time do not retry at the same time.
         self._off.wait(asked + _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
         if asked:
             self._lost(begun)
@@ -197,14 +192,14 @@ class GuardedRemote:
             return self._backend
 
     def _time_left(self) -> TimeLeft:
-        """What the next exchange may take, before the store has cost too much."""
+        """Return the time budget of the next operation."""
         return TimeLeft(_MOST_SECONDS_LOST - self._seconds_lost + _QUICK_SECONDS)
 
     def _costs_too_long(self, more: float = 0.0) -> bool:
         return self._seconds_lost + more > _MOST_SECONDS_LOST
 
     def _lost(self, since: float) -> None:
-        """Count the time from then on; what several exchanges lose at once counts once."""
+        """Add the time since ``since`` to the lost time; count parallel operations only once."""
         now = time.monotonic()
         with self._lock:
             self._seconds_lost += max(0.0, now - max(since, self._counted_until))
@@ -220,7 +215,7 @@ class GuardedRemote:
             self._end("all", "is too slow")
 
     def _failed(self, error: RemoteError, way: str) -> None:
-        """Note a fault, and what is not tried any more after it."""
+        """Record a failure, and disable operations if necessary."""
         with self._lock:
             self._in_a_row[way] += 1
             often = self._in_a_row[way] >= _MOST_IN_A_ROW
@@ -236,7 +231,7 @@ class GuardedRemote:
         self._end(ends, error.message)
 
     def _end(self, ends: Ends, message: str) -> None:
-        """Tell what is wrong with the store, and leave it alone as far as that says."""
+        """Warn about a failure, and disable the given operations."""
         with self._lock:
             if self._off.is_set():
                 return
@@ -265,7 +260,7 @@ THREADS: Final = 8
 
 
 class Wanted(NamedTuple):
-    """An entry to fetch; see ``Remote.fetch``."""
+    """An entry to download; see ``Remote.fetch``."""
 
     kind: Kind
     key: str
@@ -274,7 +269,7 @@ class Wanted(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A file to send; see ``Remote.send``."""
+    """A file to upload; see ``Remote.send``."""
 
     kind: Kind
     key: str
@@ -282,7 +277,7 @@ class Offered(NamedTuple):
 
 
 def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
-    """Which of some entries could be fetched, in their order."""
+    """Download entries in parallel; return for each whether it succeeded."""
 
     def fetch(entry: Wanted) -> bool:
         return remote.fetch(entry.kind, entry.key, entry.target, limit=entry.limit)
@@ -291,15 +286,15 @@ def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
 
 
 def has_many(remote: Remote, entries: Iterable[tuple[Kind, str, int | None]]) -> list[bool]:
-    """Which of some entries the store says that it has, in their order."""
+    """Return for each entry whether the cache reports that it exists."""
     return at_once(lambda entry: remote.has(*entry), list(entries), THREADS)
 
 
 def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
-    """Which of some files are there afterwards, in their order.
+    """Upload files in parallel; return for each whether it is in the cache afterwards.
 
-    Records are sent when the objects are there: no machine finds a record before what it names.
-    None is sent where an object could not be.
+    Records follow their objects, so that no machine finds an incomplete record. If an object fails,
+    no record is uploaded.
     """
 
     def send(entry: Offered) -> bool:
@@ -313,7 +308,7 @@ def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
     return [sent.get(entry, False) for entry in listed]
 
 
-# What each extra brings; the schemes of HTTP need "remote".
+# Modules that each extra installs; HTTP needs "remote".
 _LIBRARIES = {
     "remote": ("urllib3",),
     "s3": ("fsspec", "s3fs"),
@@ -323,7 +318,12 @@ _LIBRARIES = {
 
 
 def open_remote(settings: RemoteSettings | None) -> Remote | None:
-    """The store that settings name; None for none. Nothing is sent before it is first used."""
+    """Create the remote cache for some settings, if there are any. It connects on first use.
+
+    Raises:
+        UnsupportedError: a required library is not installed.
+        UsageError: the certificate file is invalid.
+    """
     if settings is None:
         return None
     scheme = urlsplit(settings.url).scheme
@@ -346,7 +346,7 @@ def _check_certificates(file: Path) -> None:
 
     try:
         ssl.create_default_context(cafile=file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         message = f"{file} holds no certificates that can be read: {error.strerror or error}"
         raise UsageError(message, "name a file of certificates in PEM form", CA) from error
 

@@ -1,7 +1,7 @@
-"""A store behind plain HTTP: GET, HEAD and PUT on ``URL/cas/<sha256>`` and ``URL/ac/<sha256>``.
+"""Cache over plain HTTP: GET, HEAD, and PUT on ``URL/cas/<sha256>`` and ``URL/ac/<sha256>``.
 
-bazel-remote speaks it, and every WebDAV server. Redirects are not followed, so that a token goes to
-the server that the user named and to no other; answers are asked for and taken without encoding.
+bazel-remote and WebDAV servers support it. Redirects are not followed, so that a token is sent only
+to the configured server. Responses are requested and read without content encoding.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CONNECTIONS: Final = 8
-# Each is a few calls of Python, which many answers at once wait for in turn.
+# Large, because each block costs several Python calls, which parallel downloads serialize on.
 _BLOCK = 1 << 20
 _LEAST_BLOCK = 1 << 13
-# What of the text of an error is read, so that the connection can be used again.
+# Maximum part of an error response to read, so that the connection can be reused.
 _MOST_ERROR_TEXT = 1 << 16
 _ABSENT = (404, 410)
 _REFUSED = (401, 403, 407)
@@ -64,7 +64,7 @@ _NO_FOLDER = (404, 409, 500)
 
 
 class HttpBackend:
-    """A store at one address."""
+    """A cache at an HTTP URL."""
 
     def __init__(self, settings: RemoteSettings) -> None:
         self._base = urlsplit(settings.url).path.rstrip("/")
@@ -76,21 +76,21 @@ class HttpBackend:
         self._asking = "HEAD"
 
     def read(self, name: str, sink: Sink) -> bool:
-        """The bytes behind GET."""
+        """Download an entry with GET."""
         with self._exchange("GET", name, sink.time_left) as response:
             if response.status in _ABSENT:
                 return False
             if response.status != 200:
                 raise _unexpected(response)
             sink.expect(response.length_remaining or 0)
-            # http.client lets chunks of impossible lengths end ``read`` in errors of all kinds.
+            # With invalid chunk lengths, ``read`` of http.client raises unrelated errors.
             read = response.read1 if response.length_remaining is None else response.read
             while block := read(_block_size(sink.time_left), decode_content=False):
                 sink.write(block)
             return True
 
     def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
-        """What HEAD says, or GET where the server does not take HEAD."""
+        """Check an entry with HEAD, or with GET if the server does not support HEAD."""
         method = self._asking
         with self._exchange(method, name, time_left) as response:
             if response.status not in _NO_SUCH_METHOD or method == "GET":
@@ -99,11 +99,11 @@ class HttpBackend:
         return self.has(name, size, time_left)
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
-        """PUT; where that fails for want of a folder, MKCOL and PUT."""
+        """Upload with PUT; if the directory is missing, retry after MKCOL."""
         response = self._put(name, source, time_left)
         folder = name.partition("/")[0]
         if response.status in _NO_FOLDER and folder not in self._folders_made:
-            # Servers of WebDAV may want it, nginx says 500 then; once is enough for the build.
+            # WebDAV servers may require MKCOL (nginx returns 500). Once per build is enough.
             self._folders_made.add(folder)
             with self._exchange("MKCOL", f"{folder}/", time_left) as made:
                 tried = made.status in (200, 201, 405)
@@ -112,11 +112,11 @@ class HttpBackend:
             raise _not_taken(response)
 
     def break_off(self) -> None:
-        """Shut all connections."""
+        """Close all connections."""
         self._pool.shut()
 
     def _put(self, name: str, source: Path, time_left: TimeLeft) -> BaseHTTPResponse:
-        """The answer to PUT, without its text."""
+        """Send a PUT request and return the response without its body."""
         size = file_size(source)
         body = file_blocks(name, source, size, time_left)
         with self._exchange("PUT", name, time_left, body, size) as response:
@@ -131,7 +131,7 @@ class HttpBackend:
         body: Iterable[bytes] | None = None,
         size: int | None = None,
     ) -> Iterator[BaseHTTPResponse]:
-        """An answer whose body is not read yet; its connection is kept where that is possible."""
+        """Yield a response with an unread body, and keep its connection if possible."""
         headers = {} if size is None else {"Content-Length": str(size)}
         token = TIME_LEFT.set(time_left)
         response = None
@@ -158,12 +158,12 @@ class HttpBackend:
 
 
 def _block_size(time_left: TimeLeft) -> int:
-    """How many bytes to wait for: they bring time only when all of them are there."""
+    """Return the size of the next read, which extends the time budget only when it is complete."""
     return max(_LEAST_BLOCK, min(_BLOCK, time_left.bytes_due() // 2))
 
 
 def _tells_of_entry(response: BaseHTTPResponse, size: int | None) -> bool:
-    """Whether an answer says that there is an entry, of that size where both tell one."""
+    """Return whether a response reports an entry, of this size if both sides know it."""
     if response.status in _ABSENT:
         return False
     if response.status not in (200, 204):
@@ -173,7 +173,7 @@ def _tells_of_entry(response: BaseHTTPResponse, size: int | None) -> bool:
 
 
 def _finish(response: BaseHTTPResponse) -> None:
-    """Read what is left of a short answer; a connection with more left is closed by the caller."""
+    """Read the rest of a short response; for a long one, the caller closes the connection."""
     left = _MOST_ERROR_TEXT
     while left > 0 and (block := response.read1(left, decode_content=False)):
         left -= len(block)
@@ -205,10 +205,10 @@ def _pool(settings: RemoteSettings) -> TimedPool | TimedTlsPool:
 
 
 def _trusted(ca_file: Path | None) -> ssl.SSLContext:
-    """The system's certificates, or those that ``SSL_CERT_FILE`` or the user's own file name."""
+    """Create a TLS context with the system's certificates, ``SSL_CERT_FILE``, or a file."""
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # it was readable when the build began
+    except OSError as error:  # the file was readable at the start of the build
         message = "cannot be trusted: its certificates cannot be read"
         raise RemoteError(message, ends="all") from error
 
@@ -236,7 +236,7 @@ def _not_taken(response: BaseHTTPResponse) -> RemoteError:
 
 
 def _told(message: str, response: BaseHTTPResponse) -> RemoteError:
-    """The error of a status, with the pause that the server asks for where it may pass."""
+    """Create the error of a status, with a delay if it is temporary and the server requests one."""
     if response.status not in _PASSING:
         return RemoteError(message)
     after = _retry_after(response)
@@ -246,7 +246,7 @@ def _told(message: str, response: BaseHTTPResponse) -> RemoteError:
 
 
 def _retry_after(response: BaseHTTPResponse) -> float:
-    """The seconds of Retry-After, a number or a date; 0 where there is none that can be read."""
+    """Return the seconds of Retry-After, a number or a date; 0 if it is missing or invalid."""
     try:
         return max(0.0, Retry().get_retry_after(response) or 0.0)
     except (HTTPError, ValueError, OverflowError):
@@ -254,16 +254,15 @@ def _retry_after(response: BaseHTTPResponse) -> float:
 
 
 def _fault(error: HTTPError) -> RemoteError:
-    """What urllib3's error says of the server."""
     if isinstance(error, SSLError):
         return RemoteError(f"cannot be trusted: {_tls_reason(error)}", ends="all")
     if isinstance(error, LocationValueError):
         return RemoteError("has an address that cannot be used", ends="all")
-    if isinstance(error, NewConnectionError):  # a name that is not found too
+    if isinstance(error, NewConnectionError):  # includes unknown host names
         return RemoteError("cannot be reached", again=True, ends="all")
     if isinstance(error, SlowConnectError):
         return RemoteError("does not answer", ends="all")
-    # A body that nobody takes ends as "Connection aborted." with its reason.
+    # If the server stops reading a body, urllib3 raises "Connection aborted." with the reason.
     if isinstance(error, ReadTimeoutError) or any(isinstance(e, TimeoutError) for e in error.args):
         return RemoteError("is too slow")
     return RemoteError("breaks off, or answers in no HTTP", again=True)
@@ -275,11 +274,11 @@ def _tls_reason(error: SSLError) -> str:
 
 
 TIME_LEFT: Final[ContextVar[TimeLeft]] = ContextVar("time_left")
-"""That of the exchange which the current thread is at."""
+"""Time budget of the current thread's exchange."""
 
 
 class _TimedReader(io.RawIOBase):
-    """The bytes of a socket."""
+    """A socket reader that applies the time budget to each read."""
 
     def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
         self._sock = sock
@@ -303,7 +302,7 @@ class _TimedResponse(HTTPResponse):
         self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
 
     def _read_status(self) -> tuple[str, int, str]:
-        """A status line. http.client takes each hint but 100 for the answer itself."""
+        """Read a status line. http.client treats all 1xx responses except 100 as final."""
         version, status, reason = super()._read_status()  # type: ignore[misc] # not in typeshed
         is_hint = 100 <= status < 200 and status != HTTPStatus.SWITCHING_PROTOCOLS
         return version, HTTPStatus.CONTINUE if is_hint else status, reason
@@ -313,7 +312,7 @@ class _TimedConnection(HTTPConnection):
     response_class = _TimedResponse
 
     def _new_conn(self) -> socket.socket:
-        """A socket. A host's name is looked up without a time-out; each address has one."""
+        """Connect. The name lookup has no timeout of its own; each address has one."""
         try:
             return within(TIME_LEFT.get().wait(), super()._new_conn)
         except TimeoutError as error:
@@ -327,11 +326,11 @@ class _TimedConnection(HTTPConnection):
 
 
 class _TimedTlsConnection(_TimedConnection, HTTPSConnection):
-    """The same over TLS."""
+    """A connection over TLS."""
 
 
 class _ShutPool(HTTPConnectionPool):
-    """Connections to a server, kept open between exchanges, that another thread can shut."""
+    """A pool of persistent connections that another thread can shut down."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in urllib3
         super().__init__(*args, **kwargs)
@@ -343,21 +342,21 @@ class _ShutPool(HTTPConnectionPool):
         return made
 
     def shut(self) -> None:
-        """Let who waits for the server hear its end."""
+        """Shut down all connections, so that waiting threads fail immediately."""
         for made in list(self._made):
             if (sock := made.sock) is not None:
-                with contextlib.suppress(OSError):  # closed in the meantime
-                    # TLS would let the other thread read on without it.
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    # The TLS socket's own method would let the other thread continue to read.
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class TimedPool(_ShutPool):
-    """Over plain TCP."""
+    """Connections over plain TCP."""
 
     ConnectionCls = _TimedConnection
 
 
 class TimedTlsPool(_ShutPool, HTTPSConnectionPool):
-    """Over TLS."""
+    """Connections over TLS."""
 
     ConnectionCls = _TimedTlsConnection

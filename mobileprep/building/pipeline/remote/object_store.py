@@ -1,4 +1,4 @@
-"""Object stores (``s3://``, ``gs://``, ``az://``) through fsspec."""
+"""Object stores (``s3://``, ``gs://``, ``az://``) through fsspec, and directories."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from mobileprep.errors import ArtifactError
 
 _BLOCK = 1 << 20
 _RANGE = 8 << 20
-# What they log without handlers of the application's goes to standard error, with tracebacks and
-# texts that may hold secrets.
+# Without log handlers, their messages go to stderr with tracebacks and possibly secrets.
 _LOGGERS: Final = ("adlfs", "aiobotocore", "asyncio", "azure", "fsspec", "gcsfs", "google", "s3fs")
 _REFUSED: Final = (401, 403)
 _WRONGLY_SET_UP: Final = (
@@ -41,7 +40,7 @@ _WRONGLY_SET_UP: Final = (
     "ProfileNotFound",
 )
 _UNREACHED: Final = ("ClientConnectorError", "EndpointConnectionError", "ProxyConnectionError")
-# Tries are counted by the caller, for all kinds of stores alike.
+# The caller retries for all kinds of caches alike.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "s3": {
         "config_kwargs": {
@@ -54,14 +53,15 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 class ObjectStoreBackend:
-    """Entries as objects below a prefix of a bucket."""
+    """A cache below a prefix of a bucket."""
 
     def __init__(self, url: str) -> None:
         _silence()
         parts = urlsplit(url)
         self._base = f"{parts.netloc}{parts.path}".rstrip("/")
         try:
-            # Some ask machines for credentials that may not be there, each with many tries.
+            # Some libraries query metadata servers for credentials, which may not exist, with many
+            # retries.
             self._files: Any = within(TimeLeft().wait(), lambda: _file_system(parts.scheme))
         except TimeoutError as error:
             message = "takes too long to be signed in to"
@@ -75,22 +75,21 @@ class ObjectStoreBackend:
         self._files.retries = 1
 
     def read(self, name: str, sink: Sink) -> bool:
-        """The bytes of an object."""
         return self._run(self._read(f"{self._base}/{name}", sink)) is not None
 
     def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
-        """Whether there is such an object."""
+        """Return whether an object exists, of this size if it is known."""
         found = self._run(self._size(f"{self._base}/{name}", time_left))
         return found is not None and size in (None, found)
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
-        """Put a file, whose digest is taken first: the library reads it by itself."""
+        """Upload a file after verifying its digest, because the library reads the file itself."""
         for _ in file_blocks(name, source, file_size(source), time_left):
             pass
         try:
             is_done = self._run(self._put(f"{self._base}/{name}", source, time_left)) is not None
         except _RefusedError as error:
-            # Many may read a bucket and not write there.
+            # Many credentials allow reading a bucket but not writing.
             message = "does not let these credentials write"
             raise RemoteError(message, ends="sending") from error
         if not is_done:
@@ -98,12 +97,12 @@ class ObjectStoreBackend:
             raise RemoteError(message, ends="sending")
 
     def break_off(self) -> None:
-        """Nothing: the library's own threads do not hold up the end of the process."""
+        """Do nothing: the library's threads do not delay the end of the process."""
 
     async def _read(self, path: str, sink: Sink) -> int:
         time_left = sink.time_left
         try:
-            stream = await self._files.open_async(path, "rb")  # which asks nobody yet
+            stream = await self._files.open_async(path, "rb")  # sends no request yet
         except NotImplementedError:
             return await self._read_by_ranges(path, sink)
         try:
@@ -136,7 +135,7 @@ class ObjectStoreBackend:
         return 0
 
     def _run(self, work: Coroutine[Any, Any, int]) -> int | None:
-        """What a coroutine gives, run by fsspec's own loop; None where nothing is found."""
+        """Run a coroutine in fsspec's event loop; return None if the object does not exist."""
         from fsspec.asyn import sync
 
         try:
@@ -145,7 +144,7 @@ class ObjectStoreBackend:
             return None
         except (RemoteError, LocalError, TooLongError):
             raise
-        except Exception as error:  # those of the libraries have no class in common
+        except Exception as error:  # the libraries' errors have no common base class
             raise _fault(error) from error
 
 
@@ -167,14 +166,14 @@ def _file_system(scheme: str) -> Any:  # noqa: ANN401 - fsspec has no types
 
 
 class _RefusedError(RemoteError):
-    """The store knows these credentials not, or has none, or does not let them do that."""
+    """The credentials are missing, invalid, or insufficient."""
 
     def __init__(self) -> None:
         super().__init__("refuses access: check its credentials", ends="all")
 
 
 def _silence() -> None:
-    """Keep the libraries' logs off standard error; handlers of the application's still get them."""
+    """Keep the libraries' logs off stderr; handlers of the application still receive them."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -182,16 +181,16 @@ def _silence() -> None:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether a library says that access is refused: each has its own way."""
+    """Return whether an error means that access is denied; each library reports it differently."""
     told = getattr(error, "status_code", None) or getattr(error, "code", None)
     is_told = isinstance(error, PermissionError) or told in _REFUSED
-    # Of credentials that lack, the name of the class tells; of 403, gcsfs has a text alone.
+    # Missing credentials show in the class name; for 403, gcsfs has only a message.
     is_named = any(word in type(error).__name__ for word in ("Credential", "Authentication"))
     return is_told or is_named or str(error).startswith("Forbidden")
 
 
 def _fault(error: Exception) -> RemoteError:
-    """What an error of a library says; its name alone is told, its text may hold secrets."""
+    """Convert a library error. Only its class is shown, since its message may contain secrets."""
     name = type(error).__name__
     if _is_refusal(error):
         return _RefusedError()
@@ -209,16 +208,15 @@ _FOLDER_BLOCK = 1 << 18
 
 
 class FolderBackend:
-    """Entries as files of a folder that must be there: a share that is not mounted is told.
+    """A cache in a directory, which must exist to detect an unmounted network share.
 
-    What keeps one entry from being read, such as another user's rights, says nothing of the others.
+    If an entry cannot be read, for example for lack of permission, others may still be readable.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def read(self, name: str, sink: Sink) -> bool:
-        """The bytes of a file."""
         with self._opened(name) as stream:
             if stream is None:
                 return False
@@ -228,12 +226,12 @@ class FolderBackend:
             return True
 
     def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
-        """Whether there is such a file."""
+        """Return whether a file exists, of this size if it is known."""
         with self._opened(name) as stream:
             return stream is not None and size in (None, os.fstat(stream.fileno()).st_size)
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
-        """Copy a file there, and rename it when it is whole."""
+        """Copy a file, and rename it when it is complete."""
         self._look()
         blocks = file_blocks(name, source, file_size(source), time_left)
         try:
@@ -243,10 +241,10 @@ class FolderBackend:
             raise RemoteError(error.message, ends="sending") from error
 
     def break_off(self) -> None:
-        """Nothing: a file system does not let go of who waits for it."""
+        """Do nothing: pending file system calls cannot be aborted."""
 
     def _look(self) -> None:
-        """Make sure that the folder is there."""
+        """Check that the directory exists."""
         try:
             self._folder.stat()
         except OSError as error:
@@ -255,7 +253,7 @@ class FolderBackend:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[BinaryIO | None]:
-        """A regular file; None for anything else."""
+        """Open a regular file; yield None for anything else."""
         self._look()
         try:
             number = _descriptor(self._folder / name)
@@ -270,7 +268,7 @@ class FolderBackend:
 
 
 def _descriptor(path: Path) -> int | None:
-    """A regular file, opened; None for anything else: a FIFO would be waited for."""
+    """Open a regular file; return None for anything else, since opening a FIFO would block."""
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
         return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if is_file else None

@@ -1,4 +1,4 @@
-"""Which remote store a build uses, and what it shows there: recipe, environment, netrc."""
+"""Settings and credentials of the remote cache from the recipe, the environment, and netrc."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from mobileprep.recipe.settings import CACHE_MODES, Cache
 OFF: Final = "off"
 HTTP: Final = ("http", "https")
 OBJECT_STORES: Final = {"s3": "s3", "gs": "gcs", "az": "azure", "abfs": "azure"}
-"""The extra that each scheme of an object store needs."""
+"""Extra that each URL scheme of an object store needs."""
 FOLDER: Final = "file"
 _SCHEMES = (*HTTP, *OBJECT_STORES, FOLDER)
 _UNSEEN = re.compile(r"[^\x21-\x7e]")
 
 
 class RemoteSettings(Struct, frozen=True):
-    """A remote store.
+    """Settings of a remote cache.
 
     Args:
-        url: its address, without a name or a password.
-        read_only: whether nothing is sent there.
-        authorization: the value of HTTP's header, or None; never shown.
-        ca_file: the certificates to trust instead of the system's.
-        notes: what the user should know of how these settings came about.
+        url: URL without user and password.
+        read_only: whether to disable uploads.
+        authorization: value of the HTTP header, or None; never displayed.
+        ca_file: certificates to trust instead of the system's.
+        notes: warnings about these settings for the user.
     """
 
     url: str
@@ -45,7 +45,11 @@ class RemoteSettings(Struct, frozen=True):
 
 
 def remote_settings(cache: Cache | None, environ: Mapping[str, str]) -> RemoteSettings | None:
-    """The remote store of a build, or None. The environment wins over the recipe, key by key."""
+    """Return the remote cache of a build, or None. Environment variables override the recipe.
+
+    Raises:
+        UsageError: a setting is invalid.
+    """
     mode = environ.get(MODE) or (cache.mode if cache is not None else CACHE_MODES[0])
     if mode not in (*CACHE_MODES, OFF):
         message = f"{mode!r} is not a mode of a remote cache"
@@ -77,7 +81,7 @@ def _address(named: str, where: str) -> SplitResult:
         parts = urlsplit(named)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        # Its text may hold the password.
+        # The message may contain the password.
         message = "the address of the remote store cannot be read"
         raise UsageError(message, hint, where) from error
     if parts.scheme not in _SCHEMES:
@@ -100,7 +104,7 @@ def _address(named: str, where: str) -> SplitResult:
 def _authorization(
     parts: SplitResult, environ: Mapping[str, str]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """The header's value: from the token, else the address, else netrc."""
+    """Return the header's value from the token, the URL, or netrc (in this order), and warnings."""
     token = environ.get(TOKEN, "").strip()
     given = None
     if token:
@@ -125,7 +129,7 @@ def _authorization(
 
 
 def _is_plain_allowed(environ: Mapping[str, str]) -> bool:
-    """Whether secrets may go out in the clear; what may be meant as a no is no yes."""
+    """Return whether secrets may be sent unencrypted; reject ambiguous values."""
     found = environ.get(PLAIN_TOKEN, "")
     if found not in ("", "1"):
         message = f"{found!r} is neither 1 nor empty"
@@ -147,20 +151,20 @@ def _basic(user: str, password: str) -> str:
 
 
 def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]:
-    """What netrc has for that host itself; a ``default`` is for hosts that one asks oneself."""
+    """Return the host's credentials in netrc and a warning; ignore netrc's ``default`` entry."""
     import netrc  # slow to import
 
     try:
         file = Path(environ.get("NETRC") or Path.home() / ".netrc")
-    except RuntimeError:  # the user has no home folder
+    except RuntimeError:  # no home directory
         return None, ""
     try:
-        # A file that is named gets no check of its rights, which would tell of other hosts too.
+        # An explicit file name skips netrc's permission check, which covers other hosts too.
         found = netrc.netrc(str(file)).hosts.get(host)
     except FileNotFoundError:
         return None, ""
     except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
-        # The reason may hold a password.
+        # The reason may contain a password.
         return None, f"{file} cannot be read and is ignored"
     return (_basic(found[0], found[2] or ""), "") if found is not None else (None, "")
 
