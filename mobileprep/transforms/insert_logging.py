@@ -1,4 +1,4 @@
-"""Inserts nodes that print what other nodes put out."""
+"""Inserts Print nodes that print the outputs of other nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class InsertLogging(Transform, frozen=True):
     Source: ``insert_logging`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Inserts nodes that print what other nodes put out."
+    summary = "Inserts Print nodes that print the outputs of other nodes."
     of_graph_transform_tool = True
 
     op: Annotated[

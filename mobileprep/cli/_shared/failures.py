@@ -47,7 +47,7 @@ _MENDS: Final[dict[type[MobileprepError], str]] = {
     UsageError: "see 'mobileprep help VERB'",
     CorruptFileError: "check that this is the right file, or get it again",
     InvalidGraphError: "export the model again; 'mobileprep summarize' shows its contents",
-    UnsupportedError: "'mobileprep check-target' and docs/reference/ops.md list supported ops",
+    UnsupportedError: "see 'mobileprep check-target', and the ops reference for supported ops",
     TransformError: "leave the step out, or look at its options in docs/reference/transforms.md",
     AccuracyError: "look at the data and at the limits that the recipe sets",
     ArtifactError: "check the disk's space and rights, or name another place",
