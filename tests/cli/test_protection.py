@@ -115,7 +115,7 @@ def test_the_page_describes_the_format_and_its_recipe_holds(run: Run, digits: Pa
     assert len(sections) == 2
     text = digits.read_text()
     for section in sections:
-        digits.write_text(text[: text.index("  # In the app's package")] + section)
+        digits.write_text(text[: text.index("  # Packaged with the app")] + section)
         assert run("validate", digits).code == 0
 
 
@@ -128,7 +128,7 @@ def test_the_tflite_target_of_the_page_builds(
     _, section = re.findall(r"```yaml\ntargets:\n(.*?)```", page, re.DOTALL)
     text = digits.read_text()
     plain = "  plain: {platform: android, artifact: tflite}\n"
-    digits.write_text(text[: text.index("  # In the app's package")] + section + plain)
+    digits.write_text(text[: text.index("  # Packaged with the app")] + section + plain)
     built = run("build", digits)
     assert built.code == 0, built.err
     assert "measured on digits.tflite.enc, decrypted (litert " in built.out
