@@ -1,1 +1,1 @@
-"""Samples from files of all the kinds that recipes name."""
+"""Readers of sample files in all formats that recipes support."""

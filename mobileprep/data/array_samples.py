@@ -1,4 +1,4 @@
-"""Samples in arrays: ``.npz`` and ``.npy`` files."""
+"""Samples in arrays (``.npz`` and ``.npy``) and CSV files."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ _HINT: Final = "save samples as the model takes them"
 
 
 class ArraySamples:
-    """Arrays whose first axis is the samples; see ``SampleSource``.
+    """Arrays with samples along the first axis; see ``SampleSource``.
 
     Args:
-        files: where they are.
-        inputs: what is fed of them.
-        labels: the name of the array of labels, where the recipe's data does not say; None where
-            labels are not asked for.
+        files: the files to read.
+        inputs: the inputs to feed.
+        labels: the default name of the label array; None if labels are not needed.
 
     Raises:
-        AccuracyError: an array is missing, or does not fit its input or the others.
+        AccuracyError: an array is missing, or does not match its input or the other arrays.
         CorruptFileError: the file cannot be read.
     """
 
@@ -72,8 +71,7 @@ class ArraySamples:
         return self._count
 
     def read(self, indices: Sequence[int]) -> tuple[Batch, Sequence[Unread]]:
-        """See ``SampleSource.read``."""
-        # A view of neighbours, a copy of others.
+        # Consecutive samples are a view, others are copied.
         neighbours = len(indices) == indices[-1] - indices[0] + 1
         at = slice(indices[0], indices[-1] + 1) if neighbours else np.asarray(indices)
         feeds = {
@@ -86,7 +84,7 @@ class ArraySamples:
 def _arrays(
     files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
 ) -> tuple[Mapping[str, Array], Array | None]:
-    """The array of each input by the input's name, and the labels."""
+    """Return the array of each input by name, and the labels."""
     found = map_arrays(files.root)
     if set(found) == {""}:
         fed = only_input(inputs, files.reading.input, files.name)
@@ -111,7 +109,7 @@ def _labels_of(found: Mapping[str, Array], labels: str, inputs: Iterable[str], d
 
 
 def _labels_beside(files: DataFiles) -> Array:
-    """The labels of an ``.npy`` file, which holds one array."""
+    """Return the labels of an ``.npy`` file, which are in a separate file."""
     if files.labels is None:
         message = f"{files.name} has no labels"
         raise NoLabelsError(message, "write 'data: {npy: FILE, labels: LABELS.npy}'")
@@ -131,7 +129,7 @@ def _of_type(array: Array, fed: FedTensor, data: str) -> Array:
 
 
 def _an_entry_each(labels: Array, count: int) -> Array:
-    """Labels with the samples along their first axis; axes of one before it do not matter."""
+    """Return labels with samples along the first axis, without axes of size 1."""
     if labels.ndim and len(labels) == count:
         return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     return labels.ravel()
@@ -145,17 +143,18 @@ _CSV_HINT: Final = "save it again as UTF-8 text, a sample a row"
 class CsvSamples:
     """The rows of a CSV file; see ``OneByOne``.
 
-    Where each row starts is noted once, and rows are read when they are asked for.
+    The offset of each row is indexed once, and rows are read on demand.
 
     Args:
-        files: the file, and which columns are meant.
-        inputs: what is fed of it.
-        labels: the column of labels, where the recipe's data does not say.
-        labelled: whether labels are asked for; their column is no input's all the same.
+        files: the file and the columns to read.
+        inputs: the inputs to feed.
+        labels: the default name of the label column.
+        labelled: whether labels are needed. The label column is never fed by default.
 
     Raises:
         AccuracyError: a column is missing.
-        CorruptFileError: the file cannot be read, or a row has fewer columns than the first.
+        CorruptFileError: the file cannot be read, or a row has a different number of columns than
+            the first.
     """
 
     def __init__(
@@ -175,11 +174,9 @@ class CsvSamples:
         return len(self._starts)
 
     def name_of(self, index: int) -> str:
-        """See ``OneByOne.name_of``."""
         return f"line {self._lines[index]}"
 
     def sample(self, index: int) -> Sample:
-        """See ``OneByOne.sample``."""
         name = self.name_of(index)
         row = self._row(index)
         place = f"{self._files.name}, {name}"
@@ -194,7 +191,7 @@ class CsvSamples:
         return Sample(name, feeds, label)
 
     def _index(self) -> list[str]:
-        """Notes where rows start; the names of the columns."""
+        """Index the row offsets, and return the column names."""
         names: list[str] = []
         with self._opened() as stream:
             lines = _Lines(stream, str(self._files.root))
@@ -256,7 +253,7 @@ class CsvSamples:
 
 
 class _Lines:
-    """The lines of a file as text, counted."""
+    """Decoded lines of a file, with the current position and line count."""
 
     def __init__(self, stream: IO[bytes], where: str) -> None:
         self._stream = stream
@@ -297,7 +294,7 @@ def _numbers(count: int) -> list[str]:
 
 
 def _values(texts: Sequence[str], fed: FedTensor, place: str) -> Array:
-    """Columns as a vector; a single one as a number where the input takes one a sample."""
+    """Return columns as a vector, or a scalar if the input has one value per sample."""
     single = len(texts) == 1 and fed.shape is not None and len(fed.shape) < 2
     if fed.dtype is DType.STRING:
         found: Array = np.array([text.encode() for text in texts], object)

@@ -1,4 +1,4 @@
-"""Folders of files, a sample each."""
+"""Directories with one file per sample."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _MOST_BYTES: Final = 1 << 28
 
 
 class FileSamples:
-    """The files of a folder; see ``OneByOne``.
+    """The files of a directory; see ``OneByOne``.
 
     Args:
-        files: the folder, and where labels are.
-        suffixes: the ends of the names of files that count.
-        decoder: how each becomes a sample.
-        labelled: whether labels are asked for.
+        files: the directory and the location of labels.
+        suffixes: the file name suffixes to include.
+        decoder: converts a file to a sample.
+        labelled: whether labels are needed.
 
     Raises:
-        AccuracyError: there are none, or labels are missing.
-        CorruptFileError: the folder cannot be read.
+        AccuracyError: the directory has none of these files, or labels are missing.
+        CorruptFileError: the directory cannot be read.
     """
 
     def __init__(
@@ -61,11 +61,9 @@ class FileSamples:
         return len(self._names)
 
     def name_of(self, index: int) -> str:
-        """See ``OneByOne.name_of``."""
         return self._names[index]
 
     def sample(self, index: int) -> Sample:
-        """See ``OneByOne.sample``."""
         name = self._names[index]
         data = read_file(self._files.root / name, limit=_MOST_BYTES)
         array = self._decoder.sample(data, f"{self._files.name}, {name}")
@@ -78,11 +76,11 @@ _COLUMNS: Final = 2
 
 
 class Classes:
-    """What labels stand for.
+    """The classes that labels refer to.
 
     Args:
-        names: of the classes, in the order of the model's outputs; None where labels are numbers.
-        where: what lists them, for messages.
+        names: the class names, in the order of the model's outputs; None if labels are values.
+        where: the source of the names, for messages.
     """
 
     def __init__(self, names: Sequence[str] | None = None, where: str = "") -> None:
@@ -90,7 +88,7 @@ class Classes:
         self._where = where
 
     def label(self, written: str, sample: str) -> Label:
-        """What a label as it is written means: a class, a number or a text."""
+        """Convert a label as written to a class index if there are names, or parse it otherwise."""
         if self._numbers is None:
             return number_or_text(written)
         found = self._numbers.get(written)
@@ -101,12 +99,12 @@ class Classes:
 
 
 def read_classes(path: Path) -> Classes:
-    """The classes that a file lists, one a line."""
+    """Read a file of class names, one per line."""
     return Classes(class_names(path), path.name)
 
 
 def class_names(path: Path) -> list[str]:
-    """The names in a file of classes, one a line, in the order of the model's outputs."""
+    """Return the class names in a file, one per line, in the order of the model's outputs."""
     names = [line.strip() for line in _text(path).splitlines()]
     while names and not names[-1]:
         names.pop()
@@ -121,7 +119,7 @@ def class_names(path: Path) -> list[str]:
 
 
 def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> list[Label]:
-    """The label of each file by the first folder in its name."""
+    """Return the label of each file from the first directory in its path."""
     folders = [name.partition("/")[0] if "/" in name else "" for name in names]
     if "" in folders:
         first = names[folders.index("")]
@@ -135,9 +133,9 @@ def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> l
 def listed_labels(
     path: Path, names: Sequence[str], classes: Classes | None, data: str
 ) -> list[Label]:
-    """The label of each file by a CSV file with a row for each: the file's name and the label.
+    """Return the label of each file from a CSV file with rows of file name and label.
 
-    A first row that names no file is taken for a heading.
+    A first row that does not name a file is a header.
     """
     rows = _rows(path)
     known = set(names)
@@ -158,7 +156,7 @@ def listed_labels(
 
 
 def number_or_text(written: str) -> Label:
-    """A whole number, a fraction, or else the text."""
+    """Parse an integer or float, or return the string unchanged."""
     for kind in (int, float):
         try:
             return kind(written)
@@ -197,7 +195,7 @@ def labels_of_files(
     listed_in: Path | None,
     classes: Path | None,
 ) -> Sequence[Label]:
-    """The labels of files, by a CSV file or else by folders; see those two."""
+    """Return the labels of files from a CSV file, or else from their directories."""
     known = None if classes is None else read_classes(classes)
     if listed_in is not None:
         return listed_labels(listed_in, names, known, data)
@@ -205,7 +203,7 @@ def labels_of_files(
 
 
 def as_label(value: object, classes: Classes, sample: str) -> Label:
-    """A label out of a record: bytes and texts by their class, numbers as they are."""
+    """Convert a record's label: bytes and strings are looked up as classes, numbers kept."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return classes.label(value, sample) if isinstance(value, str) else _number(value)
@@ -217,12 +215,12 @@ def _number(value: object) -> Label:
 
 
 class Decoder(Struct, frozen=True):
-    """Makes samples of files.
+    """Converts files to samples.
 
     Args:
-        fed: the input that they are for; one of texts gets the files as they are.
-        reading: what the recipe asks for.
-        data: what messages call the data.
+        fed: the input to feed; a string input gets the raw bytes of files.
+        reading: the options of the recipe.
+        data: the name of the data, for messages.
     """
 
     fed: FedTensor
@@ -230,24 +228,24 @@ class Decoder(Struct, frozen=True):
     data: str
 
     def sample(self, data: bytes, name: str) -> Array:
-        """A file's bytes as a sample, without an axis for samples."""
+        """Convert the bytes of a file to a sample without a batch axis."""
         is_text = self.fed.dtype is DType.STRING
         return fitted(np.array(data, object) if is_text else self._decoded(data), self.fed, name)
 
     def is_rotated(self, data: bytes) -> bool:
-        """Whether a file says that it is to be turned before it is shown."""
+        """Return whether a file has an EXIF orientation other than upright."""
         return False
 
     @abstractmethod
     def _decoded(self, data: bytes) -> Array:
-        """The numbers in a file."""
+        """Decode the numbers in a file."""
 
 
 PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
 
 
 class PictureReading(Decoder, frozen=True):
-    """How pictures become samples of an input."""
+    """Converts images to samples of an input."""
 
     def __post_init__(self) -> None:
         channels = 1 if self.reading.channels == "grayscale" else 3
@@ -257,14 +255,13 @@ class PictureReading(Decoder, frozen=True):
                 raise AccuracyError(message, "give one number, or one for each channel")
 
     def is_rotated(self, data: bytes) -> bool:
-        """See ``Decoder.is_rotated``."""
         return exif_orientation(data) != 1
 
     def _decoded(self, data: bytes) -> Array:
         return self._normalized(self._resized(data))
 
     def _resized(self, data: bytes) -> Array:
-        """Values of 0 to 255, float32, in the channels of the network."""
+        """Decode and resize an image: float32 from 0 to 255, channels ordered as in the recipe."""
         reading = self.reading
         pixels = decoded(data, 1 if reading.channels == "grayscale" else 3)
         if reading.central_crop is not None:
@@ -275,7 +272,7 @@ class PictureReading(Decoder, frozen=True):
         return resized[..., ::-1] if reading.channels == "bgr" else resized
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
-        """What the recipe asks for, else what the input's shape says, else the picture's own."""
+        """Return the size from the recipe, else from the input's shape, else the image's own."""
         if self.reading.resize is not None:
             return self.reading.resize[0], self.reading.resize[1]
         shape = self.fed.shape
@@ -302,10 +299,10 @@ SOUNDS: Final = frozenset({".wav"})
 
 
 class SoundReading(Decoder, frozen=True):
-    """How sounds become samples of an input."""
+    """Converts audio files to samples of an input."""
 
     def _decoded(self, data: bytes) -> Array:
-        """float32 from -1 to 1, [samples, channels] or [samples]."""
+        """Decode a WAV file: float32 from -1 to 1, [samples, channels] or [samples]."""
         samples, _ = decode_wav(data)
         channels = self.reading.desired_channels or -1
         sound = desired_sound(samples, self._count(), channels)
@@ -315,7 +312,7 @@ class SoundReading(Decoder, frozen=True):
         return sound
 
     def _count(self) -> int:
-        """What the recipe asks for, else what the input's shape says, else -1 for the file's."""
+        """Return the length from the recipe, else from the input's shape, else -1 (the file's)."""
         if self.reading.desired_samples is not None:
             return self.reading.desired_samples
         shape = self.fed.shape or ()

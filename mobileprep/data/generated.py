@@ -1,4 +1,4 @@
-"""Samples from a Python function of the user's own."""
+"""Samples from a user's Python function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.runtime.sampling.data_files import array_of
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 MOST: Final = 100_000
-"""A function that yields more than this counts as endless, unless ``samples`` limits it."""
+"""A function that yields this many samples counts as endless, unless ``samples`` limits it."""
 
 _AUTHOR: Final = Author("data function", AccuracyError, "so that no data would have been read")
 _HINT: Final = "yield {'INPUT': array}, or ({'INPUT': array}, label)"
@@ -37,17 +37,18 @@ _PAIR: Final = 2
 
 
 class Generated:
-    """What a function yields, its first samples where some are asked for; see ``Dataset``.
+    """Samples yielded by a function, limited to the requested number; see ``Dataset``.
 
-    The function is called anew for each run over the data, and nothing that it yields is kept.
+    The function is called again for each pass over the data, and yielded samples are not cached.
 
     Args:
-        inputs: what is fed of it.
-        choice: how many samples.
-        labelled: whether labels are asked for.
+        files: the Python file and the name of the function.
+        inputs: the inputs to feed.
+        choice: the number of samples.
+        labelled: whether labels are needed.
 
     Raises:
-        AccuracyError: the file cannot be run, or has no such function.
+        AccuracyError: the file cannot be executed, or does not define the function.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Generated:
         self._labelled = labelled
         self._classes = Classes() if files.classes is None else read_classes(files.classes)
         self._count: int | None = None
-        # Where a run over a part stopped, and what comes then; one alone takes it up.
+        # Position and iterator of an interrupted pass; at most one caller resumes it.
         self._stopped: deque[tuple[int, Iterator[Any]]] = deque(maxlen=1)
         module = load_file(files.root, "mobileprep_data", _AUTHOR)
         name = files.reading.function
@@ -73,11 +74,10 @@ class Generated:
 
     @property
     def name(self) -> str:
-        """See ``Dataset.name``."""
         return self._files.name
 
     def __len__(self) -> int:
-        """How many samples it yields; where nobody says, it is let yield them once."""
+        """Return the number of samples; iterates once to count them if the recipe has no limit."""
         if self._choice.samples is not None:
             return self._choice.samples
         if self._count is None:
@@ -91,7 +91,7 @@ class Generated:
         stop: int | None = None,
         unread: list[Unread] | None = None,
     ) -> Iterator[Batch]:
-        """See ``Dataset.batches``; going on after the last run costs no new beginning."""
+        """See ``Dataset.batches``; continuing after the last pass does not restart the function."""
         at, values = self._resumed(start)
         end = math.inf if stop is None else stop
         while part := list(itertools.islice(values, int(min(size, end - at)))):
@@ -101,7 +101,7 @@ class Generated:
             self._stopped.append((at, values))
 
     def _resumed(self, start: int) -> tuple[int, Iterator[Any]]:
-        """The values from ``start`` on."""
+        """Return the start and an iterator over the values from there."""
         at, values = 0, iter(())
         if start:
             with contextlib.suppress(IndexError):
@@ -113,7 +113,7 @@ class Generated:
         return start, values
 
     def _yielded(self) -> Iterator[Any]:
-        """What the function yields."""
+        """Iterate over the values that the function yields, and check their number."""
         most = MOST if self._choice.samples is None else self._choice.samples
         with blaming(self._files.root, _AUTHOR):
             values = iter(self._function())
@@ -172,7 +172,7 @@ class Generated:
         return self._array(label, place)
 
     def _array(self, value: object, place: str) -> Array:
-        """A value as an array without Python objects but texts."""
+        """Convert a value to an array of numbers or strings."""
         try:
             found = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
         except (ValueError, TypeError, RuntimeError) as error:
@@ -182,7 +182,7 @@ class Generated:
         if not texts:
             message = f"{place} holds Python objects, not numbers or strings"
             raise AccuracyError(message, _HINT)
-        # A list of Python's numbers: its 64 bits are no choice of the user's.
+        # NumPy converts Python floats to float64, which the user did not choose.
         if found.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
             return found.astype(np.float32)
         return found

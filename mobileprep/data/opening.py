@@ -1,7 +1,7 @@
-"""From files of any kind to samples of a model.
+"""Open data files of any supported format as samples for a model.
 
-What reads a kind is imported where data of that kind is opened: pictures, sounds, records and
-tables take twenty modules that a run on arrays never asks.
+The reader of a format is imported only when data of that format is opened. The readers of images,
+audio, TFRecords, and tables import twenty modules that a run on arrays does not need.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def open_dataset(
     labelled: bool = False,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Dataset:
-    """The samples that files hold for a model.
+    """Open the samples in the given files for a model.
 
-    They can be pickled, and are opened anew where they are taken to; there nobody is warned.
+    The result can be pickled. Unpickling opens the files again and discards warnings.
     """
     kind = files.kind or data_kind(files)
     if kind == "python":
@@ -77,7 +77,7 @@ def open_dataset(
 
 
 class _Opened:
-    """Samples, and how to open them elsewhere: maps of files and modules stay in a process."""
+    """A dataset that reopens its files when unpickled; memory maps and modules cannot be sent."""
 
     def __init__(self, found: Dataset, again: Callable[[], Dataset]) -> None:
         self._found = found
@@ -88,7 +88,6 @@ class _Opened:
 
     @property
     def name(self) -> str:
-        """See ``Dataset.name``."""
         return self._found.name
 
     def __len__(self) -> int:
@@ -101,12 +100,11 @@ class _Opened:
         stop: int | None = None,
         unread: list[Unread] | None = None,
     ) -> Iterator[Batch]:
-        """See ``Dataset.batches``."""
         return self._found.batches(size, start, stop, unread)
 
 
 def data_kind(files: DataFiles) -> DataKind:
-    """What a file or folder holds, by its name or what lies in it."""
+    """Detect the format of a file or directory from its name or content."""
     if files.root.is_dir():
         return _kind_of_folder(files)
     named = _SUFFIXES.get(files.root.suffix.lower())
@@ -136,7 +134,7 @@ def _kind_of_folder(files: DataFiles) -> DataKind:
         kinds.append("pictures")
     if suffixes & SOUNDS:
         kinds.append("wav")
-    # Parts of a TFRecord are called part-00000-of-00010, whatever goes before.
+    # Shards of a TFRecord are named like part-00000-of-00010, with any prefix.
     if any(".tfrecord" in name or "-of-" in name for name in found):
         kinds.append("tfrecord")
     if len(kinds) == 1:
@@ -186,13 +184,12 @@ Values = Sequence[bytes] | Array
 
 
 class RecordSamples:
-    """The records of a file, or of all files below a folder; see ``OneByOne``.
+    """The records of a TFRecord file, or of all files below a directory; see ``OneByOne``.
 
     Args:
-        files: the file or folder, and which features are meant.
-        inputs: what is fed of them.
-        labels: the feature of labels, where the recipe's data does not say; None where labels are
-            not asked for.
+        files: the file or directory, and the features to read.
+        inputs: the inputs to feed.
+        labels: the default name of the label feature; None if labels are not needed.
 
     Raises:
         AccuracyError: an input has no feature.
@@ -215,12 +212,10 @@ class RecordSamples:
         return self._ends[-1] if self._ends else 0
 
     def name_of(self, index: int) -> str:
-        """See ``OneByOne.name_of``."""
         file, at = self._at(index)
         return f"{self._names[file]}, record {at}" if self._names[file] else f"record {at}"
 
     def sample(self, index: int) -> Sample:
-        """See ``OneByOne.sample``."""
         file, at = self._at(index)
         name = self.name_of(index)
         place = f"{self._files.name}, {name}"
@@ -282,7 +277,7 @@ def _feature_of(fed: FedTensor, files: DataFiles) -> FeatureReading:
 
 
 def _raw(data: bytes, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
-    """The numbers that bytes are, little-endian as ``tf.decode_raw`` takes them."""
+    """Decode little-endian bytes as numbers, as ``tf.decode_raw`` does."""
     given = np.dtype(feature.dtype) if feature.dtype else fed.dtype.numpy
     kind = np.dtype(np.uint8) if given is None else given.newbyteorder("<")
     if len(data) % kind.itemsize:
@@ -292,7 +287,7 @@ def _raw(data: bytes, fed: FedTensor, feature: FeatureReading, place: str) -> Ar
 
 
 def _narrowed(found: Array, wanted: np.dtype[Any], feature: FeatureReading, place: str) -> Array:
-    """Whole numbers in the type of their input."""
+    """Convert integers to the input's type, or raise ``AccuracyError`` if they are out of range."""
     if found.dtype.kind not in "iu" or wanted.kind not in "iuf":
         return found
     if wanted.kind != "f" and found.size:
@@ -311,6 +306,6 @@ def _shaped(found: Array, fed: FedTensor, feature: FeatureReading, place: str) -
             raise AccuracyError(msg, "write its 'shape' as it is")
         found = found.reshape(feature.shape)
     if fed.dtype.numpy is not None and fed.dtype is not DType.STRING:
-        # A feature has 64 bits where an input may have 8, and whole numbers where it takes others.
+        # Features are int64, but the input may have a narrower integer type or a float type.
         found = _narrowed(found, fed.dtype.numpy, feature, place)
     return fitted(found, fed, place)

@@ -1,4 +1,4 @@
-"""The options of data: keys of a recipe, and what the readers of samples work by."""
+"""Data options: keys of a recipe, used by the readers of samples."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ KINDS_OF_KEYS: Final[Mapping[str, tuple[DataKind, ...]]] = {
     "function": ("python",),
     "files": ("python",),
 }
-"""The formats to which each further key applies."""
+"""The formats that support each additional key."""
 
 
 LABEL_FILES: Final[tuple[DataKind, ...]] = ("npy", "pictures", "wav")
-"""The kinds whose ``labels`` names a file."""
+"""The formats whose ``labels`` key names a file."""
 
 
 class FeatureReading(Struct, frozen=True):
-    """How a feature of a ``tf.train.Example`` becomes an input.
+    """How a feature of a ``tf.train.Example`` is converted to an input.
 
     Args:
-        shape: of one sample, all sizes known; None for that of the input.
+        shape: the shape of one sample, all sizes known; None for the input's.
     """
 
     key: Annotated[str, Option("The feature's name. Required.", min_length=1)]
@@ -90,13 +90,13 @@ class FeatureReading(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """How files become samples; what an option is for says ``KINDS_OF_KEYS``.
+    """How files are converted to samples; see ``KINDS_OF_KEYS`` for the formats of each option.
 
     Args:
-        inputs: of each input by name: the array, or the columns, that hold it.
-        features: of each input by name.
-        mean: one number, or one for each channel; None for the default of the input's type.
-        std: as ``mean``.
+        inputs: for each input by name: the array or columns with its values.
+        features: for each input by name: the feature.
+        mean: one number, or one per channel; None for the default of the input's type.
+        std: like ``mean``.
     """
 
     input: Annotated[
@@ -175,12 +175,12 @@ MOVING_AVERAGE: Final = "moving_average"
 
 
 class Method(Struct, frozen=True):
-    """A method of calibration.
+    """A calibration method.
 
     Args:
-        name: ``min_max``, ``moving_average``, ``percentile``, ``entropy`` or ``mse``.
-        percentile: how many percent of the values ``percentile`` keeps.
-        decay: the weight that ``moving_average`` leaves to the batches before.
+        name: ``min_max``, ``moving_average``, ``percentile``, ``entropy``, or ``mse``.
+        percentile: the percentage of values that ``percentile`` covers.
+        decay: the weight of previous batches in ``moving_average``.
     """
 
     name: str
@@ -189,11 +189,11 @@ class Method(Struct, frozen=True):
 
     @property
     def has_histogram(self) -> bool:
-        """Whether it looks at more than the ends."""
+        """Whether the method needs a histogram besides the minimum and maximum."""
         return self.name in HISTOGRAM_METHODS
 
     def __str__(self) -> str:
-        """As range files have it."""
+        """Return the method as written in range files."""
         if self.name == "percentile":
             return f"{self.name} {self.percentile:g}"
         return f"{self.name} {self.decay:g}" if self.name == MOVING_AVERAGE else self.name

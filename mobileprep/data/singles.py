@@ -1,4 +1,4 @@
-"""Samples that are read one by one, in threads, and put together as batches."""
+"""Samples that are read one by one in threads and stacked into batches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Sample(Struct, frozen=True):
     """One sample.
 
     Args:
-        name: what it is called.
-        feeds: an array for each input, without an axis for samples.
-        label: what it is; None where labels are not asked for.
-        is_rotated: whether it is a picture with an EXIF orientation.
+        name: the name of the sample.
+        feeds: an array for each input, without a batch axis.
+        label: the label; None if labels are not needed.
+        is_rotated: whether it is an image with an EXIF orientation.
     """
 
     name: str
@@ -37,17 +37,17 @@ class OneByOne(Protocol):
     """Samples that are read one by one, from any thread."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of samples."""
 
     def name_of(self, index: int) -> str:
-        """What a sample is called."""
+        """Return the name of a sample."""
 
     def sample(self, index: int) -> Sample:
-        """One sample."""
+        """Read one sample."""
 
 
 class Singles:
-    """Such samples as a ``SampleSource``."""
+    """A ``SampleSource`` that reads samples one by one."""
 
     def __init__(self, samples: OneByOne) -> None:
         self._samples = samples
@@ -56,7 +56,7 @@ class Singles:
         return len(self._samples)
 
     def read(self, indices: Sequence[int]) -> tuple[Batch | None, Sequence[Unread]]:
-        """See ``SampleSource.read``; decoding pictures lets other threads run."""
+        """Read samples in threads; image decoders release the GIL."""
         threads = min(len(indices), cores())
         if threads < 2:
             found = [self._one(index) for index in indices]
@@ -75,7 +75,7 @@ class Singles:
 
 
 def batch_of(samples: Sequence[Sample]) -> Batch:
-    """Samples put together."""
+    """Stack samples into a batch; raises ``AccuracyError`` if they differ in inputs or shapes."""
     first = samples[0]
     for other in samples[1:]:
         _check_alike(first, other)
@@ -99,7 +99,7 @@ def _check_alike(first: Sample, other: Sample) -> None:
             message = f"{other.name} has the shape {list(other.feeds[name].shape)} for {name!r}, "
             message += f"and {first.name} {list(array.shape)}"
             raise AccuracyError(message, "make them alike ('resize'), or write 'batch: 1'")
-    # No labels at all have one shape too.
+    # Without labels, both shapes are ().
     label, its = (np.asarray(sample.label).shape for sample in (first, other))
     if label != its:
         message = f"the label of {other.name} has the shape {list(its)}, "
@@ -110,7 +110,7 @@ def _check_alike(first: Sample, other: Sample) -> None:
 def _stacked(arrays: Sequence[Array]) -> Array:
     if arrays[0].dtype != object:
         return np.stack(arrays)
-    # np.stack would look into the texts of arrays without axes.
+    # np.stack would inspect the strings in scalar arrays.
     out = np.empty((len(arrays), *arrays[0].shape), object)
     for at, array in enumerate(arrays):
         out[at] = array[()]
@@ -125,16 +125,16 @@ _NAMED: Final = 3
 
 
 class Chosen:
-    """Samples of files; see ``Dataset``.
+    """A selection of samples from files; see ``Dataset``.
 
     Args:
-        name: what messages call them.
+        name: the name of the data, for messages.
         source: the files.
-        choice: which samples.
-        warn: told of samples that are left out.
+        choice: which samples to use.
+        warn: called with a warning about skipped samples.
 
     Raises:
-        AccuracyError: there are none, or fewer than asked for.
+        AccuracyError: the files contain fewer samples than requested, or none.
     """
 
     def __init__(
@@ -148,7 +148,6 @@ class Chosen:
 
     @property
     def name(self) -> str:
-        """See ``Dataset.name``."""
         return self._name
 
     def __len__(self) -> int:
@@ -161,7 +160,6 @@ class Chosen:
         stop: int | None = None,
         unread: list[Unread] | None = None,
     ) -> Iterator[Batch]:
-        """See ``Dataset.batches``."""
         wanted = self._indices[start:stop]
         lost: list[Unread] = [] if unread is None else unread
         for batch, without in self._ahead(wanted, size):
@@ -176,7 +174,7 @@ class Chosen:
     def _ahead(
         self, wanted: Sequence[int], size: int
     ) -> Iterator[tuple[Batch | None, Sequence[Unread]]]:
-        """What is read, the next batch while the last is in use: two are held at most."""
+        """Read one batch ahead; at most two batches are in memory."""
         parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
         with ThreadPoolExecutor(1, thread_name_prefix="mobileprep-data") as reader:
             coming = [reader.submit(self._source.read, part) for part in parts[:1]]
@@ -189,7 +187,11 @@ class Chosen:
 
 
 def left_out(data: str, unread: Sequence[Unread], count: int) -> str:
-    """A warning of samples that cannot be read."""
+    """Return the warning about unreadable samples.
+
+    Raises:
+        AccuracyError: none of the samples is readable.
+    """
     told = [f"{u.name} ({u.error})" for u in unread[:_NAMED]]
     more = f", and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
     listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(told)}{more}"

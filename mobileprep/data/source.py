@@ -1,4 +1,4 @@
-"""What a reader of samples is given, and what it gives."""
+"""Interfaces and helpers shared by the readers of samples."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class DataFiles(Struct, frozen=True):
     """Files of samples.
 
     Args:
-        name: what messages call them.
-        root: the file or folder.
-        kind: what it is; None where its content tells.
-        reading: how it becomes samples.
-        labels: the file of labels, where there is one.
-        classes: the file that lists the names of the classes, where there is one.
+        name: the name for messages.
+        root: the file or directory.
+        kind: the format; None to detect it from the content.
+        reading: how files are converted to samples.
+        labels: the file of labels, if any.
+        classes: the file that lists the class names, if any.
     """
 
     name: str
@@ -47,12 +47,13 @@ class DataFiles(Struct, frozen=True):
 
 
 class SampleChoice(Struct, frozen=True):
-    """Which samples are taken.
+    """Which samples to use.
 
     Args:
-        samples: how many; None for all.
-        seed: draws them; None takes the first of each of as many equal parts.
-        strict: whether one that cannot be read is an error.
+        samples: the number of samples; None for all.
+        seed: draws one random sample from each of ``samples`` equal parts; None uses the first of
+            each part.
+        strict: whether an unreadable sample is an error.
         exactly: whether fewer than ``samples`` are an error.
     """
 
@@ -62,7 +63,7 @@ class SampleChoice(Struct, frozen=True):
     exactly: bool = True
 
     def indices(self, count: int, name: str) -> Sequence[int]:
-        """The samples out of ``count``, in order."""
+        """Return the indices of the selected samples out of ``count``, in order."""
         if not count:
             raise no_samples(name)
         wanted = count if self.samples is None else self.samples
@@ -76,19 +77,23 @@ class SampleChoice(Struct, frozen=True):
         first, end = at * count // wanted, (at + 1) * count // wanted
         if self.seed is None:
             return first
-        # A digest, since generators of random numbers change from release to release.
+        # A digest, because random number generators can change between releases.
         drawn = hashlib.sha256(f"{self.seed} {at}".encode()).digest()[:8]
         return first + int.from_bytes(drawn, "little") % (end - first)
 
 
 class SampleSource(Protocol):
-    """Samples in files, each read when it is asked for, from any thread."""
+    """Samples in files, each read on demand, from any thread."""
 
     def __len__(self) -> int:
-        """How many samples the files hold."""
+        """Return the number of samples in the files."""
 
     def read(self, indices: Sequence[int]) -> tuple[Batch | None, Sequence[Unread]]:
-        """Samples by number, and those that cannot be read; None where that is all of them."""
+        """Read samples by index.
+
+        Returns:
+            A batch, or None if no sample can be read; and the unreadable samples.
+        """
 
 
 _HOW_TO_LABEL: Final = (
@@ -97,9 +102,9 @@ _HOW_TO_LABEL: Final = (
 
 
 class NoLabelsError(AccuracyError):
-    """The data has no labels of the name that is asked for, nor any of nearly that name.
+    """The data has no labels of the requested or a similar name.
 
-    Without a hint of its own, it tells how labels are named and how to do without.
+    The default hint explains how to name labels, and which metrics do not need any.
     """
 
     def __init__(self, message: str = "", hint: str = "", where: str = "") -> None:
@@ -107,23 +112,23 @@ class NoLabelsError(AccuracyError):
 
 
 def no_samples(name: str, what: str = "samples") -> AccuracyError:
-    """The error for data without anything to read."""
+    """Return the error for data without samples."""
     return AccuracyError(f"{name} holds no {what}", "name data that has some")
 
 
 def too_few(name: str, count: int, wanted: int) -> AccuracyError:
-    """The error for data with fewer samples than are asked for."""
+    """Return the error for data with fewer samples than requested."""
     message = f"{name} has {count:,} samples, and {wanted:,} are asked for"
     return AccuracyError(message, f"add samples, or write 'samples: {count}'")
 
 
 def at_sample(error: MobileprepError, name: str) -> MobileprepError:
-    """An error about a sample, naming it."""
+    """Return an error with the sample's name added to its location."""
     return error.at(f"{name}, {error.where}" if error.where else name)
 
 
 def only_keys(given: Mapping[str, object], known: Sequence[str], what: str) -> None:
-    """Refuse names of inputs that the model does not have."""
+    """Raise ``AccuracyError`` for names of inputs that the model does not have."""
     for name in given:
         if name not in known:
             message = f"{what} names the input {name!r}; the model has {', '.join(known)}"
@@ -131,13 +136,13 @@ def only_keys(given: Mapping[str, object], known: Sequence[str], what: str) -> N
 
 
 class Batch(Struct, frozen=True):
-    """Some samples.
+    """A batch of samples.
 
     Args:
-        feeds: an array for each input, the samples along its first axis.
-        labels: an entry for each sample, or None where the data has none.
-        names: what each sample is called, for messages: ``cats/1.jpg``, ``sample 3``.
-        rotated: the names of pictures with an EXIF orientation.
+        feeds: an array for each input, with samples along its first axis.
+        labels: one entry per sample, or None if the data has no labels.
+        names: the name of each sample, for messages: ``cats/1.jpg``, ``sample 3``.
+        rotated: the names of images with an EXIF orientation.
     """
 
     feeds: Mapping[str, Array]
@@ -147,21 +152,21 @@ class Batch(Struct, frozen=True):
 
 
 class Unread(Struct, frozen=True):
-    """A sample that cannot be read, and why."""
+    """A sample that cannot be read, and the error."""
 
     name: str
     error: MobileprepError
 
 
 class Dataset(Protocol):
-    """Samples that are read when they are asked for, the same ones in the same order each time."""
+    """Samples that are read on demand, in the same order each time."""
 
     @property
     def name(self) -> str:
-        """What messages call the data: the file or folder as the recipe names it."""
+        """The name for messages: the file or directory as written in the recipe."""
 
     def __len__(self) -> int:
-        """How many samples there are; one that turns out to be unreadable counts."""
+        """Return the number of samples, including any that turn out to be unreadable."""
 
     def batches(
         self,
@@ -170,14 +175,14 @@ class Dataset(Protocol):
         stop: int | None = None,
         unread: list[Unread] | None = None,
     ) -> Iterator[Batch]:
-        """The samples ``start`` to ``stop``, ``size`` at a time; a batch may be smaller.
+        """Yield the samples from ``start`` to ``stop`` in batches of at most ``size``.
 
-        Samples that cannot be read are left out, and added to ``unread``; without such a list,
-        there is one warning at the end.
+        Unreadable samples are skipped and added to ``unread``. Without such a list, one warning at
+        the end reports them.
         """
 
 
-# These read one file at a time, a text without axes.
+# These ops read one file at a time, as a scalar string.
 _ONE_FILE: Final = frozenset(
     {"DecodeWav", "DecodePng", "DecodeBmp", "DecodeJpeg", "DecodeImage", "DecodeGif"}
     | {"DecodeAndCropJpeg", "ParseSingleExample"}
@@ -187,14 +192,15 @@ _ONE_FILE: Final = frozenset(
 def data_inputs(
     graph: Graph, names: Iterable[str], declared: Mapping[str, TensorShape]
 ) -> list[FedTensor]:
-    """The tensors of these names. Of those without a known shape, one that a file is decoded from
-    takes one file at a time, and one that decides on a branch is a scalar.
+    """Return the tensors with these names, with shapes inferred where they are unknown.
+
+    An input that is decoded as a file, and a predicate of a branch, are scalars.
     """
     return [_sharpened(graph, fed) for fed in fed_tensors(graph, names, declared)]
 
 
 def _decides(graph: Graph, ref: Ref) -> bool:
-    """Whether a tensor is the predicate of a Switch, as ``tf.cond`` makes it."""
+    """Return whether a tensor is the predicate of a Switch, as created by ``tf.cond``."""
     readers = (node for node in graph.consumers.get(ref.node, ()) if node.op in SWITCHES)
     return any(edge(node.data_inputs[1]) == edge(ref) for node in readers)
 
@@ -206,7 +212,7 @@ def _sharpened(graph: Graph, fed: FedTensor) -> FedTensor:
         return replace(fed, shape=()) if _decides(graph, fed.ref) else fed
     if fed.dtype is not DType.STRING:
         return fed
-    from mobileprep.runtime.sampling.first_ops import first_ops  # few graphs take texts
+    from mobileprep.runtime.sampling.first_ops import first_ops  # few graphs have string inputs
 
     reader = first_ops(graph, fed.ref).file
     is_one = reader is not None and reader.op in _ONE_FILE
@@ -214,7 +220,7 @@ def _sharpened(graph: Graph, fed: FedTensor) -> FedTensor:
 
 
 def only_input(inputs: Sequence[FedTensor], named: str | None, data: str) -> FedTensor:
-    """The one input that data of a single kind is for."""
+    """Return the one input that is fed from a file format with a single array."""
     names = [fed.name for fed in inputs]
     if not inputs:
         message = "no inputs are named, so no data can be fed"
@@ -232,10 +238,13 @@ def only_input(inputs: Sequence[FedTensor], named: str | None, data: str) -> Fed
 
 
 def fitted(array: Array, fed: FedTensor, name: str) -> Array:
-    """A sample as an input takes it: with or without the input's first axis, see ``is_single``.
+    """Return a sample in the shape of an input, with or without the input's first axis.
 
-    A last axis of one, as sounds of one channel have it, goes where the input has none; a row of
-    numbers takes the input's shape.
+    If necessary, drops a last axis of size 1 (single-channel audio), or reshapes a vector to the
+    input's shape.
+
+    Raises:
+        AccuracyError: the dtype or shape does not match the input.
     """
     fits = _typed(array, fed)
     if fits is None:
@@ -258,7 +267,7 @@ def fitted(array: Array, fed: FedTensor, name: str) -> Array:
 
 
 def _typed(array: Array, fed: FedTensor) -> Array | None:
-    """An array in an input's type, where that is a matter of width; None where it is not."""
+    """Cast an array to the input's dtype if the kinds match; otherwise return None."""
     if fed.dtype is DType.STRING or array.dtype.kind in "OSU":
         return array if fed.dtype is DType.STRING and array.dtype.kind in "OSU" else None
     wanted = fed.dtype.numpy
@@ -275,10 +284,10 @@ def _matches(found: Sequence[int], wanted: Sequence[int]) -> bool:
 
 
 def files_below(root: Path, suffixes: Collection[str] = ()) -> list[str]:
-    """The names of the files below a folder, with ``/``, sorted.
+    """List the files below a directory as sorted relative paths with ``/``.
 
-    Hidden files and folders, whose names start with a dot, are passed over, and folders that a
-    link leads to.
+    Hidden files and directories (names that start with a dot) and symlinked directories are
+    skipped.
     """
     found: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_refuse):

@@ -1,4 +1,4 @@
-"""What is to be known of samples as a whole: whether they differ, and which cannot be read."""
+"""Checks over all samples, and the batches that are fed to a graph."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 
 _LEAVE_OUT: Final = "leave them out of the data"
 _MORE: Final = "100 that differ are usual"
-# Fewer samples than this leave much to chance.
+# Fewer samples than this are not representative.
 _FEW: Final = 10
-# How many pictures are looked at for noise, how large they are at least, and what is noise.
+# Noise check: number of images, their minimum size, channels, and the correlation limit.
 _PICTURES: Final = 16
 _SIDE: Final = 8
 _CHANNELS: Final = (1, 3, 4)
 _NOISE: Final = 0.1
-# How much larger than expected values have another scale; what of bytes is from 0 to 1 has too.
+# Scale check: values are suspicious if they exceed the expected ones by the factor _WIDER, or if
+# an image input expects magnitudes of at least _BYTES but gets at most _SHARES.
 _WIDER: Final = 8
 _BYTES: Final = 128
 _SHARES: Final = 2
@@ -38,16 +39,16 @@ _SHARES: Final = 2
 
 @dataclass
 class DataSurvey:
-    """Notes on the samples that were read; those on parts of the data add up to those on all.
+    """Statistics of the samples that were read; those of parts of the data can be merged.
 
     Args:
-        data: what messages call the data.
-        unread: the samples that cannot be read.
-        ends: the least and the greatest value of each input.
-        elements: of the largest batch.
-        digests: of each sample, all inputs together.
-        rotated: the pictures with an EXIF orientation, which decoders ignore.
-        likeness: of some pictures, how far pixels are like their neighbors: 0 in noise, 1 at most.
+        data: the name of the data, for messages.
+        unread: the unreadable samples.
+        ends: the minimum and maximum of each input.
+        elements: the number of elements of the largest batch.
+        digests: a digest per sample, over all inputs.
+        rotated: the images with an EXIF orientation, which decoders ignore.
+        likeness: the correlation of neighboring pixels in some images: 0 for noise, 1 at most.
     """
 
     data: str
@@ -59,7 +60,11 @@ class DataSurvey:
     likeness: list[float] = field(default_factory=list)
 
     def look(self, batch: Batch) -> None:
-        """Take note of samples."""
+        """Add the samples of a batch.
+
+        Raises:
+            AccuracyError: a sample is NaN throughout.
+        """
         self.digests += [_digest(batch, at) for at in range(len(batch.names))]
         self.rotated += batch.rotated
         for name, array in batch.feeds.items():
@@ -77,13 +82,13 @@ class DataSurvey:
             self.note(name, array)
 
     def note(self, name: str, array: Array) -> None:
-        """Take note of the range of an input's values."""
+        """Extend the range of an input's values."""
         if array.size and array.dtype.kind in "iufb":
             ends = np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)
             self._widen(name, float(ends[0]), float(ends[1]))
 
     def merge(self, other: DataSurvey) -> None:
-        """Add the notes on samples that come after these."""
+        """Add the statistics of the samples that follow."""
         self.unread += other.unread
         self.elements = max(self.elements, other.elements)
         self.digests += other.digests
@@ -93,13 +98,13 @@ class DataSurvey:
             self._widen(name, low, high)
 
     def check(self, count: int, warn: Callable[[str], None]) -> None:
-        """Tell what is to be told of all ``count`` samples together."""
+        """Report problems of all ``count`` samples together."""
         if self.unread:
             warn(left_out(self.data, self.unread, count))
         self.check_spread()
 
     def check_spread(self) -> None:
-        """Make sure that some input has two values."""
+        """Raise ``AccuracyError`` if every input has the same value in all samples."""
         if self.elements < 2 or any(low != high for low, high in self.ends.values()):
             return
         told = ", ".join(f"{name!r} is {low:g}" for name, (low, _) in self.ends.items())
@@ -107,10 +112,12 @@ class DataSurvey:
         raise AccuracyError(message, "name data that differs from sample to sample")
 
     def doubts(self, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
-        """What makes any run on these samples doubtful, a sentence each with its evidence.
+        """Yield reasons to doubt any run on these samples, one sentence each with its evidence.
 
         Args:
-            graph: the source, whose first layers show the range that an input was trained with.
+            graph: the source graph, whose first layers show the range that an input was trained
+                with.
+            inputs: the inputs of the graph.
         """
         if self.rotated:
             yield (
@@ -123,7 +130,7 @@ class DataSurvey:
                 yield from _range_doubts(self.data, graph, fed, *self.ends[fed.name])
 
     def unscaled(self, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
-        """Inputs of pictures that are fed bytes' values, where the graph shows no range."""
+        """Yield image inputs that are fed byte values although the graph does not show a range."""
         for fed in inputs:
             low, high = self.ends.get(fed.name, (0.0, 0.0))
             ops = first_ops(graph, fed.ref)
@@ -132,7 +139,7 @@ class DataSurvey:
                 yield f"the input {fed.name!r} is fed {low:.4g} to {high:.4g}"
 
     def calibration_doubts(self) -> Iterator[str]:
-        """What makes ranges that were measured on these samples doubtful."""
+        """Yield reasons to doubt ranges that were calibrated on these samples."""
         count, distinct = len(self.digests), len(set(self.digests))
         if distinct <= count // 2:
             yield (
@@ -155,14 +162,13 @@ class DataSurvey:
 
 
 def _all_nan(array: Array) -> Array:
-    """The samples that have no number at all."""
+    """Return the indices of samples that are NaN throughout."""
     if array.dtype.kind != "f" or not array.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))
 
 
 def _digest(batch: Batch, at: int) -> str:
-    """A digest of one sample."""
     found = hashlib.blake2b(digest_size=6)
     for name, array in sorted(batch.feeds.items()):
         part = np.asarray(array[at])
@@ -173,7 +179,7 @@ def _digest(batch: Batch, at: int) -> str:
 
 
 def _likeness(array: Array) -> list[float]:
-    """The correlation of neighboring pixels in each of some pictures."""
+    """Return the correlation of neighboring pixels in each image of a batch."""
     if array.ndim != 4 or array.dtype.kind not in "iuf":
         return []
     if array.shape[1] in _CHANNELS and array.shape[3] not in _CHANNELS:
@@ -196,7 +202,7 @@ def _likeness(array: Array) -> list[float]:
 def _range_doubts(
     data: str, graph: Graph, fed: FedTensor, low: float, high: float
 ) -> Iterator[str]:
-    """That an input is fed values of another scale than the graph shows."""
+    """Yield a warning if an input is fed values of a different scale than the graph expects."""
     ops = first_ops(graph, fed.ref)
     if not fed.dtype.is_floating or not math.isfinite(low) or not math.isfinite(high):
         return
@@ -204,7 +210,7 @@ def _range_doubts(
     if not expected.is_of_graph:
         return
     most, found = (max(abs(end) for end in ends) for ends in (expected.ends, (low, high)))
-    # Sounds and measurements may be quiet for long; pictures are not.
+    # Audio and measurements can stay near zero for long; images do not.
     is_narrow = ops.is_picture and most >= _BYTES and found <= _SHARES
     if found > _WIDER * most or is_narrow:
         yield (
@@ -214,17 +220,17 @@ def _range_doubts(
 
 
 class FedRun(Struct, frozen=True):
-    """What a graph is fed once.
+    """The feeds of one run of a graph.
 
     Args:
-        feeds: an array for each input, as the input takes it.
-        count: how many samples are in it.
-        fed: how many it is fed: more than ``count`` where the graph insists on a size, the first
-            samples of the run being repeated.
-        labels: an entry for each sample, or None where the data has none.
-        names: of the samples, for messages.
-        along: the inputs that have the samples along their first axis.
-        fixed: whether the graph insists on ``fed``.
+        feeds: an array for each input, in the shape that the input expects.
+        count: the number of samples.
+        fed: the number of samples fed: more than ``count`` if the graph has a fixed batch size,
+            which is filled by repeating the samples.
+        labels: one entry per sample, or None if the data has no labels.
+        names: the names of the samples, for messages.
+        along: the inputs with samples along their first axis.
+        fixed: whether the graph has a fixed batch size.
     """
 
     feeds: Mapping[str, Array]
@@ -236,7 +242,7 @@ class FedRun(Struct, frozen=True):
     fixed: bool = False
 
     def head(self, count: int) -> FedRun:
-        """The first samples of it, where the graph takes fewer."""
+        """Return the first ``count`` samples, unless the graph has a fixed batch size."""
         if self.fixed or count >= self.count:
             return self
         feeds = {name: a[:count] if name in self.along else a for name, a in self.feeds.items()}
@@ -255,16 +261,20 @@ def runs(
     stop: int | None = None,
     survey: DataSurvey | None = None,
 ) -> Iterator[FedRun]:
-    """The samples ``start`` to ``stop`` of a data set, as a graph takes them.
+    """Yield the samples from ``start`` to ``stop`` of a dataset as feeds of a graph.
 
-    An input whose samples have as many axes as it has takes one sample at a time, which then holds
-    for all; but a value that is the same for all samples of a batch, beside an input that takes
-    batches, is fed once.
+    An input with as many axes as its samples takes one sample at a time, so each sample is a run of
+    its own. If other inputs take batches and the value is the same for all samples of a batch, it
+    is fed once per batch.
 
     Args:
-        size: how many samples are fed at once, where the graph does not say.
-        survey: takes note of the samples, where these are not all of them: the caller checks it
-            once it has them together.
+        dataset: the samples.
+        inputs: the inputs of the graph.
+        size: the batch size, unless the graph has a fixed one.
+        start: the first sample.
+        stop: the end of the samples; None for all.
+        survey: collects statistics if these are not all samples; the caller checks it once it has
+            merged all parts.
     """
     own = DataSurvey(dataset.name) if survey is None else survey
     unread = None if survey is None else survey.unread
@@ -276,12 +286,12 @@ def runs(
 
 
 def run_size(inputs: Iterable[FedTensor], size: int) -> int:
-    """How many samples are read at once: what the inputs insist on, or else ``size``."""
+    """Return the number of samples to read at once: the inputs' fixed batch size, or ``size``."""
     return _fixed(inputs) or size
 
 
 def _fixed(inputs: Iterable[FedTensor]) -> int:
-    """How many samples inputs insist on by their first axes, or 0 for any number."""
+    """Return the batch size that the inputs' first axes require, or 0 for any size."""
     return next((fed.shape[0] for fed in inputs if fed.shape and fed.shape[0] > 0), 0)
 
 
@@ -321,7 +331,7 @@ def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int
 
 
 def _check_filled(arrays: Iterable[Array], fed: int) -> None:
-    """Refuse batches that inputs insist on and no machine holds, however few the samples."""
+    """Raise ``MemoryLimitError`` if a fixed batch size is too large for the memory limit."""
     wanted = fed * (np.dtype(np.intp).itemsize + sum(array[:1].nbytes for array in arrays))
     try:
         check_total(wanted, f"a batch of {fed:,} samples, on which the inputs insist,")

@@ -1,1 +1,1 @@
-"""Graphs to LiteRT's models: each op lowered to builtins, then fused, then written as records."""
+"""Convert graphs to LiteRT: lower ops to builtin operators, fuse them, and assemble the file."""

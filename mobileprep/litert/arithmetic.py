@@ -1,4 +1,4 @@
-"""Arithmetic on tensors of one type, as lowerings to several operators need it."""
+"""Helpers that emit arithmetic on tensors of one type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COMPARISONS: Final = {
 
 
 class Arithmetic:
-    """Operators on tensors of one type. A Python number is a constant of that type.
+    """Emits operators on tensors of one type. Python numbers become constants of that type.
 
     Args:
         scope: where operators are emitted.
@@ -65,7 +65,7 @@ class Arithmetic:
         return self.two("MAXIMUM", left, right)
 
     def two(self, code: str, left: Value | float, right: Value | float) -> Value:
-        """A builtin of two operands."""
+        """Emit a builtin with two operands."""
         return self._emitted(code, self.dtype, _TABLES[code], left, right)
 
     def compare(self, code: str, left: Value | float, right: Value | float) -> Value:
@@ -76,11 +76,11 @@ class Arithmetic:
         return self._emitted("SELECT_V2", self.dtype, "SelectV2Options", *values)
 
     def one(self, code: str, value: Value) -> Value:
-        """A builtin of one operand."""
+        """Emit a builtin with one operand."""
         return self.scope.emit(code, [value], value.shape, value.dtype)
 
     def reduce(self, code: str, value: Value, *axes: int) -> Value:
-        """A reduction that keeps its axes with size 1; a negative axis counts from the end."""
+        """Emit a reduction that keeps its axes with size 1; negative axes count from the end."""
         shape, rank = value.shape, value.rank or 0
         places = [axis % rank if rank else axis for axis in axes]
         if shape is not None:
@@ -110,7 +110,7 @@ class Arithmetic:
 
 
 def filled(scope: Scope, like: Value, number: np.generic | Array) -> Value:
-    """A tensor of another's shape with one number everywhere."""
+    """Return a tensor with the shape of another, filled with one number."""
     if like.shape is not None and -1 not in like.shape:
         return scope.constant(np.full(like.shape, number))
     options = {"out_type": "INT32"}
@@ -136,7 +136,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
 
 
 class IndexArithmetic:
-    """Operators on int32 and bool tensors. A Python integer is a constant.
+    """Emits operators on int32 and bool tensors. Python integers become constants.
 
     Args:
         scope: where operators are emitted.
@@ -145,8 +145,7 @@ class IndexArithmetic:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    def number(self, value: Any) -> Value:  # noqa: ANN401 - as numpy takes them
-        """A constant."""
+    def number(self, value: Any) -> Value:  # noqa: ANN401 - any array-like
         return self.scope.integers_constant(value)
 
     def add(self, left: Value | int, right: Value | int) -> Value:
@@ -183,7 +182,7 @@ class IndexArithmetic:
         return self._apply("SELECT_V2", DType.INT32, condition, left, right)
 
     def range(self, count: Value | int) -> Value:
-        """The integers from 0 on; ``count`` is a scalar."""
+        """Return the integers from 0 to ``count``, a scalar, exclusive."""
         limit = self._value(count)
         if limit.data is not None:
             return self.number(np.arange(int(limit.data), dtype=np.int32))
@@ -191,7 +190,7 @@ class IndexArithmetic:
         return self.scope.emit("RANGE", given, (-1,), DType.INT32, "RangeOptions")
 
     def element(self, vector: Value, index: int) -> Value:
-        """An element of a vector as a scalar."""
+        """Return an element of a vector as a scalar."""
         if vector.data is not None:
             return self.number(vector.data[index])
         options = {"axis": 0, "batch_dims": 0}
@@ -199,7 +198,7 @@ class IndexArithmetic:
         return self.scope.emit("GATHER", given, (), DType.INT32, "GatherOptions", **options)
 
     def sizes(self, value: Value) -> list[Value]:
-        """The size of each dimension of a tensor of known rank, as scalars."""
+        """Return the size of each dimension of a tensor of known rank, as scalars."""
         if value.shape is None:
             message = "the rank of its input is not known"
             raise CannotExpressError(message, GIVE_SHAPES)
@@ -213,7 +212,7 @@ class IndexArithmetic:
         ]
 
     def joined(self, scalars: Sequence[Value | int]) -> Value:
-        """A vector of scalars."""
+        """Pack scalars into a vector."""
         values = [self._value(scalar) for scalar in scalars]
         known = [value.data for value in values if value.data is not None]
         if len(known) == len(values):
@@ -223,7 +222,7 @@ class IndexArithmetic:
         return self.scope.emit("PACK", values, shape, DType.INT32, "PackOptions", **options)
 
     def shaped(self, value: Value, sizes: Sequence[Value]) -> Value:
-        """A tensor of any type under a shape of scalars."""
+        """Reshape a tensor of any type to sizes given as scalars."""
         shape = tuple(-1 if size.data is None else int(size.data) for size in sizes)
         if -1 not in shape:
             return self.reshaped(value, shape)
@@ -231,7 +230,7 @@ class IndexArithmetic:
         return self.scope.emit("RESHAPE", given, shape, value.dtype, "ReshapeOptions")
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        """A value under another shape; as it is where it has that one."""
+        """Reshape a value, unless it has that shape already."""
         return value if value.shape == tuple(shape) else reshaped(self.scope, value, shape)
 
     def _apply(self, code: str, kind: DType, *operands: Value | int) -> Value:

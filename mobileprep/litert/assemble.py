@@ -1,4 +1,4 @@
-"""A program as the records of a file: values get numbers, constants buffers."""
+"""Assemble a program into the records of a file: number values, and store constants in buffers."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from mobileprep.litert.versions import (
 from mobileprep.ops.numerics.texts import texts
 
 SIGNATURE: Final = "serving_default"
-"""The name that converters give the one signature of a file."""
+"""The conventional name of a file's only signature."""
 
 _NAMES: Final = {**NAMES, DType.INT4: "INT4"}
 RUNTIME: Final = "min_runtime_version"
-"""The name of the metadata that has the oldest release that runs a file."""
+"""The metadata entry with the oldest release that can run a file."""
 
 _DESCRIPTION: Final = "written by mobileprep"
-# From here on, dense layers have a scale for each channel.
+# First release whose dense layers support per-channel scales.
 _DENSE_CHANNELS: Final = (2, 17)
-# No release runs these in more dimensions.
+# Operators that no release runs with more dimensions.
 _LIMITED: Final = ("PAD", "PADV2", "BATCH_MATMUL")
-# `2.14` stands for all its patch releases.
+# `2.14` includes all its patch releases.
 _ANY_PATCH: Final = 1 << 16
 
 
-# The options that have the numbers of what an operator runs, in the order of its programs.
+# Options with the indices of an operator's subgraphs, in order.
 _INDICES: Final[Mapping[str, tuple[str, ...]]] = {
     "WhileOptions": ("cond_subgraph_index", "body_subgraph_index"),
     "IfOptions": ("then_subgraph_index", "else_subgraph_index"),
@@ -59,10 +59,15 @@ _INDICES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRecord:
-    """The records of a file.
+    """Assemble a program into the records of a file.
 
     Args:
-        min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
+        main: the program.
+        min_runtime: the oldest release that must run the file, such as ``2.14``; empty for any.
+        where: the location of the graph, for messages.
+
+    Raises:
+        InexpressibleError: an operator has too many dimensions, or requires a newer release.
     """
     buffers = _Buffers()
     if min_runtime and release_order(min_runtime) < _DENSE_CHANNELS:
@@ -86,7 +91,7 @@ def assembled(main: Program, min_runtime: str = "", where: str = "") -> ModelRec
 
 
 def _refusal(op: Op, min_runtime: str) -> Refusal | None:
-    """Why a file may not have an operator."""
+    """Return the reason why a file cannot contain an operator, or None."""
     if exceeds_rank(op) and op.code in _LIMITED:
         most = MAX_RANKS[op.code]
         reason = f"LiteRT's {op.code} takes {most} dimensions at most, and not all sizes are known"
@@ -103,21 +108,21 @@ def _refusal(op: Op, min_runtime: str) -> Refusal | None:
 
 
 def _name(op: Op) -> tuple[str, str]:
-    """The node that an operator comes from, and its op; the tensor of one that was added."""
+    """Return the original node and its op, or the tensor and code of an operator that was added."""
     if op.node is not None:
         return op.node.name, op.node.op
     return op.outputs[0].name if op.outputs else "", op.code
 
 
 def _form(value: Value) -> str:
-    """Dtype and shape, such as ``int8[1, ?, 3]``."""
+    """Format dtype and shape, such as ``int8[1, ?, 3]``."""
     if value.shape is None:
         return value.dtype.short
     return f"{value.dtype.short}[{', '.join('?' if n < 0 else str(n) for n in value.shape)}]"
 
 
 def _described(ops: Sequence[Op]) -> str:
-    """Who wrote the file, and what an app has to link beside LiteRT."""
+    """Return the description of the file, including the ops that need the Flex delegate."""
     flexible = flex_ops(ops)
     if not flexible:
         return _DESCRIPTION
@@ -125,7 +130,7 @@ def _described(ops: Sequence[Op]) -> str:
 
 
 def _listed(main: Program) -> list[Program]:
-    """A program and all that its operators run, with the numbers of those in their options."""
+    """Flatten a program and its nested subgraphs, and set their indices in the options."""
     listed = [main]
     for place, program in enumerate(listed):
         ops = []
@@ -142,14 +147,14 @@ def _listed(main: Program) -> list[Program]:
 
 
 class _Buffers:
-    """Bytes of constants, each once."""
+    """Deduplicated bytes of constants."""
 
     def __init__(self) -> None:
         self.contents: list[bytes | memoryview] = [b""]
         self._numbers: dict[tuple[int, bytes], int] = {}
 
     def number(self, elements: Array) -> int:
-        """The buffer that holds some elements; 0, the empty one, for none."""
+        """Return the index of the buffer with these elements; 0 is the empty buffer."""
         content = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
         if not len(content):
             return 0
@@ -161,7 +166,7 @@ class _Buffers:
 
 
 class _Numbered:
-    """One subgraph whose values are numbered as they come."""
+    """A subgraph whose values are numbered in order of use."""
 
     def __init__(self, program: Program, buffers: _Buffers) -> None:
         self._program = program
@@ -206,7 +211,7 @@ class _Numbered:
 
 
 def _stored(value: Value, data: Array) -> Array:
-    """Elements as a buffer has them; of 4 bits two go into a byte, the first into its low half."""
+    """Return elements as stored in a buffer; int4 is packed two per byte, low half first."""
     if value.dtype is DType.STRING:
         return np.frombuffer(text_bytes(texts(data)), np.uint8)
     if value.dtype is not DType.INT4:
@@ -217,24 +222,24 @@ def _stored(value: Value, data: Array) -> Array:
 
 
 def with_safe_loops(program: Program) -> Program:
-    """The program with the variables of each WHILE in a safe order, and copies for cycles.
+    """Reorder the variables of each WHILE to prevent overwrites, and add copies to break cycles.
 
-    Branches of an IF get copies, too, where they return a tensor twice.
+    If a branch of an IF returns a tensor twice, it returns copies instead.
     """
     safe = {"WHILE": _safe, "IF": _with_distinct_results}
     return program.with_ops([safe[op.code](op) if op.code in safe else op for op in program.ops])
 
 
 def _with_distinct_results(op: Op) -> Op:
-    """An IF whose branches compute each result separately.
+    """Return an IF whose branches return distinct tensors.
 
-    The runtime moves the memory of a result to the output, so the second output finds nothing.
+    The runtime moves the memory of a result to the output, so a second output would be empty.
     """
     return replace(op, subgraphs=tuple(map(_distinct, op.subgraphs)))
 
 
 def _distinct(branch: Program) -> Program:
-    """The branch with a copy for each further return of a tensor that it computes."""
+    """Copy each computed tensor that a branch returns more than once."""
     computed = {value for op in branch.ops for value in op.outputs}
     seen: dict[Value, int] = {}
     ports: list[Port] = []
@@ -247,7 +252,7 @@ def _distinct(branch: Program) -> Program:
             copies += copy
             value = copy[-1].outputs[0]
         elif number > 1 and value.data is not None:
-            # The runtime keeps the RESHAPE of a constant in memory that an IF cannot move.
+            # The runtime stores the RESHAPE of a constant in memory that an IF cannot move.
             value = replace(value, name=f"{value.name}_copy_{number}")
         ports.append(Port(port.name, value))
     return replace(branch, outputs=tuple(ports), ops=(*branch.ops, *copies))
@@ -286,7 +291,7 @@ def _safe(op: Op) -> Op:
 
 
 def _sources(body: Program) -> dict[int, int]:
-    """For each variable that takes the value of another one, the index of that one."""
+    """Map each variable that is assigned from another variable to the index of that one."""
     indices = {port.value: i for i, port in enumerate(body.inputs)}
     found = {i: indices.get(port.value, i) for i, port in enumerate(body.outputs)}
     unchanged = {i for i, source in found.items() if body.outputs[i].value is body.inputs[i].value}
@@ -294,14 +299,14 @@ def _sources(body: Program) -> dict[int, int]:
 
 
 def _ordered(sources: Mapping[int, int], count: int) -> tuple[list[int], list[int]]:
-    """An order in which each variable stands before its source, and the targets to copy for it."""
+    """Return an order with each variable before its source, and the variables to copy for it."""
     rest = dict(sources)
     order: list[int] = []
     cut: list[int] = []
     waiting = list(range(count))
     while waiting:
         read = set(rest.values())
-        # A variable may be overwritten once no other one is still to be read from it.
+        # A variable may be overwritten after all variables assigned from it.
         ready = [i for i in waiting if i not in read]
         if not ready:
             cut.append(waiting[0])
@@ -315,7 +320,7 @@ def _ordered(sources: Mapping[int, int], count: int) -> tuple[list[int], list[in
 
 
 def _copy(value: Value, suffix: str = "") -> list[Op]:
-    """Operators that copy a tensor: a RESHAPE to its own shape."""
+    """Return operators that copy a tensor: a RESHAPE to its own shape."""
     name = f"{value.name}_copy{suffix}"
     target = replace(value, name=name, data=None)
     if value.shape is not None and min(value.shape, default=0) >= 0:

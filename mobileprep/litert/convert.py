@@ -1,4 +1,4 @@
-"""From a frozen graph to the records of a .tflite file."""
+"""Convert a frozen graph to the records of a .tflite file."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _ONE: Final = (
     *("EXP", "LOG", "SQRT", "RSQRT", "SQUARE", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "CAST"),
 )
 _TWO: Final = ("ADD", "SUB", "MUL", "DIV", "MINIMUM", "MAXIMUM")
-# How many of their inputs are tensors of the shape that is transposed; None for all.
+# Number of leading inputs that have the transposed shape; None for all.
 _MOVABLE: Final[Mapping[str, int | None]] = {
     **dict.fromkeys(_ONE, 1),
     **dict.fromkeys(_TWO, 2),
     "CONCATENATION": None,
     "PAD": 1,
 }
-# Each round moves every transposition behind one operator.
+# Each round moves every transposition behind one more operator.
 _MOST_ROUNDS: Final = 10_000
 
 
 def without_inverse_transposes(program: Program) -> Program:
-    """Move transpositions down, and drop those that undo each other."""
+    """Move transpositions towards the outputs, and remove pairs that cancel out."""
     for _ in range(_MOST_ROUNDS):
         after = _cancelled(_moved(program))
         if after is program:
@@ -56,7 +56,7 @@ def without_inverse_transposes(program: Program) -> Program:
 
 
 def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> Program:
-    """A program with other operators, in which some values stand for others."""
+    """Return a program with other operators, with some values replaced by others."""
 
     def final(value: Value) -> Value:
         while value in same:
@@ -76,14 +76,14 @@ def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> P
 
 
 def _order(op: Op | None) -> tuple[int, ...] | None:
-    """The permutation of a transposition; None of anything else."""
+    """Return the permutation of a transposition, or None for other operators."""
     if op is None or op.code != "TRANSPOSE" or op.inputs[1] is None or op.inputs[1].data is None:
         return None
     return tuple(int(i) for i in op.inputs[1].data)
 
 
 def _cancelled(program: Program) -> Program:
-    """Without pairs of transpositions whose result is what went in."""
+    """Remove pairs of transpositions that cancel out."""
     readers = Readers(program)
     same: dict[Value, Value] = {}
     for op in program.ops:
@@ -101,7 +101,7 @@ def _cancelled(program: Program) -> Program:
 
 
 def _moved(program: Program) -> Program:
-    """Each transposition that one operator alone reads, behind that operator."""
+    """Move each transposition with a single reader behind that reader."""
     readers = Readers(program)
     ops: list[Op] = []
     changed = False
@@ -116,7 +116,7 @@ def _moved(program: Program) -> Program:
 
 
 def _common_order(op: Op, readers: Readers) -> tuple[int, ...] | None:
-    """The order in which all inputs of an operator are transposed, where it may come later."""
+    """Return the permutation shared by all inputs of an operator, if it can move behind it."""
     if op.code not in _MOVABLE:
         return None
     rank, orders = op.outputs[0].rank, set()
@@ -134,7 +134,7 @@ def _common_order(op: Op, readers: Readers) -> tuple[int, ...] | None:
 
 
 def _behind(op: Op, order: tuple[int, ...], readers: Readers) -> list[Op]:
-    """An operator on what was transposed, and the transposition of its result."""
+    """Return the operator on untransposed inputs, followed by the transposition of its result."""
     inverse = tuple(int(i) for i in np.argsort(order))
     inputs: list[Value | None] = []
     turning: Op | None = None
@@ -156,7 +156,7 @@ def _behind(op: Op, order: tuple[int, ...], readers: Readers) -> list[Op]:
 
 
 def _along(op: Op, order: tuple[int, ...]) -> Op:
-    """A concatenation along the dimension that was its own before the transposition."""
+    """Adjust the axis of a concatenation to the order before the transposition."""
     if op.code != "CONCATENATION" or op.options is None:
         return op
     axis = op.options.values.get("axis", 0)
@@ -166,7 +166,7 @@ def _along(op: Op, order: tuple[int, ...]) -> Op:
 
 
 def _amounts(op: Op, inverse: tuple[int, ...]) -> tuple[Value, ...]:
-    """The paddings of each dimension, in the order before the transposition."""
+    """Return the paddings of each dimension in the order before the transposition."""
     amounts = op.inputs[1] if op.code == "PAD" else None
     if amounts is None or amounts.data is None:
         return ()
@@ -174,7 +174,7 @@ def _amounts(op: Op, inverse: tuple[int, ...]) -> tuple[Value, ...]:
 
 
 def _turned(value: Value | None, order: tuple[int, ...]) -> Value | None:
-    """A constant with its dimensions in another order, where it has more than one number."""
+    """Permute the dimensions of a constant with more than one element."""
     if value is None or value.data is None or value.data.size == 1:
         return value
     full = value.data.reshape((1,) * (len(order) - value.data.ndim) + value.data.shape)
@@ -183,7 +183,7 @@ def _turned(value: Value | None, order: tuple[int, ...]) -> Value | None:
 
 
 def _read(ops: list[Op], program: Program) -> list[Op]:
-    """Without transpositions that nobody reads any more."""
+    """Remove transpositions without readers."""
     counts = Readers(program.with_ops(ops)).counts
     return [op for op in ops if op.code != "TRANSPOSE" or counts.get(op.outputs[0])]
 
@@ -197,9 +197,9 @@ _STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
     "int4": in_int4,
 }
 INTEGERS: Final[dict[Mode, DType]] = {"int8": DType.INT8, "int16x8": DType.INT16}
-"""The types of activations by the modes that compute in integers."""
+"""The activation type of each integer mode."""
 MODES: Final = (*_STORED, *INTEGERS)
-"""Weights as they are, in 16, 8 or 4 bits; or all in integers, with weights of 8 bits."""
+"""Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""
 
 
 def converted(
@@ -214,14 +214,24 @@ def converted(
     where: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> ModelRecord:
-    """A frozen graph as a LiteRT model.
+    """Convert a frozen graph to a LiteRT model.
 
     Args:
-        flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
-            has to link then.
-        min_runtime: the oldest release that has to run the file, such as ``2.14``; empty for any.
-        tell: receives a sentence for each deviation: operators that stay float though others do
-            not, tensors that are rescaled, types that are replaced by float32.
+        graph: the graph.
+        inputs: the tensors to feed.
+        outputs: the tensors to fetch.
+        mode: one of ``MODES``.
+        integers: options of the integer modes.
+        flex: whether to delegate ops that LiteRT cannot express to the Flex delegate, which an app
+            must then link.
+        min_runtime: the oldest release that must run the file, such as ``2.14``; empty for any.
+        where: the location of the graph, for messages.
+        tell: called with a sentence for each deviation: operators that stay float, rescaled
+            tensors, types replaced by float32.
+
+    Raises:
+        InexpressibleError: LiteRT cannot express a node.
+        UsageError: an integer mode has no ranges, or an input or output does not exist.
     """
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     for note in source.notes:
@@ -242,7 +252,7 @@ def converted(
 
 
 def _checked(where: str, program: Program) -> Program:
-    """A program that is to compute in float."""
+    """Raise an error for operators that cannot be computed in float."""
     narrow = [
         op.node
         for op in program.ops
@@ -257,12 +267,12 @@ def _checked(where: str, program: Program) -> Program:
 
 
 class CalibrationGraph(Struct, frozen=True):
-    """What is run on samples for the ranges of a model in integers.
+    """The graph that is calibrated to convert a model to integers.
 
     Args:
-        graph: the graph that becomes the model: cut, and simplified.
+        graph: the cut and simplified graph.
         inputs: its placeholders, in the order of the inputs.
-        tensors: those that need a range.
+        tensors: the tensors that need a range.
     """
 
     graph: Graph
@@ -278,7 +288,7 @@ def to_calibrate(
     flex: bool = False,
     where: str = "",
 ) -> CalibrationGraph:
-    """The graph to measure ranges on, and the tensors whose ranges count; see ``converted``."""
+    """Return the graph to calibrate and the tensors that need a range; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
     names = tensors_with_ranges(plain.mapped(fused))
@@ -300,7 +310,7 @@ def _lowered(
 
 
 def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:
-    """A program without FAKE_QUANT, and the range of each tensor that one rounded, by name."""
+    """Remove FAKE_QUANT operators, and return the range of each tensor that they clip, by name."""
     ranges: dict[str, Range] = {}
     same: dict[Value, Value] = {}
     kept = []
@@ -322,8 +332,8 @@ def _number(options: Options, name: str) -> float:
     return float(value)
 
 
-# Source: the rational approximation of float32's erf in Eigen 3.3, on [-4, 4]: x * p(x * x) over
-# q(x * x), within 4e-7 of erf. Here x is 4 * t, and powers of 16 scale the coefficients exactly.
+# Source: the rational approximation of float32 erf in Eigen 3.3, on [-4, 4]: x * p(x * x) /
+# q(x * x), within 4e-7 of erf. Here x is 4 * t; scaling coefficients by powers of 16 is exact.
 _EDGE: Final = 4.0
 _ABOVE: Final = (
     *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06),
@@ -337,7 +347,7 @@ _BELOW: Final = (
 
 
 def expanded(program: Program) -> Program:
-    """The program with each ERF as products, sums and a quotient."""
+    """Expand each ERF to products, sums, and a quotient."""
     ops: list[Op] = []
     for op in program.ops:
         ops += _Erf(op).ops() if op.code == "ERF" else [op]
@@ -345,7 +355,7 @@ def expanded(program: Program) -> Program:
 
 
 class _Erf:
-    """One error function in the making."""
+    """The expansion of one ERF operator."""
 
     def __init__(self, op: Op) -> None:
         self._op = op
@@ -354,7 +364,7 @@ class _Erf:
     def ops(self) -> list[Op]:
         (x,) = self._op.inputs
         assert x is not None
-        # LiteRT divides in float alone: in integers, the bound would be rounded to the scale of x.
+        # LiteRT divides only in float; in integers, the bound would be rounded to the scale of x.
         scaled = Value(f"{self._op.outputs[0].name}_scaled", DType.FLOAT, self._op.outputs[0].shape)
         clip = Options("DivOptions", {ACTIVATION: "RELU_N1_TO_1"})
         self._ops.append(Op("DIV", (x, self._number(_EDGE)), (scaled,), clip))
@@ -365,7 +375,7 @@ class _Erf:
         return [*self._ops, quotient]
 
     def _polynomial(self, x: Value, coefficients: Sequence[float], factor: float) -> Value:
-        """By Horner's rule, the coefficient of the highest power first, all times a factor."""
+        """Evaluate a polynomial by Horner's rule, highest power first, multiplied by a factor."""
         powers = range(len(coefficients) - 1, -1, -1)
         first, *rest = (
             c * factor * _EDGE ** (2 * power) for c, power in zip(coefficients, powers, strict=True)
@@ -392,9 +402,9 @@ ACTIVATIONS: Final[Mapping[str, str]] = {
     "RELU6": "RELU6",
     "RELU_N1_TO_1": "RELU_N1_TO_1",
 }
-"""Operators that others can include, with the option of the included form."""
+"""Activation operators that can be fused into others, with the value of the fused option."""
 
-# Operators with a bias: the place of weights and of the bias, and the axis of output channels.
+# Operators with a bias, and the axis of the output channels in their weights.
 _BIASED: Final[Mapping[str, int]] = {
     "CONV_2D": 0,
     "DEPTHWISE_CONV_2D": 3,
@@ -411,14 +421,14 @@ _OPTION: Final = "fused_activation_function"
 
 
 def fused(program: Program) -> Program:
-    """The program with every fusion done, and without operators that nobody reads."""
+    """Apply all fusions to a program, and remove operators without readers."""
     for step in _STEPS:
         program = step(program)
     return program
 
 
 def _with_biases(program: Program) -> Program:
-    """Additions of one constant a channel, as the bias of the layer before them."""
+    """Fold additions of a per-channel constant into the bias of the preceding layer."""
     uses = Readers(program)
     replaced: dict[Op, Op | None] = {}
     for op in program.ops:
@@ -437,14 +447,14 @@ def _merge_bias(total: Op, uses: Readers, replaced: dict[Op, Op | None]) -> None
         bias = _sum_of_biases(layer, other)
         if bias is not None and _plain(layer):
             inputs = (*layer.inputs[:2], bias)
-            # It stays where the layer was: nothing of the sum is computed later.
+            # The fused operator takes the layer's position; the addend is a constant.
             replaced[layer] = replace(layer, inputs=inputs, outputs=total.outputs)
             replaced[total] = None
             return
 
 
 def _sum_of_biases(layer: Op, added: Value) -> Value | None:
-    """The layer's bias with a constant added; None where it is not one value a channel."""
+    """Return the layer's bias plus a constant, or None unless it has one value per channel."""
     weights, before = layer.inputs[1], layer.inputs[2] if len(layer.inputs) > 2 else None
     if weights is None or weights.shape is None or added.data is None:
         return None
@@ -487,7 +497,7 @@ def _is_float(op: Op) -> bool:
 
 
 def _plain(op: Op) -> bool:
-    """Whether an operator has no activation yet."""
+    """Return whether an operator has no fused activation yet."""
     return op.options is None or op.options.values.get(_OPTION, "NONE") == "NONE"
 
 
@@ -497,7 +507,7 @@ def _replaced(program: Program, replaced: Mapping[Op, Op | None]) -> Program:
 
 
 def _without_unread(program: Program) -> Program:
-    """Operators whose outputs somebody reads."""
+    """Remove operators whose outputs have no readers."""
     read = {port.value for port in program.outputs}
     kept = []
     for op in reversed(program.ops):

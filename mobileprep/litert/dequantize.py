@@ -1,8 +1,7 @@
-"""Graphs that quantize_nodes converted to 8 bits, back in floats.
+"""Convert graphs that quantize_nodes converted to 8 bits back to float.
 
-Constant ranges become fake quantization, so that the file saturates where the graph does, and so
-that the integer modes need no calibration for these tensors. Ranges that are measured when the
-graph runs are dropped.
+Constant ranges become fake quantization, so the file saturates where the graph does, and the
+integer modes need no calibration for these tensors. Ranges measured at run time are dropped.
 
 Source: the kernels of the quantized ops of TensorFlow 1.15 and 2.21.
 """
@@ -39,7 +38,7 @@ _PLAIN: Final = {
     DType.QINT16: DType.INT16,
     DType.QINT32: DType.INT32,
 }
-# A measured range is found a few ops after its tensor.
+# Maximum number of ops between a tensor and its measured range.
 _MAX_RANGE_OPS: Final = 16
 _LOW_ENDS: Final = ("Min", "Minimum", "Reshape", "RequantizationRange")
 _HIGH_ENDS: Final = ("Max", "Maximum", "Reshape", "RequantizationRange")
@@ -50,7 +49,7 @@ def dequantized(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, int]:
     """Replace quantized ops by their float ops.
 
     Returns:
-        The graph, and the number of quantized ops that it had.
+        The graph, and the number of quantized ops replaced.
     """
     count = sum(node.op in FLOAT_OPS or node.op in ROUNDING for node in graph)
     if not count and not any(node.op == "Dequantize" for node in graph):
@@ -67,8 +66,6 @@ def dequantized(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, int]:
 
 
 class _Dequantizing:
-    """One pass over a graph."""
-
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._shapes = infer_shapes(graph)
@@ -76,7 +73,7 @@ class _Dequantizing:
         self._new: list[Node] = []
 
     def nodes(self) -> list[Node]:
-        """The nodes in floats; those in place of quantized ones have their names."""
+        """Return the float nodes; each has the name of the quantized node that it replaces."""
         result = []
         for node in self._graph:
             changed = self._changed(node)
@@ -100,7 +97,7 @@ class _Dequantizing:
         return node.with_attrs(**dict.fromkeys(kinds, _FLOAT))
 
     def _is_raw(self, node: Node) -> bool:
-        """Whether a node gives integers from outside, which no quantized op computed."""
+        """Return whether integers come from a constant or placeholder, not a quantized op."""
         while node.op not in ("Const", "Placeholder"):
             if node.op in FLOAT_OPS or node.op in ROUNDING or not node.data_inputs:
                 return False
@@ -124,7 +121,7 @@ class _Dequantizing:
         kept = {key: node.attrs[key] for key in form.attrs if key in node.attrs}
         limits = self._limits(*ends) if form.op in ACTIVATIONS else None
         if limits is not None:
-            # Rounds nothing again, and gives the integer modes the range.
+            # The values are already rounded; this records the range for the integer modes.
             return self._in_range(node, self._add(node, form.op, *taken), limits)
         return _node(node, form.op, taken, **kept, T=_FLOAT)
 
@@ -143,7 +140,7 @@ class _Dequantizing:
         return _node(node, "Minimum", [least, high], T=_FLOAT)
 
     def _in_range(self, node: Node, value: Ref, limits: Limits) -> Node:
-        """The values rounded and held as 8-bit numbers of a range hold them."""
+        """Round and clip values to the 8-bit grid of a range."""
         if limits.is_empty:
             return _node(node, "Identity", [value], T=_FLOAT)
         ends = {"min": attr.floating(float(limits.low)), "max": attr.floating(float(limits.high))}
@@ -163,7 +160,7 @@ class _Dequantizing:
         return _node(node, "Identity", [self._float(node, *node.data_inputs)], T=_FLOAT)
 
     def _float(self, node: Node, ref: Ref, low: Ref, high: Ref) -> Ref:
-        """The float form of a quantized tensor that a node takes with its range."""
+        """Return the float form of a quantized tensor that a node reads with its range."""
         source = node_behind(self._graph, ref)
         if not self._is_raw(source):
             return ref
@@ -184,7 +181,7 @@ class _Dequantizing:
         scaled = self._add(node, "Mul", moved, self._constant(node, "step", step))
         if not limits.low <= 0 < limits.high:
             return scaled
-        # Rounds nothing again, and gives the integer modes the range.
+        # The values are already rounded; this records the range for the integer modes.
         held = replace(
             self._in_range(node, scaled, limits), name=self._fresh.name(f"{node.name}/x")
         )
@@ -192,7 +189,7 @@ class _Dequantizing:
         return Ref(held.name)
 
     def _limits(self, low: Ref, high: Ref, *, with_zero: bool = True) -> Limits | None:
-        """A constant range, None for one that is computed."""
+        """Return a constant range, or None if it is computed."""
         found = [self._end(ref) for ref in (low, high)]
         ends = [float(t.array().reshape(-1)[0]) for t in found if t is not None and t.array().size]
         if len(ends) < 2:
@@ -202,7 +199,7 @@ class _Dequantizing:
         return Limits(np.float32(ends[0]), np.float32(ends[1]))
 
     def _end(self, ref: Ref) -> Tensor | None:
-        """The constant end of a range, also if ops pass it on with their values."""
+        """Return the constant end of a range, looking through ops that pass it on."""
         passing = self._graph[ref.node]
         while ref.index and (passing.op in ROUNDING or passing.op in KEEPING_RANGES):
             ref = passing.data_inputs[-2:][ref.index - 1]
@@ -210,14 +207,14 @@ class _Dequantizing:
         return constant_behind(self._graph, ref)
 
     def _is_measured(self, low: Ref, high: Ref, value: Ref) -> bool:
-        """Whether a range holds all of the values that it is for."""
+        """Return whether a range is computed from the values that it covers."""
         value = source_behind(self._graph, value)
         return all(
             self._follows(end, value, ops) for end, ops in ((low, _LOW_ENDS), (high, _HIGH_ENDS))
         )
 
     def _follows(self, end: Ref, value: Ref, ops: Collection[str]) -> bool:
-        """Whether the end of a range is computed from values by nothing but some ops."""
+        """Return whether the end of a range is computed from a value using only the given ops."""
         waiting, visited = [end], 0
         while waiting and visited < _MAX_RANGE_OPS:
             ref = source_behind(self._graph, waiting.pop())
@@ -230,7 +227,7 @@ class _Dequantizing:
         return False
 
     def _check_window(self, node: Node) -> None:
-        """Refuse a convolution whose windows the quantized kernel centers on the image."""
+        """Reject a convolution whose windows are placed differently by the quantized kernel."""
         image, filters = (shape_of(self._shapes, ref) for ref in node.data_inputs[:2])
         is_same = node.attr_str("padding") == "SAME"
         for axis, stride in enumerate(node.attr_ints("strides")[1:3], 1):
@@ -259,7 +256,7 @@ class _Dequantizing:
 
 
 def _affine(limits: Limits, plain: DType) -> tuple[int, np.float32]:
-    """The integer that stands for 0.0, and what a step stands for, as quantized kernels have it."""
+    """Return the zero point and scale of a range, as in quantized kernels."""
     assert plain.numpy is not None
     steps = steps_of(plain.numpy)
     if steps.lowest < 0:
@@ -268,16 +265,16 @@ def _affine(limits: Limits, plain: DType) -> tuple[int, np.float32]:
 
 
 def _node(node: Node, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Node:
-    """A node in place of another."""
+    """Return a node with the name, device, and control inputs of another."""
     return Node(node.name, op, (*inputs, *node.control_inputs), node.device, attrs)
 
 
 class FloatOp(Struct, frozen=True):
-    """The float op that a quantized op stands for.
+    """The float op that corresponds to a quantized op.
 
     Args:
         op: its name.
-        count: the number of quantized tensors that the quantized op takes.
+        count: the number of quantized inputs of the quantized op.
         attrs: the attributes that both have.
         plain: the position of the input that is not quantized, such as a shape.
         is_paired: whether each minimum is followed by its maximum.
@@ -311,14 +308,14 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
         "ResizeBilinear", attrs=("align_corners", "half_pixel_centers"), plain=1
     ),
 }
-"""The float ops by their quantized ones."""
+"""The float op of each quantized op."""
 
 ROUNDING: Final = frozenset({"QuantizeV2", "Requantize"})
-"""Ops that round to the integers of a range, which are their last two inputs."""
+"""Ops that round to the integers of a range, given as their last two inputs."""
 ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
-"""Float ops whose quantized ones keep a range that their results do not take up."""
+"""Float ops whose quantized versions keep a range that is wider than their results."""
 KEEPING_RANGES: Final = (
     *("QuantizedAvgPool", "QuantizedMaxPool", "QuantizedRelu", "QuantizedRelu6"),
     *("QuantizedReshape", "QuantizedResizeBilinear"),
 )
-"""Ops that pass on the range of their input, which is their last two inputs."""
+"""Ops that pass on the range of their input, given as their last two inputs."""

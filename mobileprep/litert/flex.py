@@ -1,4 +1,4 @@
-"""Ops of TensorFlow's own, which the Flex delegate runs where an app links it."""
+"""TensorFlow ops that the Flex delegate runs if an app links it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mobileprep.litert.types import NAMES
 PREFIX: Final = "Flex"
 """Prefix of the names of such custom operators."""
 
-# Nothing of these stays within one operator, as of what runs functions.
+# Ops that cannot be a single operator, like those that run functions.
 _NOT_ALONE: Final = frozenset(
     {*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond", "Placeholder"}
 )
@@ -30,10 +30,10 @@ _HANDLES: Final = frozenset({DType.RESOURCE, DType.VARIANT})
 
 
 def as_flex(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
-    """A node as a custom operator with its op's name and definition; None where it cannot be one.
+    """Return a node as a custom operator with its op's name and definition, or None if impossible.
 
     Source: ``CreateFlexOpCustomOptions`` of TensorFlow Lite's converter: a FlexBuffers vector of
-    the op and the serialized NodeDef, which has no names, and an empty text for each input.
+    the op and the serialized NodeDef, which has no names and an empty string for each input.
     """
     definition = signature_of(node)
     if definition is None or node.op in _NOT_ALONE:
@@ -54,12 +54,12 @@ def as_flex(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
 
 
 def flex_ops(ops: Sequence[Op]) -> tuple[str, ...]:
-    """The ops of TensorFlow that operators hand to the Flex delegate, sorted."""
+    """Return the TensorFlow ops that operators pass to the Flex delegate, sorted."""
     return _flexible(op.custom for op in ops)
 
 
 def flex_of(model: ModelRecord) -> tuple[str, ...]:
-    """The ops of TensorFlow that a file hands to the Flex delegate, sorted."""
+    """Return the TensorFlow ops that a file passes to the Flex delegate, sorted."""
     return _flexible(op.code.custom for part in model.subgraphs for op in part.operators)
 
 

@@ -1,4 +1,4 @@
-"""A graph as the bytes of a float .tflite file, for LiteRT's interpreter to run."""
+"""Convert a graph to the bytes of a float .tflite file for LiteRT's interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tflite_in_memory(
 def _check_no_quantized_ops(
     graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], where: str
 ) -> None:
-    """Refuse quantized ops, which become float ops and would give other results."""
+    """Reject quantized ops, which would become float ops with different results."""
     from mobileprep.litert.dequantize import FLOAT_OPS, ROUNDING
     from mobileprep.litert.refusals import Refusal, refused
 

@@ -1,4 +1,4 @@
-"""A graph lowered to a program, node by node, inputs before consumers."""
+"""Lower a graph to a program, node by node in execution order."""
 
 from __future__ import annotations
 
@@ -56,14 +56,11 @@ def lowered(
     *,
     flex: bool = False,
 ) -> Program:
-    """The program of a graph."""
     return _Lowering(source, flex).program(inputs, outputs, where)
 
 
 @dataclass
 class _Lowering:
-    """One pass over a graph."""
-
     source: Prepared
     flex: bool = False
     refusals: list[Refusal] = field(default_factory=list)
@@ -79,7 +76,7 @@ class _Lowering:
         return self.finished(inputs, outputs, "main")
 
     def _of_unknown_rank(self, inputs: Sequence[str]) -> list[str]:
-        """The inputs of numbers of which not even the number of sizes is known."""
+        """Return the names of non-string inputs of unknown rank."""
         found = []
         for name, fed in zip(inputs, self.source.inputs, strict=True):
             is_text = self.source.graph[fed].attr_dtype("dtype") is DType.STRING
@@ -88,7 +85,7 @@ class _Lowering:
         return found
 
     def run(self, where: str) -> None:
-        """Lower every node that can be, and note the others."""
+        """Lower every supported node, and record the others."""
         graph = self.source.graph
         self.where = where
         fed = frozenset(self.source.inputs)
@@ -98,7 +95,7 @@ class _Lowering:
             self._node(node)
 
     def finished(self, inputs: Sequence[str], outputs: Sequence[str], title: str) -> Program:
-        """The program, once every node is lowered."""
+        """Return the program; call this after all nodes are lowered."""
         ops = tuple(self._named(op) for op in self._renamed())
         ends = [
             self._port(name, ref) for name, ref in zip(outputs, self.source.outputs, strict=True)
@@ -107,7 +104,7 @@ class _Lowering:
         return Program(tuple(fed), tuple(ends), ops, title)
 
     def _function(self, name: str, given: Sequence[Value]) -> Program:
-        """The program of a function of the graph's library that is given values."""
+        """Return the program of a library function called with the given values."""
         source = prepared_function(self.source.graph, name, [(v.dtype, v.shape) for v in given])
         if len(self.callers) == _DEEPEST or name in self.callers:
             message = f"it runs {name!r}, which is in {len(self.callers)} functions"
@@ -130,7 +127,7 @@ class _Lowering:
             taken = [self.values.get(edge(r)) for r in node.data_inputs]
             inputs = [value for value in taken if value is not None]
             if len(inputs) < len(taken):
-                return  # What it needs was refused: that one is named.
+                return  # The node of a missing input is reported instead.
             made = self._lowered(node, inputs)
         for index, value in enumerate(made or ()):
             self.values[node.name, index] = value
@@ -138,7 +135,7 @@ class _Lowering:
             self.names.setdefault(value, name)
 
     def _given(self, node: Node) -> tuple[Value, ...] | None:
-        """The value of a placeholder, a constant, or a number that follows from sizes."""
+        """Return the value of a placeholder, a constant, or a number derived from known sizes."""
         if node.op == "Placeholder":
             kind = node.attr_dtype("dtype")
             self._check_type(node, kind)
@@ -174,7 +171,7 @@ class _Lowering:
                 check_texts(node, inputs)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
-            # What was emitted before the refusal, nobody reads.
+            # Discard operators emitted before the error.
             del self.scope.ops[emitted:]
             flexible = as_flex(self.scope, node, inputs) if self.flex else None
             if flexible is None:
@@ -191,7 +188,7 @@ class _Lowering:
         self.refusals.append(Refusal(node.name, node.op, refusal.reason, refusal.mend))
 
     def _renamed(self) -> tuple[Op, ...]:
-        """Names for what lies inside of a lowered node: its operator's, with a number."""
+        """Name the intermediate values of lowered nodes after their operator and its index."""
         fresh = FreshNames(node.name for node in self.source.graph)
         known = frozenset(self.names)
         for number, op in enumerate(self.scope.ops):
@@ -200,7 +197,7 @@ class _Lowering:
                     self.names[value] = fresh.name(f"{op.code.lower()}_{number}")
             source = op.inputs[0] if op.code == "TRANSPOSE" else None
             if source is not None and source not in known and op.outputs[0] in known:
-                # What lies before the transposition has the elements of the node's output.
+                # The input of the transposition has the same elements as the node's output.
                 self._alike[source] = self.names[op.outputs[0]]
         return tuple(self.scope.ops)
 
@@ -233,11 +230,11 @@ class _Lowering:
 
 
 class _RefusedWithinError(Exception):
-    """Nodes of a function cannot be expressed, and are named."""
+    """Nodes of a function cannot be expressed; they are already recorded."""
 
 
 def unconverted(op: str) -> CannotExpressError:
-    """The refusal of an op without a lowering."""
+    """Return the error for an op without a lowering."""
     if op in _CONTROL_FLOW:
         return CannotExpressError("it is control flow, which is not converted", _NO_OP)
     if op.startswith(_TENSOR_LISTS):

@@ -1,4 +1,4 @@
-"""Operators that together are one builtin, replaced by it where both compute the same."""
+"""Replace groups of operators by a builtin that computes the same."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mobileprep.formats.tflite.records import Options
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.program import Op, Program, Readers, Value, number_of
 
-# Rounded to float32 by whoever wrote the graph, in one way or another.
+# Relative tolerance for constants that the exporter rounded to float32.
 _CLOSE: Final = 1e-6
-# Hendrycks and Gimpel, 2016: x * cdf(x), and its approximation by a hyperbolic tangent.
+# GELU (Hendrycks and Gimpel, 2016): x * cdf(x), and its approximation with tanh.
 _OVER_ROOT_2: Final = 1 / math.sqrt(2)
 _OF_TANH: Final = math.sqrt(2 / math.pi)
 _OF_CUBE: Final = 0.044715
-# Products within products that an activation may be made of, in any order.
+# Maximum nesting of products that are searched for the factors of an activation.
 _DEEPEST: Final = 8
 _RANGES: Final = {(-1.0, 1.0): "RELU_N1_TO_1", (0.0, 6.0): "RELU6"}
 
 
 def gelu(op: Op, readers: Readers) -> Op | None:
-    """x / 2 * (1 + erf(x / sqrt(2))), or the same with tanh, in any order of its products.
+    """Match x / 2 * (1 + erf(x / sqrt(2))), or the form with tanh, with products in any order.
 
-    As erf is odd, 1 - erf(-x / sqrt(2)) is the same, which erfc becomes.
+    Because erf is odd, 1 - erf(-x / sqrt(2)) is equivalent; it is the lowered form of erfc.
     """
     if op.code != "MUL" or op.outputs[0].dtype is not DType.FLOAT:
         return None
@@ -49,7 +49,7 @@ def gelu(op: Op, readers: Readers) -> Op | None:
 
 
 def between(op: Op, readers: Readers) -> Op | None:
-    """min(max(x, low), high), in either order, where a builtin has that range."""
+    """Match min(max(x, low), high), in either order, if a builtin has that range."""
     if op.code not in ("MINIMUM", "MAXIMUM") or op.outputs[0].dtype is not DType.FLOAT:
         return None
     value, limit = _with_number(op)
@@ -73,7 +73,7 @@ def between(op: Op, readers: Readers) -> Op | None:
 
 
 def _with_number(op: Op) -> tuple[Value | None, float | None]:
-    """The value that an operator on two compares with a number, and the number."""
+    """Return the operands of an operator on a value and a number."""
     left, right = op.inputs
     if number_of(right) is not None:
         return left, number_of(right)
@@ -81,7 +81,7 @@ def _with_number(op: Op) -> tuple[Value | None, float | None]:
 
 
 def _is_erf(inner: Value | None, x: Value, sign: float, readers: Readers) -> bool:
-    """Whether a value is x / sqrt(2), of the sign given."""
+    """Return whether a value is sign * x / sqrt(2)."""
     maker = readers.maker(inner)
     if maker is None:
         return False
@@ -90,9 +90,9 @@ def _is_erf(inner: Value | None, x: Value, sign: float, readers: Readers) -> boo
 
 
 def _is_tanh(inner: Value | None, x: Value, sign: float, readers: Readers) -> bool:
-    """Whether a value is sqrt(2 / pi) * (x + 0.044715 * x**3), or has x before the brackets.
+    """Return whether a value is sign * sqrt(2 / pi) * (x + 0.044715 * x**3).
 
-    It may be of either sign; the one that is meant is given.
+    A form with x factored out of the parentheses matches, too.
     """
     maker = readers.maker(inner)
     if maker is None:
@@ -116,7 +116,7 @@ def _is_tanh(inner: Value | None, x: Value, sign: float, readers: Readers) -> bo
 
 
 def _is_power(value: Value | None, x: Value, exponent: int, readers: Readers) -> bool:
-    """Whether a value is 0.044715 times a power of x."""
+    """Return whether a value is 0.044715 times a power of x."""
     maker = readers.maker(value)
     if maker is None:
         return False
@@ -125,7 +125,7 @@ def _is_power(value: Value | None, x: Value, exponent: int, readers: Readers) ->
 
 
 def _beside(value: Value | None, wanted: float, readers: Readers) -> Value | None:
-    """What a number is added to."""
+    """Return the other operand of a sum with a number."""
     total = readers.maker(value)
     if total is None or total.code != "ADD":
         return None
@@ -134,7 +134,7 @@ def _beside(value: Value | None, wanted: float, readers: Readers) -> Value | Non
 
 
 def _taken_from(value: Value | None, wanted: float, readers: Readers) -> Value | None:
-    """What is taken from a number."""
+    """Return the subtrahend of a difference whose minuend is a number."""
     difference = readers.maker(value)
     if difference is None or difference.code != "SUB":
         return None
@@ -143,9 +143,9 @@ def _taken_from(value: Value | None, wanted: float, readers: Readers) -> Value |
 
 
 def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Value]]:
-    """The number and the values of a product, those of products and powers in it included.
+    """Return the scale and the factors of a product, including nested products and powers.
 
-    Products of many others are no part of an activation, and are left as they are.
+    Nested products with several readers are treated as one factor.
     """
     first, *rest = op.inputs
     power = _exponent(op)
@@ -172,7 +172,7 @@ def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Valu
 
 
 def _exponent(op: Op) -> int | None:
-    """The whole power that an operator takes its first input to."""
+    """Return the integer exponent of a power, or None."""
     if op.code == "SQUARE":
         return 2
     number = number_of(op.inputs[1]) if op.code == "POW" else None
@@ -183,14 +183,12 @@ def _is_close(found: float, wanted: float) -> bool:
     return abs(found - wanted) <= _CLOSE * abs(wanted)
 
 
-# Rounded to float32 by whoever wrote the graph, in one way or another.
-
 _STRIDED: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 _SAME: Final = "SAME"
 
 
 def with_builtins(program: Program) -> Program:
-    """The program with every pattern replaced; what it leaves unread is still there."""
+    """Replace every pattern in a program; operators that this leaves without readers stay."""
     for pattern in _PATTERNS:
         readers = Readers(program)
         found = ((op, pattern(op, readers)) for op in program.ops)
@@ -200,7 +198,7 @@ def with_builtins(program: Program) -> Program:
 
 
 def _hard_swish(op: Op, readers: Readers) -> Op | None:
-    """x * relu6(x + 3) / 6, in any order of its products."""
+    """Match x * relu6(x + 3) / 6, with products in any order."""
     if op.code != "MUL" or op.outputs[0].dtype is not DType.FLOAT:
         return None
     for factors in _products(op, readers):
@@ -216,7 +214,7 @@ def _hard_swish(op: Op, readers: Readers) -> Op | None:
 
 
 def _products(op: Op, readers: Readers) -> Iterator[list[Value]]:
-    """The factors of a product, and those of one of the products in it."""
+    """Yield the factors of a product, then those with one nested product expanded."""
     given = [value for value in op.inputs if value is not None]
     yield given
     for index, value in enumerate(given):
@@ -232,7 +230,7 @@ def _products(op: Op, readers: Readers) -> Iterator[list[Value]]:
 
 
 def _shifted_by_3(value: Value, readers: Readers) -> Value | None:
-    """The x of relu6(x + 3)."""
+    """Return the x of relu6(x + 3), or None."""
     clipped = readers.maker(value)
     if clipped is None or clipped.code != "RELU6":
         return None
@@ -246,7 +244,7 @@ def _shifted_by_3(value: Value, readers: Readers) -> Value | None:
 
 
 def _prelu(op: Op, readers: Readers) -> Op | None:
-    """max(x, 0) - slope * max(-x, 0), as Keras and others write PReLU."""
+    """Match max(x, 0) - slope * max(-x, 0), which Keras and others export for PReLU."""
     if op.code not in ("ADD", "SUB") or op.outputs[0].dtype is not DType.FLOAT:
         return None
     pairs = [op.inputs] if op.code == "SUB" else [op.inputs, op.inputs[::-1]]
@@ -266,7 +264,7 @@ def _prelu(op: Op, readers: Readers) -> Op | None:
 def _prelu_op(op: Op, x: Value | None, slope: Value, values: Array) -> Op | None:
     if x is None or x.rank is None or values.ndim > x.rank or x.rank < 2:
         return None
-    # One slope for each place of a sample; the runtime repeats those along sizes of 1.
+    # One slope per element of a sample; the runtime broadcasts slopes along sizes of 1.
     if values.ndim == x.rank and values.shape[0] == 1:
         values = values[0]
     shaped = values.reshape((1,) * max(x.rank - 1 - values.ndim, 0) + values.shape)
@@ -278,7 +276,7 @@ def _prelu_op(op: Op, x: Value | None, slope: Value, values: Array) -> Op | None
 
 
 def _is_negative_part(value: Value | None, x: Value | None, readers: Readers) -> bool:
-    """Whether a value is max(-x, 0)."""
+    """Return whether a value is max(-x, 0)."""
     clipped = readers.maker(value)
     if clipped is None or clipped.code != "RELU":
         return False
@@ -287,7 +285,7 @@ def _is_negative_part(value: Value | None, x: Value | None, readers: Readers) ->
 
 
 def _l2_normalization(op: Op, readers: Readers) -> Op | None:
-    """x * rsqrt(max(sum(x * x), epsilon)) along the last dimension."""
+    """Match x * rsqrt(max(sum(x * x), epsilon)) along the last dimension."""
     if op.code != "MUL" or op.outputs[0].dtype is not DType.FLOAT:
         return None
     for x, factor in (op.inputs, op.inputs[::-1]):
@@ -320,7 +318,7 @@ def _is_sum_of_squares(total: Op, x: Value, readers: Readers) -> bool:
 
 
 def _padding_as_same(op: Op, readers: Readers) -> Op | None:
-    """A convolution behind PAD that pads as SAME does: zeros, in the same places."""
+    """Fold a PAD into a convolution if it adds the same zeros as SAME padding."""
     options = op.options
     if op.code not in _STRIDED or options is None or options.values.get("padding") != "VALID":
         return None
@@ -347,14 +345,14 @@ def _padding_as_same(op: Op, readers: Readers) -> Op | None:
 
 
 def _whole(options: Options, name: str) -> int:
-    """An option that is a whole number, 1 where it is not given."""
+    """Return an integer option, or 1 by default."""
     value = options.values.get(name, 1)
     assert isinstance(value, int)
     return value
 
 
 def _same(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """What SAME adds before and behind; nothing that fits where the size is not known."""
+    """Return the padding that SAME adds before and after, or (-1, -1) for an unknown size."""
     if size < 0:
         return (-1, -1)
     span = (kernel - 1) * dilation + 1

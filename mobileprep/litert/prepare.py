@@ -1,4 +1,4 @@
-"""A frozen graph made ready for lowering: cut between its ends, then simplified by transforms."""
+"""Prepare a frozen graph for lowering: cut it between inputs and outputs, then simplify it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mobileprep.litert.recurrent import without_cells
 from mobileprep.litert.weights import Tables, no_tables, tables_of
 from mobileprep.transforms.base import Context, make_transform
 
-# Larger than any weights: what follows from constants is constant in the file, too.
+# Larger than any weights, so that everything computed from constants is folded.
 _FOLDED_BYTES: Final = 1 << 28
 
 _INLINED: Final[tuple[tuple[str, dict[str, object]], ...]] = (
@@ -42,17 +42,17 @@ _STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("merge_duplicate_nodes", {}),
 )
 _RAISED: Final = GATES | {"TensorArrayV3"}
-# They decide nothing where nobody looks at an error.
+# Checks and prints, which have no effect on outputs.
 _CHECKS: Final = frozenset({"Assert", "NoOp", "PrintV2"})
 
 
 class CutInput(Struct, frozen=True):
-    """A tensor that is fed.
+    """A tensor to feed.
 
     Args:
         name: its name in the graph.
-        shape: its sizes, -1 for those left open; None for what the graph says.
-        dtype: its type; None for what the graph says.
+        shape: its shape, -1 for unknown sizes; None for the shape in the graph.
+        dtype: its dtype; None for the dtype in the graph.
     """
 
     name: str
@@ -61,14 +61,14 @@ class CutInput(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """A graph that ends at placeholders and at the tensors wanted.
+    """A graph that starts at placeholders and ends at the requested tensors.
 
     Args:
         graph: the graph.
         inputs: the placeholder of each input, in order.
-        outputs: the tensors wanted, in order.
-        tables: what fills its lookup tables.
-        notes: sentences on what differs from the graph as it was given.
+        outputs: the requested tensors, in order.
+        tables: its lookup tables.
+        notes: sentences about differences from the original graph.
     """
 
     graph: Graph
@@ -79,7 +79,7 @@ class Prepared(Struct, frozen=True):
 
 
 def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
-    """Cut a graph out between inputs and outputs, and simplify it."""
+    """Cut a graph between inputs and outputs, and simplify it."""
     graph = _without_prints(graph)
     refs = tuple(_known(graph, name, "output") for name in outputs)
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
@@ -92,10 +92,12 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
 def prepared_function(
     graph: Graph, name: str, given: Sequence[tuple[DType, TensorShape]]
 ) -> Prepared:
-    """A function of a graph's library as a graph of its own, simplified.
+    """Return a function of a graph's library as a simplified graph of its own.
 
     Args:
-        given: type and shape of each argument.
+        graph: the graph with the library.
+        name: the name of the function.
+        given: dtype and shape of each argument.
     """
     function = graph.library.functions.get(name)
     body = None if function is None else body_of(function, graph.library)
@@ -113,7 +115,7 @@ def prepared_function(
 
 
 def _simplified(source: Prepared, *, cast_outputs: bool) -> Prepared:
-    """The same after the transforms that apply to it, with fused ops split, in float32."""
+    """Apply transforms, split fused ops, and convert to float32."""
     context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
     graph = _transformed(source.graph, context, _INLINED)
     graph, quantized = dequantized(graph, source.outputs)
@@ -146,7 +148,7 @@ def _transformed(
 
 
 def _without_prints(graph: Graph) -> Graph:
-    """A graph in which every Print, also of functions, passes on what it takes, and no more."""
+    """Replace every Print by an Identity, including those in functions."""
     made = graph.library.functions
     parts = (graph.nodes, *(function.nodes for function in made.values()))
     if not any(node.op == "Print" for nodes in parts for node in nodes):
@@ -157,7 +159,7 @@ def _without_prints(graph: Graph) -> Graph:
 
 
 def _passing(nodes: Sequence[Node]) -> list[Node]:
-    """Nodes with an Identity in place of each Print, for which nothing waits."""
+    """Replace each Print by an Identity, and remove control dependencies on them."""
     prints = {node.name for node in nodes if node.op == "Print"}
 
     def passing(node: Node) -> Node:
@@ -181,10 +183,10 @@ def _known(graph: Graph, name: str, what: str) -> Ref:
 def _cut(
     graph: Graph, fed: dict[Edge, CutInput], outputs: Sequence[Ref]
 ) -> tuple[Graph, dict[Edge, str]]:
-    """The nodes between inputs and outputs, and the placeholder of each input.
+    """Return the nodes between inputs and outputs, and the placeholder of each input.
 
-    Loops and conditionals are raised to functions. Then control dependencies are dropped: a frozen
-    graph has nothing whose order matters.
+    Loops and conditionals are raised to functions. Then control dependencies are dropped, because a
+    frozen graph has no stateful ops whose order matters.
     """
     fresh = FreshNames(n.name for n in graph)
     names: dict[Edge, str] = {}
@@ -214,7 +216,7 @@ def _between(
     *,
     with_controls: bool,
 ) -> Graph:
-    """Placeholders, and the nodes that tensors need besides them."""
+    """Return the placeholders and the nodes that ``ends`` need besides them."""
     made = {node.name for node in placeholders}
     given = {Ref(*source) for source in names}
     needed = reachable(graph, [r.node for r in ends], given, through_control=with_controls)
@@ -259,7 +261,7 @@ _OTHER: Final = frozenset({DType.HALF, DType.BFLOAT16, DType.DOUBLE})
 
 
 def float_types(graph: Graph) -> dict[DType, int]:
-    """The number of nodes that compute in each floating type other than float32."""
+    """Count the nodes that compute in each floating type other than float32."""
     return dict(
         Counter(
             kind
@@ -274,9 +276,12 @@ def float_types(graph: Graph) -> dict[DType, int]:
 def in_float32(
     graph: Graph, outputs: Sequence[Ref], *, cast_outputs: bool
 ) -> tuple[Graph, tuple[Ref, ...]]:
-    """A graph that computes in float32, and its outputs.
+    """Convert a graph to float32.
 
-    Placeholders keep their types, and a Cast follows each.
+    Placeholders keep their dtypes and are followed by a Cast.
+
+    Returns:
+        The graph and its outputs, which are cast back to their dtypes if ``cast_outputs``.
     """
     fresh = FreshNames(node.name for node in graph)
     fed = {
@@ -352,9 +357,9 @@ _FILTERS: Final = "HWIO"
 
 
 def unfused(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with every fused op as plain ones, of which the last keeps the name.
+    """Split every fused op into plain ops, the last of which keeps the name.
 
-    An op with an unknown activation, or with too few inputs, stays as it is.
+    Ops with an unknown activation or too few inputs are unchanged.
     """
     fresh = FreshNames(node.name for node in nodes)
     result: list[Node] = []
@@ -375,7 +380,6 @@ class _Split:
         self._made: list[Node] = []
 
     def add(self, op: str, *inputs: Ref, kept: Sequence[str] = (), **attrs: AttrValue) -> Ref:
-        """Add an op."""
         own = {key: self.node.attrs[key] for key in ("T", *kept) if key in self.node.attrs}
         name = self._fresh.name(f"{self.node.name}/{op}")
         self._made.append(Node(name, op, inputs, self.node.device, {**own, **attrs}))
@@ -393,7 +397,7 @@ class _Split:
         return self.add("FusedBatchNormV3", value, *statistics, kept=kept, **parameters)
 
     def in_order(self, filters: Ref) -> Ref | None:
-        """The filters in the order that Conv2D takes; None for an order that is not known."""
+        """Return the filters in the order of Conv2D, or None if their order is unknown."""
         order = self.node.attr_str("filter_format", _FILTERS)
         if order == _FILTERS:
             return filters
@@ -406,7 +410,7 @@ class _Split:
 
     @property
     def nodes(self) -> list[Node]:
-        """The ops; the last has the fused node's name and control inputs."""
+        """The ops; the last has the name and control inputs of the fused node."""
         *before, last = self._made
         inputs = (*last.inputs, *self.node.control_inputs)
         return [*before, Node(self.node.name, last.op, inputs, last.device, last.attrs)]

@@ -1,4 +1,4 @@
-"""What lowering makes of a graph: operators in order, and the values that they pass on."""
+"""The intermediate form of a lowered graph: operators in order, and the values between them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from mobileprep.graph.tensor import Array
 
 
 class Value(Struct, frozen=True, eq=False):
-    """A tensor; two are the same only where they are one object.
+    """A tensor, compared by identity.
 
     Args:
-        name: what it is called in the file.
-        dtype: its element type.
-        shape: its sizes, -1 where unknown; None where even the rank is unknown.
+        name: the name in the file.
+        dtype: the element type.
+        shape: the sizes, -1 if unknown; None if even the rank is unknown.
         data: the elements of a constant.
-        quantization: how integers stand for real numbers, where they do.
-        alike: a tensor of the graph with the same elements in another order, where there is one.
+        quantization: the scales and zero points of quantized elements.
+        alike: a tensor of the graph with the same elements in another order, if any.
     """
 
     name: str
@@ -36,22 +36,22 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, None where it is unknown."""
+        """The number of dimensions, or None if unknown."""
         return None if self.shape is None else len(self.shape)
 
 
 class Op(Struct, frozen=True, eq=False):
-    """One operator of LiteRT.
+    """A LiteRT operator.
 
     Args:
         code: the builtin's name, or ``CUSTOM``.
-        inputs: values, None for an optional one that is not there.
-        outputs: values that no other operator puts out.
+        inputs: the inputs; None for an omitted optional one.
+        outputs: the outputs; each value is the output of one operator.
         options: the builtin's options.
         custom: the name of a custom operator.
-        custom_options: the bytes that it reads.
-        node: the node of the graph that it comes from.
-        subgraphs: what it runs, in the order of the options that have their numbers.
+        custom_options: the options of a custom operator.
+        node: the original node of the graph.
+        subgraphs: the programs that it runs, in the order of the options with their indices.
     """
 
     code: str
@@ -65,20 +65,20 @@ class Op(Struct, frozen=True, eq=False):
 
 
 class Port(Struct, frozen=True):
-    """An input or output of the whole: the name that callers use, and the value."""
+    """An input or output of the program: its name in the signature, and the value."""
 
     name: str
     value: Value
 
 
 class Program(Struct, frozen=True):
-    """A subgraph before its values have numbers.
+    """A subgraph whose values are not numbered yet.
 
     Args:
-        inputs: what callers feed, in order.
-        outputs: what callers fetch, in order.
-        ops: in an order in which they can run.
-        name: the subgraph's.
+        inputs: the values to feed, in order.
+        outputs: the values to fetch, in order.
+        ops: the operators in execution order.
+        name: the name of the subgraph.
     """
 
     inputs: tuple[Port, ...]
@@ -87,11 +87,11 @@ class Program(Struct, frozen=True):
     name: str = "main"
 
     def with_ops(self, ops: Sequence[Op]) -> Program:
-        """The same with other operators, which make the same outputs."""
+        """Return the program with other operators that compute the same outputs."""
         return Program(self.inputs, self.outputs, tuple(ops), self.name)
 
     def mapped(self, change: Callable[[Program], Program]) -> Program:
-        """The program after a change that is made to all that its operators run, too."""
+        """Apply a change to the program and all nested subgraphs, innermost first."""
         ops = [
             replace(op, subgraphs=tuple(p.mapped(change) for p in op.subgraphs))
             if op.subgraphs
@@ -103,7 +103,7 @@ class Program(Struct, frozen=True):
 
 @dataclass
 class Readers:
-    """How often each value of a program is read, a fetch counted as a reading."""
+    """The readers and producers of each value of a program; each fetch counts as a reader."""
 
     program: Program
     counts: dict[Value, int] = field(default_factory=dict)
@@ -119,16 +119,16 @@ class Readers:
             self.counts[port.value] = self.counts.get(port.value, 0) + 1
 
     def once(self, value: Value) -> bool:
-        """Whether a value is read by one operator and by nobody else."""
+        """Return whether a value is read exactly once."""
         return self.counts.get(value) == 1
 
     def maker(self, value: Value | None) -> Op | None:
-        """The operator that puts a value out; None for constants and inputs."""
+        """Return the operator that computes a value, or None for constants and inputs."""
         return None if value is None else self.makers.get(value)
 
 
 def number_of(value: Value | None) -> float | None:
-    """The number of a constant that has one."""
+    """Return the element of a constant with one element, or None."""
     if value is None or value.data is None or value.data.size != 1:
         return None
     return float(value.data.reshape(()))

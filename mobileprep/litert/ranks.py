@@ -1,12 +1,12 @@
-"""Rewrite operators of many dimensions into forms that every supported runtime runs.
+"""Rewrite operators with many dimensions into forms that every supported runtime runs.
 
 Kernels of older runtimes abort the process, or fail to prepare, above a number of dimensions that
-differs by operator. Most such operators work on fewer dimensions: adjacent dimensions that are
-treated alike are one dimension in memory, so a RESHAPE before and after is exact and cheap.
+differs by operator. Most of these operators can run on fewer dimensions: adjacent dimensions that
+are treated alike are one dimension in memory, so a RESHAPE before and after is exact and cheap.
 
 The limits were measured with ``tests/litert/forms.py`` on tflite-runtime 2.14.0, ai-edge-litert
-1.0.1, 1.2.0, 1.4.0, and 2.3.0, and TensorFlow 2.21, with XNNPACK and without. Limits of 5 and less
-are those of the kernels of 2.14; limits of 6 are those of XNNPACK in later releases.
+1.0.1, 1.2.0, 1.4.0, and 2.3.0, and TensorFlow 2.21, with XNNPACK and without. Limits up to 5 are
+those of the kernels of 2.14; limits of 6 are those of XNNPACK in later releases.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MAX_RANKS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("TRANSPOSE", "CONCATENATION", "SPLIT", "FULLY_CONNECTED"), 6),
     **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", *_UNARY), 6),
 }
-"""The most dimensions of each operator; of the binary ones, where shapes differ."""
+"""The maximum rank of each operator; for binary operators, if the shapes differ."""
 
 _REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _JOINTS: Final = ("CONCATENATION", "SPLIT")
-# On the last dimension alone.
+# Operators on the last dimension only.
 _ROWS: Final = ("L2_NORMALIZATION", "SOFTMAX", "FULLY_CONNECTED")
 _PADS: Final = ("PAD", "PADV2")
 _MOVERS: Final = (*_PADS, "SLICE", "STRIDED_SLICE")
@@ -56,14 +56,14 @@ _BINARY: Final = tuple(
     and code not in ("BATCH_MATMUL", "TRANSPOSE")
 )
 _MASKS: Final = ("begin_mask", "end_mask", "shrink_axis_mask")
-# The runtime computes these in the memory of an input, and forgets that a RESHAPE shares it.
+# The runtime computes these in place, ignoring that a RESHAPE shares the memory of the input.
 _IN_PLACE: Final = ("ADD", "SUB", "MUL", "DIV")
-# These repeat a number or a row in any rank.
+# Operators that broadcast a scalar or a row in any rank.
 _FAST: Final = ("ADD", "MUL")
 
 
 def exceeds_rank(op: Op) -> bool:
-    """Whether an operator has more dimensions than every supported runtime runs."""
+    """Return whether an operator has more dimensions than every supported runtime can run."""
     limit = MAX_RANKS.get(op.code)
     if limit is None or _rank(op) <= limit:
         return False
@@ -89,12 +89,12 @@ def _rank(op: Op) -> int:
 
 
 def _is_row(sizes: Sizes, out: Sizes) -> bool:
-    """Whether a shape is a number, or the last dimension."""
+    """Return whether a shape is a scalar or a vector along the last dimension."""
     return math.prod(sizes[:-1]) == 1 and (sizes[-1:] in ((), (1,)) or sizes[-1] == out[-1])
 
 
 def with_supported_ranks(program: Program) -> Program:
-    """The program with no more dimensions than its operators run, where sizes allow it."""
+    """Reduce the dimensions of operators to the supported ranks, if sizes are known."""
     if not any(map(exceeds_rank, program.ops)):
         return program
     work = _Rewriter(Readers(program))
@@ -111,9 +111,9 @@ def with_supported_ranks(program: Program) -> Program:
 
 
 def with_convolutions(program: Program) -> Program:
-    """The program with a convolution for each dense layer whose weights have several scales.
+    """Replace each dense layer whose weights have several scales by a convolution.
 
-    FULLY_CONNECTED takes such weights from 2.17 on, CONV_2D in every release.
+    FULLY_CONNECTED supports such weights since 2.17, CONV_2D in every release.
     """
     work = _Rewriter(Readers(program))
     for op in program.ops:
@@ -123,12 +123,12 @@ def with_convolutions(program: Program) -> Program:
 
 
 class _Cut(Struct, frozen=True):
-    """What a slice or a padding does to one axis.
+    """The effect of a slice or a padding on one axis.
 
     Args:
         entries: the axis's entry in each constant input.
         masks: the option bits that are set for it.
-        size: the size after it, -1 where it is not known.
+        size: the resulting size, or -1 if unknown.
     """
 
     entries: tuple[int | tuple[int, int], ...]
@@ -137,8 +137,6 @@ class _Cut(Struct, frozen=True):
 
 
 class _Rewriter:
-    """Operators that replace those of a program."""
-
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
         self.ops: list[Op] = []
@@ -146,7 +144,7 @@ class _Rewriter:
         self._forms: dict[tuple[Value, Sizes], Value] = {}
 
     def rewrite(self, op: Op) -> bool:
-        """Add operators of fewer dimensions for one; False where sizes are not known."""
+        """Add equivalent operators with fewer dimensions; return False if sizes are unknown."""
         rules: Mapping[str, Callable[[Op], bool]] = {
             **dict.fromkeys(_MOVERS, self._moved),
             "TRANSPOSE": self._transposed,
@@ -158,7 +156,7 @@ class _Rewriter:
         return rules.get(op.code, self._repeated)(op)
 
     def _repeated(self, op: Op) -> bool:
-        """An operator that repeats its smaller inputs along the dimensions of the larger."""
+        """Rewrite an operator that broadcasts its smaller inputs."""
         inputs = [value for value in op.inputs if value is not None]
         out = op.outputs[0].shape
         if out is None:
@@ -182,7 +180,7 @@ class _Rewriter:
         return True
 
     def _common_shape(self, op: Op, inputs: Sequence[Value], out: Sizes) -> Value:
-        """The shape that inputs are repeated to, computed where it is not known."""
+        """Return the shape to broadcast inputs to, computed at run time if unknown."""
         if -1 not in out:
             return _integers(f"{op.outputs[0].name}_shape", out)
         options = Options("ShapeOptions", {"out_type": NAMES[DType.INT32]})
@@ -213,7 +211,7 @@ class _Rewriter:
         return done
 
     def _product(self, op: Op) -> bool:
-        """A product of matrices, with the dimensions before them merged or repeated."""
+        """Rewrite a batched matrix product, with batch dimensions merged or broadcast."""
         values = [value for value in op.inputs if value is not None]
         out = op.outputs[0].shape
         if out is None or any(value.shape is None for value in values):
@@ -245,7 +243,7 @@ class _Rewriter:
         return True
 
     def _rows(self, op: Op) -> bool:
-        """An operator on the last dimension, on a matrix of its rows."""
+        """Rewrite an operator on the last dimension as one on a matrix of rows."""
         value, out = op.inputs[0], op.outputs[0].shape
         sizes = None if value is None else value.shape
         if value is None or sizes is None or out is None or len(sizes) != len(out):
@@ -258,7 +256,7 @@ class _Rewriter:
         return True
 
     def convolved(self, op: Op) -> bool:
-        """Add a convolution of one pixel for a dense layer; False where it stays."""
+        """Replace a dense layer by a 1x1 convolution; return False if that is impossible."""
         value, weights, *bias = op.inputs
         out = op.outputs[0].shape
         if value is None or weights is None or weights.data is None or out is None:
@@ -281,7 +279,7 @@ class _Rewriter:
         return True
 
     def _joint(self, op: Op) -> bool:
-        """A concatenation or a split, of three dimensions."""
+        """Rewrite a concatenation or split with three dimensions."""
         values = [value for value in op.inputs if value is not None]
         options, axis = op.options, values[0].data
         if op.code == "SPLIT":
@@ -308,7 +306,7 @@ class _Rewriter:
         return True
 
     def _reduced(self, op: Op) -> bool:
-        """A reduction, with adjacent dimensions merged that it keeps, or that it reduces."""
+        """Rewrite a reduction, merging adjacent dimensions that are all kept or all reduced."""
         value, axes = op.inputs[:2]
         out = op.outputs[0].shape
         if value is None or value.shape is None or axes is None or axes.data is None or out is None:
@@ -332,7 +330,7 @@ class _Rewriter:
         return True
 
     def _transposed(self, op: Op) -> bool:
-        """A transposition with the dimensions merged that stay together."""
+        """Rewrite a transposition, merging dimensions that stay together."""
         value, order = op.inputs[:2]
         if value is None or value.shape is None or order is None or order.data is None:
             return False
@@ -348,7 +346,7 @@ class _Rewriter:
         blocks = sorted(runs)
         if not _is_reshape(sizes) or out is None:
             return False
-        # One block at a time moves to its place, which has at most four dimensions.
+        # Move one block at a time, which needs at most four dimensions.
         now = self._form(value, _merged(sizes, blocks), op)
         for i, run in enumerate(runs):
             at = blocks.index(run)
@@ -378,7 +376,7 @@ class _Rewriter:
         return True
 
     def _moved(self, op: Op) -> bool:
-        """A slice or a padding, of as many axes at a time as fit."""
+        """Rewrite a slice or a padding, changing as many axes at a time as the rank allows."""
         value, out = op.inputs[0], op.outputs[0].shape
         cuts = _cuts(op)
         if value is None or value.shape is None or cuts is None or out is None:
@@ -415,7 +413,7 @@ class _Rewriter:
         return True
 
     def _add(self, op: Op, inputs: Sequence[Value | None], sizes: Sizes) -> None:
-        """Add an operator on merged dimensions, and its output in the original shape."""
+        """Add an operator on merged dimensions, and reshape its output to the original shape."""
         (output,) = op.outputs
         merged = replace(output, name=f"{output.name}_merged", shape=sizes)
         self.ops.append(replace(op, inputs=tuple(inputs), outputs=(merged,)))
@@ -423,7 +421,7 @@ class _Rewriter:
         self._form(merged, output.shape or (), op, output)
 
     def _form(self, value: Value, sizes: Sizes, op: Op, output: Value | None = None) -> Value:
-        """A tensor in another shape, of which one size may be -1."""
+        """Reshape a tensor; one size may be -1."""
         if output is None and value.shape == sizes:
             return value
         known = self._forms.get((value, sizes))
@@ -448,7 +446,7 @@ def _integers(name: str, numbers: Sequence[int] | int) -> Value:
 
 
 def _is_reshape(sizes: Sizes) -> bool:
-    """Whether a RESHAPE can give a shape."""
+    """Return whether RESHAPE can produce a shape."""
     return sizes.count(-1) == 0 or (sizes.count(-1) == 1 and 0 not in sizes)
 
 
@@ -462,7 +460,7 @@ def _merged(sizes: Sizes, groups: Sequence[Sequence[int]]) -> Sizes:
 
 
 def _groups(shapes: Sequence[Sizes], out: Sizes) -> list[list[int]]:
-    """Adjacent dimensions along which the same inputs are repeated."""
+    """Group adjacent dimensions along which the same inputs are broadcast."""
     groups: list[list[int]] = []
     previous: object = None
     for axis, size in enumerate(out):
@@ -471,7 +469,7 @@ def _groups(shapes: Sequence[Sizes], out: Sizes) -> list[list[int]]:
                 groups[-1].append(axis)
             continue
         here = [sizes[axis] for sizes in shapes]
-        # A size that is not known may turn out to be 1, unless all others are.
+        # An unknown size may turn out to be 1, unless all others are 1.
         uncertain = -1 in here and len(here) - here.count(1) > 1
         pattern: object = axis if uncertain else tuple(n == 1 for n in here)
         if pattern == previous and groups:
@@ -486,7 +484,7 @@ def _groups(shapes: Sequence[Sizes], out: Sizes) -> list[list[int]]:
 
 
 def _around(axes: Sequence[int], rank: int) -> list[list[int]]:
-    """The dimensions of a shape in groups: each of some axes alone, those between merged."""
+    """Group dimensions: each of the given axes alone, runs of other axes merged."""
     groups: list[list[int]] = []
     alone = True
     for axis in range(rank):
@@ -499,7 +497,7 @@ def _around(axes: Sequence[int], rank: int) -> list[list[int]]:
 
 
 def _cuts(op: Op) -> dict[int, _Cut] | None:
-    """What a slice or a padding does to the axes that it changes; None if it is computed."""
+    """Return the effect of a slice or padding on each axis it changes; None if it is computed."""
     value, *others = op.inputs
     bounds = others[:1] if op.code in _PADS else others
     arrays = [bound.data for bound in bounds if bound is not None and bound.data is not None]
@@ -552,7 +550,7 @@ _CUTS: Final[Mapping[str, Callable[[Op, int, int, list[Any]], _Cut | None]]] = {
 
 
 def _cut_op(op: Op, value: Value, cuts: Sequence[_Cut | None], output: Value) -> Op:
-    """A slice or a padding of merged dimensions; None stands for one that it keeps."""
+    """Create a slice or a padding of merged dimensions; None keeps a dimension unchanged."""
     whole: dict[str, tuple[int | tuple[int, int], ...]] = {
         "SLICE": (0, -1),
         "STRIDED_SLICE": (0, 0, 1),

@@ -1,4 +1,4 @@
-"""Whole recurrent cells, split into the products and activations that they compute.
+"""Split recurrent cells into matrix products and activations.
 
 Source: the op definitions of LSTMBlockCell, BlockLSTM, BlockLSTMV2, and GRUBlockCell.
 """
@@ -23,7 +23,7 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
-# Longer sequences become a loop.
+# Longer sequences are converted to a loop.
 _MAX_UNROLLED_STEPS: Final = 64
 _BLOCKS: Final = frozenset({"BlockLSTM", "BlockLSTMV2"})
 _INPUT_COUNTS: Final = {"LSTMBlockCell": 8, "GRUBlockCell": 6, **dict.fromkeys(_BLOCKS, 9)}
@@ -80,7 +80,7 @@ class _Nodes:
         self.nodes: list[Node] = []
 
     def add(self, op: str, *inputs: Ref, **attrs: AttrValue) -> Ref:
-        """Add an op of the cell's type."""
+        """Add an op with the cell's dtype."""
         return self.put(op, inputs, T=attr.dtype(self.kind), **attrs)
 
     def put(self, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Ref:
@@ -95,7 +95,7 @@ class _Nodes:
         return Ref(name)
 
     def gates(self, x: Ref, hidden: Ref, weights: Ref, bias: Ref, count: int) -> list[Ref]:
-        """The parts of `[x, hidden] * weights + bias`."""
+        """Return the parts of `[x, hidden] * weights + bias`."""
         axis = self.constant("axis", 1)
         pair = self.add("ConcatV2", x, hidden, axis, N=attr.integer(2), Tidx=_INT32)
         no = attr.boolean(value=False)
@@ -107,19 +107,19 @@ class _Nodes:
         return [Ref(split.node, index) for index in range(count)]
 
     def gather(self, values: Ref, index: Ref, kind: DType) -> Ref:
-        """The element of a tensor at an index of its first axis."""
+        """Return the element of a tensor at an index of its first axis."""
         kinds = {"Tparams": attr.dtype(kind), "Tindices": _INT32, "Taxis": _INT32}
         inputs = (values, index, self.constant("axis", 0))
         return self.put("GatherV2", inputs, batch_dims=attr.integer(0), **kinds)
 
     def pack(self, values: Sequence[Ref], kind: DType) -> Ref:
-        """The values along a new first axis."""
+        """Stack values along a new first axis."""
         count = attr.integer(len(values))
         return self.put("Pack", values, N=count, T=attr.dtype(kind), axis=attr.integer(0))
 
 
 class _Lstm:
-    """An LSTM cell: its options and weights, which are `w, wci, wcf, wco, b`."""
+    """The options and weights (`w, wci, wcf, wco, b`) of an LSTM cell."""
 
     def __init__(self, node: Node, weights: Sequence[Ref]) -> None:
         is_newer = node.op == "BlockLSTMV2"
@@ -127,11 +127,11 @@ class _Lstm:
         self.has_peepholes = node.attr_bool("use_peephole", False)
         self.forget_bias = 0.0 if is_newer else node.attr_float("forget_bias", 1.0)
         self.clip = node.attr_float("cell_clip", 0.0 if is_newer else 3.0)
-        # BlockLSTMV2 has the gates in the order of cuDNN.
+        # BlockLSTMV2 orders the gates like cuDNN.
         self.order = (0, 2, 1, 3) if is_newer else (0, 1, 2, 3)
 
     def step(self, work: _Nodes, x: Ref, state: Ref, hidden: Ref) -> tuple[Ref, ...]:
-        """The outputs of one step: i, cs, f, o, ci, co, h."""
+        """Return the outputs of one step: i, cs, f, o, ci, co, h."""
         add = work.add
         parts = work.gates(x, hidden, self.weights, self.bias, 4)
         i, ci, f, o = (parts[place] for place in self.order)
@@ -152,7 +152,7 @@ class _Lstm:
 
 
 def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
-    """The outputs of one step of a gated recurrent unit: r, u, c, h."""
+    """Return the outputs of one step of a gated recurrent unit: r, u, c, h."""
     x, hidden, gate_weights, weights, gate_bias, bias = inputs
     add = work.add
     r, u = (add("Sigmoid", part) for part in work.gates(x, hidden, gate_weights, gate_bias, 2))
@@ -164,7 +164,7 @@ def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
 def _sequence(
     work: _Nodes, graph: Graph, shape: TensorShape, known: int | None, wanted: Sequence[int]
 ) -> Mapping[int, Ref]:
-    """The wanted outputs of a BlockLSTM: unrolled, or a loop for a long or an open time axis."""
+    """Return the wanted outputs of a BlockLSTM, unrolled or as a loop for many or unknown steps."""
     steps = shape[0] if shape else -1
     if not 0 < steps <= _MAX_UNROLLED_STEPS:
         return _looped(work, graph, wanted)
@@ -187,13 +187,13 @@ def _sequence(
 
 
 def _length(work: _Nodes) -> Ref:
-    """The length of the longest sequence in int32."""
+    """Return the length of the longest sequence as int32."""
     kinds = {"SrcT": attr.dtype(DType.INT64), "DstT": _INT32}
     return work.put("Cast", work.node.data_inputs[:1], **kinds)
 
 
 def _masked(work: _Nodes, outputs: Mapping[int, Ref], steps: int) -> Mapping[int, Ref]:
-    """The outputs with zeros after the longest sequence."""
+    """Set outputs to zero after the longest sequence."""
     times = work.constant("times", np.arange(steps).reshape(steps, 1, 1))
     is_inside = work.put("Less", (times, _length(work)), T=_INT32)
     zero = work.constant("zero", 0.0, work.kind)
@@ -201,7 +201,7 @@ def _masked(work: _Nodes, outputs: Mapping[int, Ref], steps: int) -> Mapping[int
 
 
 def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, Ref]:
-    """The wanted outputs by a While over the time steps."""
+    """Return the wanted outputs, computed by a While over the time steps."""
     _, x, state, hidden, *weights = work.node.data_inputs
     is_constant = [constant_behind(graph, ref) for ref in weights]
     passed = [ref for ref, value in zip(weights, is_constant, strict=True) if value is None]
@@ -243,7 +243,7 @@ def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, R
 
 
 def _sizes(work: _Nodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
-    """The shape of an output, and its first size."""
+    """Return the shape of an output and its first size."""
 
     def size(value: Ref, axis: int) -> Ref:
         sizes = work.add("Shape", value, out_type=_INT32)
@@ -254,7 +254,7 @@ def _sizes(work: _Nodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
 
 
 def _written(work: _Nodes, values: Ref, index: Ref, row: Ref) -> Ref:
-    """The values with another row at an index."""
+    """Return the values with the row at an index replaced."""
     place = work.put("Reshape", (index, work.constant("one", [1, 1])), T=_INT32, Tshape=_INT32)
     wide = work.add("ExpandDims", row, work.constant("axis", 0), Tdim=_INT32)
     return work.add("TensorScatterUpdate", values, place, wide, Tindices=_INT32)
@@ -269,7 +269,7 @@ def _function(
     ret_kinds: Sequence[DType],
     library: Library,
 ) -> AttrValue:
-    """Make a function of the nodes, and give the attribute that names it."""
+    """Create a function from the nodes, and return the attribute that names it."""
     known = FreshNames([*work.functions, *library.functions])
     name = known.name(f"{work.node.name}_{what}".replace("/", "_"))
     inputs = tuple(ArgDef(r.node, kind) for r, kind in zip(args, arg_kinds, strict=True))

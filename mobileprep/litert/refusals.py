@@ -1,4 +1,4 @@
-"""What cannot be expressed in LiteRT, with the reason and the mend."""
+"""Errors for nodes that LiteRT cannot express, with the reason and a fix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODES_SHOWN: Final = 4
 _PADDINGS: Final = frozenset({b"SAME", b"VALID", b"EXPLICIT"})
 _MOST_OUTPUTS: Final = 1 << 16
 MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError)
-"""What Python raises where a node has not the inputs or attributes that its op has."""
+"""Exceptions raised by Python for nodes with missing or invalid inputs or attributes."""
 
 
 GIVE_SHAPES: Final = (
@@ -31,7 +31,7 @@ GIVE_SHAPES: Final = (
 
 
 _VERSION: Final = re.compile(r"V\d+\Z")
-# Names that differ from those of the builtins in more than case and version.
+# Ops whose names differ from the builtins' in more than case and version.
 _OTHER_NAMES: Final = {
     "AssignVariableOp": "ASSIGN_VARIABLE",
     "LookupTableImport": "HASHTABLE_IMPORT",
@@ -42,7 +42,7 @@ _OTHER_NAMES: Final = {
 
 
 def builtin_named(op: str) -> str | None:
-    """The builtin operator that has the name of a TensorFlow op, None if LiteRT has none."""
+    """Return the builtin operator with the name of a TensorFlow op, or None."""
     plain = _VERSION.sub("", op)
     if plain in _OTHER_NAMES:
         return _OTHER_NAMES[plain]
@@ -52,11 +52,11 @@ def builtin_named(op: str) -> str | None:
 
 
 class CannotExpressError(Exception):
-    """A node that LiteRT's operators cannot stand for.
+    """A node that LiteRT's operators cannot express.
 
     Args:
-        reason: why, in a part of a sentence.
-        mend: what the user can do.
+        reason: a clause that explains why.
+        mend: how the user can fix it.
     """
 
     def __init__(self, reason: str, mend: str) -> None:
@@ -75,11 +75,11 @@ class Refusal(Struct, frozen=True):
 
 
 class InexpressibleError(UnsupportedError):
-    """A graph with nodes that LiteRT's operators cannot stand for.
+    """A graph with nodes that LiteRT's operators cannot express.
 
     Args:
-        message, hint, where: as of every error.
-        refusals: the nodes, in the graph's order.
+        message, hint, where: see ``MobileprepError``.
+        refusals: the nodes, in graph order.
     """
 
     def __init__(
@@ -92,10 +92,12 @@ class InexpressibleError(UnsupportedError):
 def refused(
     refusals: Sequence[Refusal], where: str, shapeless: Sequence[str] = ()
 ) -> InexpressibleError:
-    """The error that names all of them, those of one kind on one line, in the graph's order.
+    """Return the error that lists all nodes, grouped by op, reason, and fix, in graph order.
 
     Args:
-        shapeless: the inputs of unknown rank: what follows from their sizes would be constants.
+        refusals: the nodes.
+        where: the location of the graph.
+        shapeless: the inputs of unknown rank; values computed from their shapes are not constant.
     """
     before = f"{GIVE_SHAPES} ({', '.join(shapeless)}); else " if shapeless else ""
     alike: dict[tuple[str, str, str], list[str]] = {}
@@ -113,13 +115,13 @@ def refused(
 
 
 def malformed(node: Node, error: Exception) -> InvalidGraphError:
-    """The error of a node whose inputs or attributes are not those of its op."""
+    """Return the error for a node whose inputs or attributes do not match its op."""
     message = f"node {node.name!r} ({node.op}) has not the inputs or attributes of its op: {error}"
     return InvalidGraphError(message, "the graph was written by a faulty tool")
 
 
 def check_node(node: Node, where: str) -> None:
-    """Check the op's inputs, its number of outputs, and its padding."""
+    """Check a node's inputs, number of outputs, and padding."""
     definition = any_op_def(node.op)
     check_input_count(node, where)
     for arg in definition.outputs if definition is not None else ():
@@ -145,7 +147,7 @@ _PASSING: Final = frozenset({"Identity", "StopGradient", "Snapshot", "Reshape"})
 
 
 def is_looked_up(graph: Graph, node: Node) -> bool:
-    """Whether a node's texts go to a look-up, as keys or as what missing keys have."""
+    """Return whether a node's strings feed a lookup, as keys or as the default value."""
 
     def readers(name: str) -> list[str]:
         passed = graph[name].op in _PASSING or name == node.name
@@ -155,7 +157,7 @@ def is_looked_up(graph: Graph, node: Node) -> bool:
 
 
 def check_texts(node: Node, inputs: Sequence[Value]) -> None:
-    """Refuse a node that does with texts what LiteRT does not."""
+    """Raise ``CannotExpressError`` for string operations that LiteRT does not support."""
     kinds = {value.dtype for value in inputs}
     if DType.STRING in kinds and node.op not in (*FINDS, *_PASSING):
         reason = "mobileprep converts no operators on strings except lookups in tables"
@@ -163,7 +165,7 @@ def check_texts(node: Node, inputs: Sequence[Value]) -> None:
 
 
 def check_tables(node: Node, inputs: Sequence[Value]) -> None:
-    """Refuse a node that does with tables what LiteRT does not."""
+    """Raise ``CannotExpressError`` for table operations that LiteRT does not support."""
     kinds = {value.dtype for value in inputs}
     if DType.RESOURCE in kinds and node.op not in (*FINDS, *SIZES, *_PASSING):
         reason = "a table goes where LiteRT takes none"

@@ -1,4 +1,4 @@
-"""What a lowering works with: it looks at the graph's facts here, and emits operators."""
+"""The interface of lowerings: query the graph, and emit operators."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ ACTIVATION = "fused_activation_function"
 
 
 class Scope:
-    """The operators of a graph that is being lowered, and what is known of the graph.
+    """The operators of a graph that is being lowered, and the known facts about the graph.
 
     Args:
         graph: the graph.
         shapes: the shapes of its tensors.
         fed: names of the nodes whose outputs are fed.
-        function: the program of a function of the graph's library, by its name and by what it is
-            given.
-        tables: what its lookup tables hold.
+        function: returns the program of a library function, by its name and arguments.
+        tables: its lookup tables.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Scope:
         self.tables = tables
         self.ops: list[Op] = []
         self.halves: dict[Value, tuple[Value, Value]] = {}
-        """Real and imaginary parts of complex values, which are in the program themselves."""
+        """Real and imaginary parts of complex values; only the parts are in the program."""
         self._shapes = shapes
         self._static = StaticValues(graph.by_name, self.shape_of, fed)
         self._constants: dict[tuple[object, ...], Value] = {}
@@ -60,22 +59,20 @@ class Scope:
         self._names: set[str] = set()
 
     def shape_of(self, ref: Ref) -> TensorShape:
-        """The shape of a tensor of the graph."""
         return shape_of(self._shapes, ref)
 
     def output_shape(self, node: Node, index: int = 0) -> TensorShape:
-        """The shape of a node's output."""
         return self.shape_of(Ref(node.name, index))
 
     def known(self, node: Node, index: int) -> Array | None:
-        """The elements of a node's input where they follow from constants and shapes."""
+        """Return the elements of a node's input if they follow from constants and shapes."""
         return self._static.value(node.data_inputs[index])
 
     def settled(self, node: Node) -> Array | None:
-        """The elements of a node's only output where it is no float32 and they are known.
+        """Return the elements of a node's only output if they are known and not float16 or float32.
 
-        Sizes and places that follow from the shapes of inputs are worked out in types, and by ops,
-        that LiteRT may lack.
+        Sizes and indices that follow from the shapes of inputs may be computed with types and ops
+        that LiteRT lacks.
         """
         if not node.data_inputs or len(self._shapes.get(node.name, ())) != 1:
             return None
@@ -85,11 +82,11 @@ class Scope:
         return value if dtype_from_numpy(value.dtype) in NAMES else None
 
     def as_shape(self, node: Node, index: int) -> TensorShape:
-        """A node's input read as a shape, -1 for each size that is not known, or None."""
+        """Read a node's input as a shape, with -1 for unknown sizes; None for an unknown rank."""
         return self._static.as_shape(node.data_inputs[index])
 
     def needed(self, node: Node, index: int, what: str) -> Array:
-        """The elements of an input that must be known."""
+        """Return the elements of an input, or raise ``CannotExpressError`` if they are unknown."""
         value = self.known(node, index)
         if value is None:
             reason = f"its {what} is computed while the graph runs"
@@ -97,13 +94,13 @@ class Scope:
         return value
 
     def integers(self, node: Node, index: int, what: str) -> tuple[int, ...]:
-        """The whole numbers of an input that must be known; see ``needed``."""
+        """Return the integers of an input that must be known; see ``needed``."""
         return tuple(int(x) for x in self.needed(node, index, what).reshape(-1))
 
     def constant(
         self, array: Array | np.generic, name: str = "", dtype: DType | None = None
     ) -> Value:
-        """A constant; small ones of equal elements are one value."""
+        """Create a constant; equal small constants share one value."""
         array = np.asarray(array)
         kind = dtype or dtype_from_numpy(array.dtype)
         if kind is None:
@@ -119,7 +116,11 @@ class Scope:
         return value
 
     def integers_constant(self, numbers: Sequence[int] | Array, name: str = "") -> Value:
-        """A constant of int32, such as axes or sizes, which have to fit."""
+        """Create an int32 constant, such as axes or sizes.
+
+        Raises:
+            OverflowError: a number does not fit in 32 bits.
+        """
         wide = np.asarray(numbers)
         if wide.size and (
             wide.dtype.kind not in "biu" or not _BITS.min <= wide.min() <= wide.max() <= _BITS.max
@@ -129,7 +130,7 @@ class Scope:
         return self.constant(wide.astype(np.int32), name)
 
     def relaid(self, weights: Value, form: str, change: Array) -> Value:
-        """A constant in another layout, made once however many nodes read it."""
+        """Return a constant in another layout, shared by all nodes that read it."""
         assert weights.data is not None
         key = (id(weights.data), form)
         found = self._relaid.get(key)
@@ -148,7 +149,7 @@ class Scope:
         /,
         **options: OptionValue,
     ) -> Value:
-        """Add an operator with one output, and give the output."""
+        """Emit an operator with one output, and return the output."""
         return self.emit_many(code, inputs, [(shape, dtype)], table, **options)[0]
 
     def emit_many(
@@ -160,7 +161,7 @@ class Scope:
         /,
         **options: OptionValue,
     ) -> tuple[Value, ...]:
-        """Add an operator, and give its outputs."""
+        """Emit an operator, and return its outputs."""
         made = _made(outputs)
         taken = (v.dtype for v in inputs[:1] if v is not None)
         check_moved(code, (*taken, *(kind for _, kind in outputs)))
@@ -177,7 +178,7 @@ class Scope:
         table: str,
         subgraphs: Sequence[Program],
     ) -> tuple[Value, ...]:
-        """Add an operator that runs subgraphs, and give its outputs."""
+        """Emit an operator that runs subgraphs, and return its outputs."""
         made = _made(outputs)
         op = Op(code, tuple(inputs), made, Options(table), subgraphs=tuple(subgraphs))
         self.ops.append(op)
@@ -190,14 +191,14 @@ class Scope:
         outputs: Sequence[tuple[TensorShape, DType]],
         options: bytes,
     ) -> tuple[Value, ...]:
-        """Add a custom operator, and give its outputs."""
+        """Emit a custom operator, and return its outputs."""
         made = _made(outputs)
         op = Op("CUSTOM", tuple(inputs), made, None, custom, options)
         self.ops.append(op)
         return made
 
     def unique(self, name: str) -> str:
-        """A name that no other constant has."""
+        """Return a unique name for a constant."""
         found, number = name, 0
         while found in self._names:
             number += 1
@@ -207,7 +208,7 @@ class Scope:
 
 
 def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
-    """What an operator gives."""
+    """Create the outputs of an operator."""
     unknown = next((kind for _, kind in outputs if kind not in NAMES), None)
     if unknown is not None:
         reason = f"LiteRT has no operators on {unknown.short}"
@@ -216,7 +217,7 @@ def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
 
 
 def _check_options(table: str, options: Mapping[str, OptionValue]) -> None:
-    """Integers that their fields can hold."""
+    """Raise ``OverflowError`` for integers that do not fit in their fields."""
     for name, value in options.items():
         numbers = value if isinstance(value, tuple) else (value,)
         if layout().field(table, name)[1] in ("int", "[int]") and any(
@@ -238,25 +239,25 @@ Lowering = Callable[["Scope", Node, Sequence[Value]], Lowered]
 """``lowering(scope, node, inputs) -> output or tuple of outputs``.
 
 Raises:
-    CannotExpressError: LiteRT has nothing that computes the same.
+    CannotExpressError: no LiteRT operators compute the same result.
 """
 
 registry: Registry[Lowering] = Registry("lowering")
 
 
 def lowering(*names: str) -> Callable[[Lowering], Lowering]:
-    """A decorator that makes a function the lowering of the named ops."""
+    """Register a function as the lowering of the named ops."""
     return registry.register(*names)
 
 
 def find_lowering(op: str) -> Lowering | None:
-    """The lowering of an op, or None."""
+    """Return the lowering of an op, or None."""
     _import_all()
     return registry.get(op)
 
 
 def lowered_ops() -> list[str]:
-    """The ops that can be lowered, sorted."""
+    """Return the names of all ops with a lowering, sorted."""
     _import_all()
     return list(registry)
 

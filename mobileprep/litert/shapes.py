@@ -1,4 +1,4 @@
-"""Arithmetic of layouts: the sizes of tensors, and weights, in the order that LiteRT has."""
+"""Layout helpers: shapes and weights in the order that LiteRT expects."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CHANNELS_FIRST: Final = ("NCHW", "NCDHW")
 
 
 def permuted(shape: TensorShape, order: Sequence[int]) -> TensorShape:
-    """The sizes after a transposition."""
+    """Return the shape after a transposition."""
     return None if shape is None else tuple(shape[i] for i in order)
 
 
 def transposed(scope: Scope, value: Value, order: Sequence[int]) -> Value:
-    """A value with its dimensions in another order; constants are turned at once."""
+    """Transpose a value; constants are transposed at conversion time."""
     if value.data is not None:
         return scope.constant(np.transpose(value.data, order), value.name, value.dtype)
     shape = permuted(value.shape, order)
@@ -33,7 +33,7 @@ def transposed(scope: Scope, value: Value, order: Sequence[int]) -> Value:
 
 
 def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
-    """A value under another shape, of which one size may be -1."""
+    """Reshape a value; one size may be -1."""
     if value.data is not None:
         return scope.constant(value.data.reshape(shape), value.name, value.dtype)
     sizes = tuple(shape)
@@ -42,7 +42,7 @@ def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
 
 
 def known_size(value: Value, axis: int) -> int:
-    """The size of a dimension that has to be known."""
+    """Return the size of a dimension, or raise ``CannotExpressError`` if it is unknown."""
     size = -1 if value.shape is None else value.shape[axis]
     if size < 0:
         message = "the sizes that it works along are not known"
@@ -51,7 +51,7 @@ def known_size(value: Value, axis: int) -> int:
 
 
 def as_int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
-    """An input of sizes or indices as int32, at once where its elements are known."""
+    """Cast an input of sizes or indices to int32, at conversion time if its elements are known."""
     if value.dtype is DType.INT32:
         return value
     known = scope.known(node, index)
@@ -62,37 +62,37 @@ def as_int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
 
 
 def is_channels_first(node: Node) -> bool:
-    """Whether a node's tensors have their channels before height and width."""
+    """Return whether a node's tensors have their channels before height and width."""
     return node.attr_str("data_format", "NHWC") in CHANNELS_FIRST
 
 
 def to_last(rank: int) -> tuple[int, ...]:
-    """The order of dimensions that moves channels from the second place to the last."""
+    """Return the permutation that moves channels from the second axis to the last."""
     return (0, *range(2, rank), 1)
 
 
 def to_first(rank: int) -> tuple[int, ...]:
-    """The order of dimensions that moves channels from the last place to the second."""
+    """Return the permutation that moves channels from the last axis to the second."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
 def channels_last(scope: Scope, node: Node, value: Value, rank: int = 4) -> Value:
-    """A node's input with its channels last."""
+    """Transpose a node's input to channels last."""
     return transposed(scope, value, to_last(rank)) if is_channels_first(node) else value
 
 
 def last_shape(node: Node, shape: TensorShape, rank: int = 4) -> TensorShape:
-    """The shape of a node's output with its channels last."""
+    """Return the shape of a node's output with its channels last."""
     return permuted(shape, to_last(rank)) if is_channels_first(node) else shape
 
 
 def as_given(scope: Scope, node: Node, value: Value, rank: int = 4) -> Value:
-    """A result with channels last, in the layout that the node's consumers expect."""
+    """Transpose a channels-last result to the layout that the node's consumers expect."""
     return transposed(scope, value, to_first(rank)) if is_channels_first(node) else value
 
 
 def spatial(node: Node, name: str, rank: int = 4) -> tuple[int, ...]:
-    """The sizes of an attribute along height and width, or depth, height and width."""
+    """Return an attribute's values along height and width, or depth, height, and width."""
     values = node.attr_ints(name, (1,) * rank)
     if len(values) != rank:
         reason = f"its {name} are {list(values)}"
@@ -106,7 +106,7 @@ def spatial(node: Node, name: str, rank: int = 4) -> tuple[int, ...]:
 
 
 def padded(scope: Scope, node: Node, value: Value, fill: float | None = None) -> tuple[Value, str]:
-    """A node's channels-last input with explicit padding applied, and the padding that is left."""
+    """Apply explicit padding to a channels-last input; return it and the remaining padding."""
     padding = node.attr_str("padding")
     if padding != "EXPLICIT":
         return value, padding
@@ -122,7 +122,7 @@ def padded(scope: Scope, node: Node, value: Value, fill: float | None = None) ->
 
 
 def pad(scope: Scope, value: Value, pairs: np.ndarray, fill: float | None = None) -> Value:
-    """A value with elements added around it, none where all amounts are 0."""
+    """Pad a value, unless all amounts are 0."""
     if not pairs.any():
         return value
     shape = value.shape

@@ -1,4 +1,4 @@
-"""Which element types LiteRT's operators take."""
+"""Element types supported by LiteRT's operators."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ NAMES: Final = {
     DType.UINT16: "UINT16",
     DType.BFLOAT16: "BFLOAT16",
 }
-"""The format's names of element types; it has no quantized types of TensorFlow's."""
+"""Names of element types in the file format, which lacks TensorFlow's quantized types."""
 
-# What operators take that move and pick numbers, by ai-edge-litert 2.3; with others its interpreter
-# refuses the file, or ends the run.
+# Types supported by operators that move or select elements, as of ai-edge-litert 2.3. With other
+# types, its interpreter rejects the file or aborts.
 _PLAIN: Final = frozenset(
     {DType.FLOAT, DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.INT64}
 )
@@ -65,12 +65,12 @@ LONG_NUMBERS: Final = NUMBERS | {DType.INT64}
 
 
 def need(node: Node, values: Sequence[Value], allowed: Iterable[DType]) -> None:
-    """Refuse inputs of types that LiteRT's operator does not take."""
+    """Raise ``CannotExpressError`` for inputs of types that a LiteRT operator does not support."""
     _need((value.dtype for value in values), frozenset(allowed))
 
 
 def check_moved(code: str, kinds: Iterable[DType]) -> None:
-    """Refuse types that an operator does not take which moves or picks numbers."""
+    """Raise an error for types that an operator that moves or selects elements does not support."""
     known = _MOVING.get(code)
     if known is not None:
         _need(kinds, known)
@@ -85,16 +85,16 @@ def _need(kinds: Iterable[DType], known: frozenset[DType]) -> None:
 
 
 def need_float(node: Node, values: Sequence[Value]) -> None:
-    """Refuse inputs that are no float32; see ``need``."""
+    """Raise ``CannotExpressError`` for inputs that are not float32."""
     need(node, values, FLOATS)
 
 
 TABLE: Final = "HASHTABLE"
-"""The operator that makes a table. In a program it takes keys and values, in a file nothing."""
+"""The operator that creates a table: keys and values are inputs in a program, but not in a file."""
 
 
 def initialized(main: Program) -> Program:
-    """A program that calls, before all else, what fills its tables."""
+    """Prepend calls of subgraphs that fill the tables of a program."""
     ops = [replace(op, inputs=()) if op.code == TABLE else op for op in main.ops]
     return main.with_ops([*_calls(main), *ops])
 

@@ -1,6 +1,7 @@
-"""The version that each operator must be written with, and the runtime that first had it.
+"""Operator versions to write, and the runtime release that introduced each.
 
-Source: LiteRT's ``op_version.cc`` and ``runtime_version.cc``, as far as lowering emits operators.
+Source: LiteRT's ``op_version.cc`` and ``runtime_version.cc``, limited to operators that lowering
+emits.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank
 Rule = Callable[[Op], int]
 
 _MEASURED: Final = "2.14.0"
-"""The oldest release whose kernels were tried on more dimensions; see ``litert.ranks``."""
+"""The oldest release whose kernels were tested with more dimensions; see ``litert.ranks``."""
 
 _MANY_DIMENSIONS: Final = "2.23.0"
-"""The release that slices in any number of dimensions."""
+"""The first release that slices any number of dimensions."""
 
 _MAX_OLD_RANK: Final = 4
 
-# For each operator the release of TensorFlow Lite that first ran version 1, 2 and so on.
+# For each operator, the TensorFlow Lite releases that introduced version 1, 2, and so on.
 _RELEASES: Final[Mapping[str, str]] = {
     "ABS": "1.13.0 2.4.0 2.5.0 2.6.0 2.12.0",
     "ADD": "1.5.0 1.14.0 2.4.0 2.6.0 2.13.0 2.23.0",
@@ -164,7 +165,7 @@ _RELEASES: Final[Mapping[str, str]] = {
 }
 
 
-# Element types that kernels got without a new version, measured with tests/litert/forms.py.
+# Element types added to kernels without a new version, measured with tests/litert/forms.py.
 _LATER: Final[Mapping[tuple[str, DType], str]] = {
     ("SPLIT", DType.INT64): "2.17.0",
     ("DYNAMIC_UPDATE_SLICE", DType.INT16): "2.20.0",
@@ -174,23 +175,23 @@ _LATER: Final[Mapping[tuple[str, DType], str]] = {
 
 
 def first_release(code: str) -> str:
-    """The oldest release of TensorFlow Lite that has an operator."""
+    """Return the oldest TensorFlow Lite release with an operator."""
     return _RELEASES.get(code, "1.5.0").split()[0]
 
 
 def operator_version(op: Op) -> int:
-    """The lowest version of an operator whose runtimes compute what is asked of it."""
+    """Return the lowest version of an operator that supports its inputs and options."""
     rule = _RULES.get(op.code)
     return 1 if rule is None else rule(op)
 
 
 def runtime_version(ops: Sequence[Op]) -> str:
-    """The oldest release of TensorFlow Lite that runs all operators, such as ``2.3.0``."""
+    """Return the oldest TensorFlow Lite release that runs all operators, such as ``2.3.0``."""
     return max(map(operator_release, ops), key=release_order, default="1.5.0")
 
 
 def operator_release(op: Op) -> str:
-    """The oldest release of TensorFlow Lite that runs an operator."""
+    """Return the oldest TensorFlow Lite release that runs an operator."""
     releases = _RELEASES.get(op.code, "1.5.0").split()
     needed = [releases[min(operator_version(op), len(releases)) - 1]]
     kinds = {value.dtype for value in op.inputs if value is not None}
@@ -201,7 +202,7 @@ def operator_release(op: Op) -> str:
 
 
 def release_order(release: str) -> tuple[int, ...]:
-    """A key that sorts releases, such as ``2.3.0`` or ``2.14``."""
+    """Return a sort key for releases such as ``2.3.0`` or ``2.14``."""
     return tuple(map(int, release.split(".")))
 
 
@@ -219,7 +220,7 @@ def _option(op: Op, name: str, default: object = 0) -> object:
 
 
 def _by_type(versions: Mapping[DType, int], index: int = 0) -> Rule:
-    """A version that an input's type decides."""
+    """Return a rule that depends on the type of an input."""
 
     def rule(op: Op) -> int:
         kind = _kind(op, index)
@@ -229,7 +230,7 @@ def _by_type(versions: Mapping[DType, int], index: int = 0) -> Rule:
 
 
 def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
-    """A version that types decide first, then whether more than four dimensions are repeated."""
+    """Return a rule that depends on types, then on broadcasting in more than four dimensions."""
     plain = _by_type(versions)
 
     def rule(op: Op) -> int:
@@ -244,7 +245,7 @@ def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
 
 
 def _is_weights_only(op: Op) -> bool:
-    """Whether weights have 8 bits, and all else is float."""
+    """Return whether the weights are int8 and the activations float."""
     return _kind(op) is DType.FLOAT and _kind(op, 1) is DType.INT8
 
 

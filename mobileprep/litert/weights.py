@@ -1,4 +1,4 @@
-"""Weights stored in fewer bits: float16, or int8 and int4 with a scale for each channel."""
+"""Compressed weights (float16, or int8 and int4 with per-channel scales), and lookup tables."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ LAYER_AXES: Final[Mapping[str, int]] = {
     "TRANSPOSE_CONV": 0,
     "CONV_3D": 4,
 }
-"""Operators whose second input are weights, and the dimension of these that is the channels."""
+"""Operators with weights as their second input, and the channel axis of these weights."""
 
-# Their kernels take weights of int8 with inputs of float32.
+# Operators with kernels for int8 weights and float32 inputs.
 _HYBRID: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _FOUR_BITS: Final = frozenset({"CONV_2D", "FULLY_CONNECTED"})
-# As converters have it: fewer save nothing to speak of.
+# Minimum number of elements, as in other converters; smaller weights save little.
 _FEWEST: Final = 1024
 _FEWEST_FLOAT16: Final = 64
 _USUAL: Final = WeightSettings()
 
 
 def in_float16(program: Program) -> Program:
-    """Constants of float32 stored as float16, each with a DEQUANTIZE before its readers.
+    """Store float32 constants as float16, each with a DEQUANTIZE before its readers.
 
-    Constants beyond float16's range, and those of a few elements, stay as they are.
+    Constants beyond float16's range and those with few elements are unchanged.
     """
     changed = _Changed()
 
@@ -70,7 +70,7 @@ def in_float16(program: Program) -> Program:
 
 
 def in_int4(program: Program) -> Program:
-    """As ``in_int8``, with 4 bits for the layers whose kernels take these."""
+    """Store weights like ``in_int8``, but in 4 bits for layers whose kernels support them."""
     return in_int8(program, few=_FOUR_BITS)
 
 
@@ -79,11 +79,13 @@ def in_int8(
     wanted: Callable[[Op], bool] = lambda _: True,
     few: Collection[str] = (),
 ) -> Program:
-    """Weights of layers stored as int8, symmetric, with a scale for each output channel.
+    """Store the weights of layers as symmetric int8 with one scale per output channel.
 
-    Where a layer's kernel takes no such weights, a DEQUANTIZE stands before it.
+    A layer whose kernel does not support such weights gets a DEQUANTIZE before it.
 
     Args:
+        program: the program.
+        wanted: selects the operators to convert.
         few: operators whose weights are stored in 4 bits.
     """
     changed = _Changed()
@@ -103,12 +105,13 @@ def in_int8(
 def quantized_weights(
     values: Array, axis: int, settings: WeightSettings = _USUAL, least: Array | None = None
 ) -> tuple[Array, Quantization]:
-    """Weights in [-127, 127] by the largest magnitude of each channel.
+    """Quantize weights to [-127, 127] by the largest magnitude of each channel.
 
     Args:
         values: finite numbers in float32.
-        settings: how; fewer bits are stored in eight, and take fewer of their values.
-        least: the least scale of each channel that a bias allows, where there is one.
+        axis: the channel axis.
+        settings: bits, granularity, and method; fewer than 8 bits use a smaller part of int8.
+        least: the minimum scale of each channel that its bias requires, if any.
 
     Source: LiteRT's quantization specification.
     """
@@ -123,10 +126,10 @@ def quantized_weights(
 
 
 def _holding(scales: Array, largest: Array, least: Array) -> Array:
-    """Scales with which the sums of a layer hold its bias, in steps that are fine enough."""
+    """Raise scales so that a layer's sums can represent its bias."""
     full = largest.reshape(-1) > 0
     if full.any():
-        # What is zero throughout would make steps of 1, and those of its bias as coarse.
+        # Channels of zeros would get a scale of 1, and their bias would be as coarse.
         scales = np.where(full, scales, scales[full].min())
     needed = least if scales.size == least.size else least.max(initial=0)
     found: Array = np.maximum(scales, needed).astype(np.float32)
@@ -138,7 +141,7 @@ def _others(values: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Changed:
-    """Operators in the making, and the stored form of each constant."""
+    """The rewritten operators, and the stored form of each constant."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -146,11 +149,10 @@ class _Changed:
         self._integers: dict[tuple[Value, int], Value] = {}
 
     def add(self, op: Op) -> None:
-        """Add an operator."""
         self.ops.append(op)
 
     def dequantized(self, value: Value, stored: Value) -> Value:
-        """A constant as float32 again, made once."""
+        """Return a stored constant as float32, dequantized once for all readers."""
         if value not in self._floats:
             made = Value(f"{value.name}_float", DType.FLOAT, value.shape)
             options = Options("DequantizeOptions")
@@ -159,7 +161,7 @@ class _Changed:
         return self._floats[value]
 
     def quantized(self, value: Value, axis: int, bits: int) -> Value:
-        """A constant as int8 or int4, made once."""
+        """Return a constant as int8 or int4, quantized once for all readers."""
         if (value, bits) not in self._integers:
             assert value.data is not None
             data, details = quantized_weights(value.data, axis, WeightSettings(bits))
@@ -177,7 +179,7 @@ def _is_large(weights: Value) -> bool:
 
 
 def _is_grouped(op: Op) -> bool:
-    """Whether a convolution has groups, which the hybrid kernels do not know."""
+    """Return whether a convolution has groups, which hybrid kernels do not support."""
     image, weights = op.inputs[:2]
     if op.code != "CONV_2D" or image is None or weights is None:
         return False
@@ -185,7 +187,7 @@ def _is_grouped(op: Op) -> bool:
 
 
 def _hybrid(op: Op) -> Op:
-    """A dense layer that rounds its inputs around their middle, which loses less."""
+    """Quantize the inputs of a dense layer asymmetrically, which loses less precision."""
     weights = op.inputs[1]
     if op.code != "FULLY_CONNECTED" or weights is None or weights.dtype is DType.FLOAT:
         return op
@@ -202,12 +204,12 @@ _IN_THE_APP: Final = "look up in the app, and feed what its look-ups give"
 
 
 class Tables:
-    """The tables of a graph, filled when they are asked for.
+    """The lookup tables of a graph, evaluated on demand.
 
     Args:
-        graph: tables and all that fills them.
+        graph: the tables and the nodes that fill them.
         fillers: the nodes that fill each table, by ``table_name``.
-        changing: the names of tables that other nodes may change, if they can be changed.
+        changing: the names of tables that other nodes may modify.
     """
 
     def __init__(
@@ -218,12 +220,16 @@ class Tables:
         self._changing = changing
 
     def filling(self, graph: Graph) -> Graph:
-        """A graph that was cut out of the whole one, with what fills its tables, too."""
+        """Add the nodes that fill tables to a graph that was cut out of the whole one."""
         lacking = [node for node in self._graph if node.name not in graph]
         return graph.with_nodes([*graph, *lacking]) if lacking else graph
 
     def contents(self, table: Node) -> tuple[Array, Array]:
-        """Keys and values of a table, ``[count]`` each; texts are arrays of objects."""
+        """Return keys and values of a table, ``[count]`` each; strings are object arrays.
+
+        Raises:
+            CannotExpressError: the table is empty, or its contents are not constant.
+        """
         name = table_name(table)
         fillers = self._fillers.get(name, ())
         if not fillers:
@@ -257,7 +263,7 @@ class Tables:
             raise CannotExpressError(reason, mend) from error
 
     def _constants(self, filler: Node) -> list[Array]:
-        """What a node puts into a table."""
+        """Return the constant inputs of a node that fills a table."""
         taken = filler.data_inputs[1:]
         wanted = tuple(dict.fromkeys(map(str, taken)))
         limit = {"max_constant_size_in_bytes": _MOST_BYTES}
@@ -275,7 +281,7 @@ class Tables:
 
 
 def tables_of(graph: Graph) -> Tables:
-    """The tables of a whole graph, before what its outputs do not need is cut off."""
+    """Return the tables of a whole graph, before it is cut."""
     tables = {node.name: table_name(node) for node in graph if node.op in TABLES}
     fillers: dict[str, list[Node]] = {}
     changing = set()
@@ -293,12 +299,12 @@ def tables_of(graph: Graph) -> Tables:
 
 
 def no_tables() -> Tables:
-    """The tables of a graph that has none."""
+    """Return the tables of a graph without any."""
     return Tables(Graph([]), {}, frozenset())
 
 
 def table_name(table: Node) -> str:
-    """What tells a table from others: nodes of one name share it."""
+    """Return the name that identifies a table; nodes with the same name share one."""
     return table.attr_str("shared_name", "") or table.name
 
 

@@ -1,4 +1,4 @@
-"""Moves biases that keep channels far above zero into the layers behind."""
+"""Move large positive bias offsets into the following layers."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _LOW: Final = "no channel stays above zero"
 
 @transform("absorb_high_biases")
 class AbsorbHighBiases(Transform, frozen=True):
-    """The part of a channel that is always there goes behind the activation.
+    """Move the constant part of a channel's bias behind the activation.
 
-    Where a channel is greater than ``c`` before its Relu on all samples, and three standard
-    deviations below its mean still is, ``c`` is taken off its bias and added, through the weights,
-    to the biases of the layers behind. The outputs stay the same on all data on which the channel
-    stays above ``c``. Layers that pad with zeros cannot take it; those of MobileNet's 1x1
-    convolutions can.
+    If a channel is greater than ``c`` before its Relu on all samples, and its mean minus three
+    standard deviations is also greater, the transform subtracts ``c`` from its bias and adds it,
+    through the weights, to the biases of the following layers. The outputs do not change for data
+    on which the channel stays above ``c``. Layers that pad with zeros are not supported as targets;
+    the 1x1 convolutions of MobileNet are.
 
     Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
-    (2019), section 4.1.3; mean and deviation are measured on data, or are those that
-    fuse_batch_norms has kept.
+    (2019), section 4.1.3. Mean and deviation are measured on data, or read from the statistics that
+    fuse_batch_norms stores.
     """
 
     summary = (
@@ -86,7 +86,7 @@ class AbsorbHighBiases(Transform, frozen=True):
     ] = 3.0
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Move what can be moved."""
+        """Absorb all positive bias offsets that the following layers support."""
         if self.data == "" or self.samples < 1:
             message = "data is empty" if not self.data else f"samples is {self.samples}"
             raise refuse(self.transform_name, message, "name a .npz file with samples")
@@ -105,7 +105,7 @@ class AbsorbHighBiases(Transform, frozen=True):
         if not moved:
             return Result(graph, skipped={_LOW: len(found)})
         takers = {t.add.name for a in found if a.source.add.name in moved for t in a.takers}
-        # Again, without biases for those that take nothing.
+        # Search again, without adding biases to layers that receive nothing.
         biased = _with_biases(graph, protected, takers)
         sources = {a.source.add.name: a for a in find_absorptions(biased, protected)}
         moves = [(sources[name], by) for name, by in moved.items()]
@@ -113,7 +113,7 @@ class AbsorbHighBiases(Transform, frozen=True):
         return Result(absorbed(biased.graph, moves), len(moves), skipped)
 
     def _lows(self, graph: Graph, found: Sequence[Absorption], context: Context) -> list[Array]:
-        """What each channel of a layer stays above."""
+        """Return the lower bound of each channel, per layer."""
         if self.data is None:
             kept = [statistics_of(a.source.add, a.source.channels) for a in found]
             if not any(kept):
@@ -135,7 +135,7 @@ class AbsorbHighBiases(Transform, frozen=True):
 
 
 class _Seen:
-    """Least value, mean and deviation of each channel that a layer puts out."""
+    """Minimum, mean, and standard deviation of each output channel of a layer."""
 
     def __init__(self, layer: BiasedLayer) -> None:
         self._layer = layer
@@ -145,7 +145,7 @@ class _Seen:
         self._count = 0
 
     def add(self, output: Array) -> None:
-        """Take in what one run puts out."""
+        """Update the statistics with the output of one run."""
         lines = np.moveaxis(output, self._layer.axis, -1).reshape(-1, self._layer.channels)
         lines = lines.astype(np.float64)
         self._least = np.minimum(self._least, lines.min(axis=0, initial=np.inf))
@@ -154,7 +154,7 @@ class _Seen:
         self._count += len(lines)
 
     def low(self, deviations: float) -> Array:
-        """The least value, or what lies some deviations below the mean where that is less."""
+        """Return the smaller of the minimum and the mean minus ``deviations`` deviations."""
         if not self._count:
             return np.zeros(self._layer.channels)
         mean = self._sum / self._count
@@ -166,7 +166,7 @@ class _Seen:
 def _with_biases(
     graph: Graph, protected: Collection[str], takers: Collection[str] | None = None
 ) -> Biased:
-    """The graph with biases for the layers that may take something, or for those of some names."""
+    """Return the graph with biases added to candidate layers, or to the layers in ``takers``."""
 
     def wanted(layer: Node, weights: Node) -> bool:
         if has_bias(graph, layer, protected):
@@ -185,14 +185,14 @@ _ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
 
 
 class Absorption(Struct, frozen=True):
-    """A layer from whose bias something can be moved.
+    """A layer with a bias that can be moved behind its activation.
 
     Args:
         source: the layer.
-        activation: the Relu or Relu6 behind its bias.
-        limit: the Minimum behind that, if there is one.
-        bound: its constant, one number for each channel.
-        takers: all that takes the activation: layers that pad nothing.
+        activation: the Relu or Relu6 after its bias.
+        limit: the Minimum after the activation, if there is one.
+        bound: the constant of the Minimum, one value per channel.
+        takers: all consumers of the activation: layers without padding.
     """
 
     source: BiasedLayer
@@ -203,7 +203,7 @@ class Absorption(Struct, frozen=True):
 
     @property
     def most(self) -> Array:
-        """The most that can be moved without a bound below zero; shape [channels]."""
+        """Largest movable amounts that keep all bounds at or above zero; shape [channels]."""
         if self.bound is not None:
             return self.bound.attr_tensor("value").array().reshape(-1).astype(np.float64)
         most = _RELU6_BOUND if self.activation.op == "Relu6" else np.inf
@@ -211,7 +211,7 @@ class Absorption(Struct, frozen=True):
 
 
 def pads_nothing(layer: Node, weights: Node) -> bool:
-    """Whether each output of a layer is made of as many elements: no border of zeros is added."""
+    """Return whether a layer adds no zero padding to its input."""
     if layer.op not in _TAKING:
         return False
     if layer.op == "MatMul":
@@ -222,10 +222,10 @@ def pads_nothing(layer: Node, weights: Node) -> bool:
 
 
 def find_absorptions(biased: Biased, protected: Collection[str]) -> list[Absorption]:
-    """The layers of a graph from whose biases something can be moved.
+    """Return the layers of a graph with biases that can be moved.
 
     Args:
-        protected: names of nodes that are fed or fetched: their tensors stay as they are.
+        protected: names of nodes that are fed or fetched; their tensors must not change.
     """
     takers = {layer.layer.name: layer for layer in biased.layers}
     found = (_absorption(biased.graph, layer, takers, protected) for layer in biased.layers)
@@ -262,7 +262,7 @@ def _only_user(graph: Graph, node: Node, protected: Collection[str]) -> Node | N
 def _bound(
     graph: Graph, activation: Node, limit: Node, source: BiasedLayer, protected: Collection[str]
 ) -> Node | None:
-    """The constant that bounds each channel; None where it does not."""
+    """Return the constant with one bound per channel, or None."""
     refs = limit.data_inputs
     if len(refs) != 2 or refs.count(Ref(activation.name)) != 1:
         return None
@@ -277,7 +277,7 @@ def _bound(
 
 
 def _takes(layer: BiasedLayer, tensor: Ref, source: BiasedLayer) -> bool:
-    """Whether a layer takes a tensor as its data alone, channel by channel."""
+    """Return whether a layer takes a tensor as its data input only, with matching channels."""
     node, shape = layer.layer, layer.weights.attr_tensor("value").shape
     refs = node.data_inputs
     places = [i for i, r in enumerate(refs) if r == tensor]
@@ -286,10 +286,10 @@ def _takes(layer: BiasedLayer, tensor: Ref, source: BiasedLayer) -> bool:
 
 
 def absorbed(graph: Graph, moves: Sequence[tuple[Absorption, Array]]) -> Graph:
-    """The graph with part of some biases moved.
+    """Return the graph with the given amounts moved between biases.
 
     Args:
-        moves: for each layer how much of each channel; float64 of shape [channels].
+        moves: the absorptions with the amount per channel; float64 of shape [channels].
     """
     shifts: dict[str, Array] = {}
     biases: dict[str, Node] = {}
@@ -316,7 +316,7 @@ def absorbed(graph: Graph, moves: Sequence[tuple[Absorption, Array]]) -> Graph:
 
 
 def _bounded(absorption: Absorption, bound: Array, names: FreshNames) -> list[Node]:
-    """A Relu6 as Relu and the lesser of that and a bound for each channel."""
+    """Replace Relu6 with Relu and a Minimum that has a bound per channel."""
     node = absorption.activation
     values = bound.reshape(-1, *[1] * (-absorption.source.axis - 1)).astype(np.float32)
     limit = constant(names.name(f"{node.name}/bound"), Tensor.packed(values), node.device)

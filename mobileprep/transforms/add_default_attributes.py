@@ -1,4 +1,4 @@
-"""Writes out the attributes that nodes leave at their defaults."""
+"""Add default values for missing node attributes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ _UNKNOWN: Final = "its op is unknown"
 
 @transform("add_default_attributes")
 class AddDefaultAttributes(Transform, frozen=True):
-    """Every node has all attributes that its op has defaults for.
+    """Add all attributes that have a default in the op's definition.
 
-    The definitions are those of TensorFlow 1.15, so that it can load the graph; for ops that it
-    does not have, those of the newest release. Source: ``add_default_attributes`` of TensorFlow
-    1.15's graph transforms, which refuses graphs with ops that it does not know.
+    The definitions are those of TensorFlow 1.15, so that it can load the graph. Ops that 1.15 does
+    not have use the definitions of the newest release. Source: ``add_default_attributes`` of
+    TensorFlow 1.15's graph transforms, which rejects graphs with unknown ops.
     """
 
     summary = "Writes out the attributes that nodes leave at their defaults."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Add the missing attributes."""
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         changed = 0

@@ -1,4 +1,4 @@
-"""Replaces ConcatV2 by Concat."""
+"""Replace ConcatV2 with Concat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDE_AXIS: Final = "the axis is int64, which Concat does not take"
 
 @transform("backport_concatv2")
 class BackportConcatV2(Transform, frozen=True):
-    """ConcatV2, which takes the axis last, becomes Concat, which takes it first.
+    """Replace ConcatV2, whose axis is the last input, with Concat, whose axis is the first.
 
     Source: ``backport_concatv2`` of TensorFlow 1.15's graph transforms.
     """
@@ -50,6 +50,6 @@ def _reason_to_stay(node: Node) -> str:
 
 def _concat(node: Node) -> Node:
     *values, axis = node.data_inputs
-    # The original takes the last input for the axis even where that is a control input.
+    # Like the original, use the last input as the axis even if it is a control input.
     inputs = (axis, *values, *node.control_inputs)
     return replace(node, op="Concat", inputs=inputs).without_attrs("Tidx")

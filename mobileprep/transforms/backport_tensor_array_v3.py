@@ -1,4 +1,4 @@
-"""Replaces version 3 of the TensorArray ops by version 2."""
+"""Replace version 3 of the TensorArray ops with version 2."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ _USERS: Final = {
 _CARRIERS: Final = frozenset(
     {"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch", "RefEnter", "RefSwitch"}
 )
-# Any number will do: the flow of version 3 only orders reading and writing.
+# Any value works: the flow of version 3 only orders reads and writes.
 _FLOW: Final = Tensor.packed(np.asarray(1, np.float32))
 
 
 @transform("backport_tensor_array_v3")
 class BackportTensorArrayV3(Transform, frozen=True):
-    """TensorArray ops become those of version 2, and a constant takes the place of the flow.
+    """Replace TensorArray ops with version 2, and their flow with a constant.
 
-    A handle of version 2 is a string and no resource; the control flow that carries handles is
-    given that type, which the original leaves to fail when the graph is loaded.
+    A version 2 handle is a string, not a resource, so control flow ops that carry handles get that
+    type too. The original does not change them, and its graphs fail to load.
+
     Source: ``backport_tensor_array_v3`` of TensorFlow 1.15's graph transforms.
     """
 
@@ -72,12 +73,12 @@ class BackportTensorArrayV3(Transform, frozen=True):
 
 
 def _version_2(node: Node) -> Node:
-    # Version 2 has no such attribute, and a graph that gives it one is refused.
+    # Version 2 does not have this attribute, and loading a graph that sets it fails.
     return replace(node, op=_MAKERS[node.op]).without_attrs("identical_element_shapes")
 
 
 def _handle_carriers(graph: Graph) -> set[str]:
-    """The names of control flow nodes that pass a TensorArray's handle on."""
+    """Return the names of control flow nodes that forward a TensorArray handle."""
     makers = {Ref(n.name) for n in graph if n.op in _MAKERS}
 
     def passed_on(handle: Ref) -> Iterable[Ref]:

@@ -1,4 +1,4 @@
-"""Stores float constants in half as many bits, as numbers of a narrower floating type."""
+"""Store float constants in half precision."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _VARIANCE: Final = "a variance, where small values weigh the most"
 
 @transform("cast_weights")
 class CastWeights(Transform, frozen=True):
-    """A float32 constant becomes one of a narrower type, and a Cast of its name.
+    """Replace each float32 constant with a float16 or bfloat16 constant and a Cast.
 
-    Elements are rounded to the nearest, to even where two are as near. Infinities and NaN stay
-    what they are.
+    The Cast keeps the name of the constant. Elements are rounded to nearest, ties to even.
+    Infinities and NaN are preserved.
     """
 
     summary = (
@@ -50,7 +50,6 @@ class CastWeights(Transform, frozen=True):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Cast the large constants."""
         kept_float = variances(graph)
         names = FreshNames(graph.by_name)
         skipped: Counter[str] = Counter()
@@ -73,7 +72,7 @@ class CastWeights(Transform, frozen=True):
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _narrow(self, node: Node, value: Tensor, kept_float: Container[str]) -> Tensor | str:
-        """The constant in the narrower type, or why it stays as it is."""
+        """Return the constant in the narrower type, or the reason to keep it."""
         if value.size < max(self.minimum_size, 1):
             return _TOO_SMALL
         if node.name in kept_float:

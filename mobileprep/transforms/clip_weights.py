@@ -1,4 +1,4 @@
-"""Clips weights to the range in which few bits lose least."""
+"""Clip weights to the range with the smallest quantization error."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _WHOLE: Final = "its whole range loses least"
 
 @transform("clip_weights")
 class ClipWeights(Transform, frozen=True):
-    """Weights of layers are clipped to the range of least mean squared error.
+    """Clip the weights of layers to the range with the least mean squared error.
 
-    The range is that of one tensor, from low to high with zero in it, as quantize_weights and
-    quantize_nodes store weights: their step becomes finer as a few far elements are cut off.
+    Each tensor has one range, which includes zero, as in quantize_weights and quantize_nodes.
+    Cutting off a few outliers makes the quantization step finer.
 
     Source: Choukroun et al., Low-bit Quantization of Neural Networks for Efficient Inference
     (2019).
@@ -46,7 +46,6 @@ class ClipWeights(Transform, frozen=True):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Clip the large weights."""
         if not 2 <= self.bits <= 8:
             message = f"bits is {self.bits}"
             raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")
@@ -67,7 +66,7 @@ class ClipWeights(Transform, frozen=True):
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _clipped(self, graph: Graph, node: Node, value: Tensor, context: Context) -> Tensor | str:
-        """The clipped weights, or why they stay."""
+        """Return the clipped weights, or the reason to keep them."""
         if value.size < max(self.minimum_size, 1):
             return _TOO_SMALL
         if node.name in context.protected or not weight_axes(graph, node):

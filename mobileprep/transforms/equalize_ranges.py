@@ -1,4 +1,4 @@
-"""Scales channels between layers so that the weights on both sides have like ranges."""
+"""Scale channels between layers so that the weights on both sides have similar ranges."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from mobileprep.transforms.rewriting.layers import input_axis, layer_kind, own_c
 
 @transform("equalize_ranges")
 class EqualizeRanges(Transform, frozen=True):
-    """Weights, biases and bounds of activations are scaled, and the graph computes the same.
+    """Scale weights, biases, and activation bounds without changing the results.
 
-    The channels of Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput and
-    Conv3D are scaled, through all that passes scales on: Relu, LeakyRelu, biases, padding with
-    zeros, pools, means and sizes of images, reshaping, sums of layers and concatenation. A Relu6
-    becomes Relu and Minimum, with a bound of its own for each channel. Weights that have 256
-    different values at most were in eight bits before, lose nothing there, and stay.
+    The channels of Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput, and
+    Conv3D are scaled, through all ops that commute with scaling: Relu, LeakyRelu, biases, zero
+    padding, pooling, means, image resizing, reshaping, sums of layers, and concatenation. A Relu6
+    becomes Relu and Minimum with a bound per channel. Weights with at most 256 distinct values were
+    already quantized to 8 bits and are not scaled.
 
     Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
-    (2019), section 4.1; there Relu6 becomes Relu, which is another function.
+    (2019), section 4.1. The paper replaces Relu6 with Relu, which changes the function.
     """
 
     summary = (
@@ -70,7 +70,7 @@ class EqualizeRanges(Transform, frozen=True):
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Scale the channels of every layer whose weights nothing else uses."""
+        """Scale the channels of all layers that do not share their weights."""
         check_inputs(graph, "")
         protected = context.protected
         carry = self.relu6 == "carry"
@@ -88,17 +88,17 @@ class EqualizeRanges(Transform, frozen=True):
 Logs = NDArray[np.float64]
 
 _SWEEPS: Final = 100
-_ENOUGH: Final = 4e-3  # bits: less than half a step of eight bits
+_ENOUGH: Final = 4e-3  # bits: less than half a step of 8-bit weights
 _BIAS: Final = 6.0  # bits, see ``_Weights.floor``
 _SUMS: Final = frozenset({"BiasAdd", "Add", "AddV2", "Sub"})
-_STEEPEST: Final = 64.0  # bits; beyond lie channels that broken training left, not ranges
+_STEEPEST: Final = 64.0  # bits; larger values come from broken channels, not from ranges
 
 
 def equalizing_exponents(scales: ChannelScales, *, whole: bool) -> Logs:
-    """For each scale its base-two logarithm, what the channels are divided by; zero if pinned."""
+    """Return the base-2 logarithm of each scale's channel divisor; zero if pinned."""
     roots = scales.variables.roots()
     free = np.unique(roots[roots >= 0])
-    # The last place is for all that are pinned.
+    # The last entry represents all pinned scales.
     places = np.where(roots < 0, len(free), np.searchsorted(free, roots))
     biases = _biases(scales, len(roots))
     weights = [_Weights.of(layer, biases, places, len(free)) for layer in scales.layers]
@@ -115,7 +115,7 @@ def equalizing_exponents(scales: ChannelScales, *, whole: bool) -> Logs:
 
 
 def _biases(scales: ChannelScales, count: int) -> Logs:
-    """For each scale the magnitude of what is added to its channel, in bits below the greatest."""
+    """Return the log2 magnitude of the constant added to each channel, relative to the largest."""
     logs = np.full(count, -np.inf)
     for offset in scales.constants:
         if offset.node.op in _SUMS:
@@ -128,14 +128,14 @@ def _biases(scales: ChannelScales, count: int) -> Logs:
 
 
 class _Weights(Struct, frozen=True):
-    """The magnitudes of a layer's weights, in bits.
+    """Magnitudes of a layer's weights, as base-2 logarithms.
 
     Args:
-        logs: shape [inputs, outputs], or [inputs, outputs per input] of a depthwise layer.
-        inputs: the place of the scale of each row; of one row where inputs are not scaled.
-        outputs: the place of the scale of each output.
-        floor: for each output the least range that it counts with, for its bias' sake.
-        depthwise: whether each output takes one input alone.
+        logs: shape [inputs, outputs], or [inputs, outputs per input] for a depthwise layer.
+        inputs: index of the scale of each row.
+        outputs: index of the scale of each output.
+        floor: lower bound for the range of each output, because of its bias.
+        depthwise: whether each output uses only one input.
     """
 
     logs: Logs
@@ -164,13 +164,13 @@ class _Weights(Struct, frozen=True):
         return cls(logs, inputs, outputs, floor, depthwise)
 
     def output_ranges(self, exponents: Logs) -> Logs:
-        """The range of each output's weights, in bits, under scales."""
+        """Return the log2 range of each output's weights after scaling."""
         rows = self.logs + exponents[self.inputs][:, None]
         peaks = rows.reshape(-1) if self.depthwise else rows.max(axis=0, initial=-np.inf)
         return np.maximum(peaks, self.floor) - exponents[self.outputs]
 
     def input_ranges(self, exponents: Logs) -> Logs:
-        """The range of each input's weights, in bits, under scales."""
+        """Return the log2 range of each input's weights after scaling."""
         outputs = exponents[self.outputs]
         columns = outputs.reshape(self.logs.shape) if self.depthwise else outputs
         peaks: Logs = (self.logs - columns).max(axis=1, initial=-np.inf)
@@ -178,11 +178,12 @@ class _Weights(Struct, frozen=True):
 
 
 _Side = tuple[Callable[[Logs], Logs], NDArray[np.bool_], Ids]
-"""Ranges of a layer under scales, with the channels of a block and their positions."""
+"""Function from scales to a layer's ranges, mask of the channels in a block, and their positions.
+"""
 
 
 def _by_place(inputs: Ids, logs: Logs) -> tuple[Ids, Logs]:
-    """Rows of one scale taken together, as a flattened image has many of each channel."""
+    """Merge rows that share a scale, as when a flattened image has many rows per channel."""
     places, where = np.unique(inputs, return_inverse=True)
     peaks = np.full((len(places), logs.shape[1]), -np.inf)
     np.maximum.at(peaks, where.reshape(-1), logs)
@@ -192,12 +193,13 @@ def _by_place(inputs: Ids, logs: Logs) -> tuple[Ids, Logs]:
 class _Block:
     """Scales that are balanced together: those of one layer's outputs.
 
-    Takes time for these alone, for a long network has as many blocks as layers.
+    Each step takes time proportional to the block only, because a deep network has as many blocks
+    as layers.
 
     Args:
-        places: the scales, ascending.
-        before: the layers that put them out.
-        behind: the layers that take them.
+        places: indices of the scales, ascending.
+        before: the layers that produce the channels.
+        behind: the layers that consume them.
     """
 
     def __init__(self, places: Ids, before: Sequence[_Weights], behind: Sequence[_Weights]) -> None:
@@ -206,22 +208,22 @@ class _Block:
         self._behind = [(w.input_ranges, *self._within(w.inputs)) for w in behind]
 
     def balance(self, exponents: Logs) -> float:
-        """Move the scales to where both sides have one range; by how many bits at most."""
+        """Equalize the ranges of both sides; return the largest change in bits."""
         with np.errstate(invalid="ignore"):
             gaps = self._means(self._before, exponents) - self._means(self._behind, exponents)
-        # A channel without weights on one side has no range there to be balanced with.
+        # A channel without weights on one side has no range to balance.
         moves = np.where(np.isfinite(gaps), gaps / 2, 0.0)
         exponents[self._places] += moves
         return float(np.abs(moves).max(initial=0.0))
 
     def _within(self, places: Ids) -> tuple[NDArray[np.bool_], Ids]:
-        """Which of a layer's scales are of this block, and where they stand in it."""
+        """Return a mask of the layer's scales in this block, and their positions in it."""
         at = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
         found = self._places[at] == places
         return found, at[found]
 
     def _means(self, sides: Sequence[_Side], exponents: Logs) -> Logs:
-        """For each scale the mean of all finite ranges; NaN where there is none."""
+        """Return the mean of all finite ranges per scale; NaN if there are none."""
         total, count = np.zeros(len(self._places)), np.zeros(len(self._places))
         for ranges_of, found, at in sides:
             ranges = ranges_of(exponents)[found]
@@ -232,7 +234,7 @@ class _Block:
 
 
 def _blocks(weights: Sequence[_Weights], pinned: int) -> Iterator[_Block]:
-    """The scales layer by layer, each once."""
+    """Yield the scales layer by layer, each once."""
     by_place: dict[int, tuple[list[_Weights], list[_Weights]]] = {}
     for layer in weights:
         for places, side in ((layer.outputs, 0), (layer.inputs, 1)):
@@ -255,10 +257,10 @@ _BOUND: Final = 6.0
 
 
 def without_overflow(scales: ChannelScales, exponents: Exponents) -> Exponents:
-    """The exponents, zero for the channels of weights that would grow beyond their type.
+    """Return the exponents, with zero for channels of weights that would overflow.
 
     Args:
-        exponents: for each scale its logarithm to base two.
+        exponents: base-2 logarithm of each scale.
     """
     roots = scales.variables.roots()
     while True:
@@ -270,7 +272,7 @@ def without_overflow(scales: ChannelScales, exponents: Exponents) -> Exponents:
 
 
 def _overflowing(layer: ScaledLayer, exponents: Exponents) -> Ids:
-    """The scales of the outputs and inputs of weights that are no numbers any more."""
+    """Return the scales of the outputs and inputs of a layer whose weights overflow."""
     if not exponents[layer.outputs].any() and not _any(layer.inputs, exponents):
         return np.empty(0, np.int64)
     if np.isfinite(scaled_weights(layer, exponents)).all():
@@ -285,16 +287,16 @@ def _any(ids: Ids | None, exponents: Exponents) -> bool:
 def apply_scales(
     graph: Graph, scales: ChannelScales, exponents: Exponents, protected: Collection[str]
 ) -> Graph:
-    """The graph with each channel divided by two to the power of its scale's exponent.
+    """Return the graph with each channel divided by its scale.
 
     Args:
-        exponents: for each scale its logarithm to base two.
+        exponents: base-2 logarithm of each scale.
     """
     return _Applying(graph, exponents, protected).run(scales)
 
 
 def scaled_weights(layer: ScaledLayer, exponents: Exponents) -> Array:
-    """A layer's weights between scaled channels, in their own precision."""
+    """Return a layer's weights after scaling its input and output channels, in their own dtype."""
     values = layer.weights.attr_tensor("value").array()
     columns = [1] * values.ndim
     for axis in layer_kind(layer.layer).channels:
@@ -305,12 +307,12 @@ def scaled_weights(layer: ScaledLayer, exponents: Exponents) -> Array:
         rows[input_axis(layer.layer)] = len(layer.inputs)
         by = by + exponents[layer.inputs].reshape(rows)
     with np.errstate(over="ignore", under="ignore"):
-        # A product with a power of two is rounded nowhere but at the ends of the type's range.
+        # Multiplying by a power of two is exact except at the ends of the type's range.
         return (values * np.exp2(by)).astype(values.dtype)
 
 
 class _Applying:
-    """Collects what takes the place of which node."""
+    """Collector of replacements by node name."""
 
     def __init__(self, graph: Graph, exponents: Exponents, protected: Collection[str]) -> None:
         self._graph = graph
@@ -338,7 +340,7 @@ class _Applying:
             self._replace(layer.weights, scaled_weights(layer, self._exponents))
 
     def _scale_constant(self, offset: ScaledConstant) -> None:
-        """Scale a constant in place, or, where others use it too, give the node one of its own."""
+        """Scale a constant in place, or create a copy for this node if others use it."""
         node, ref = offset.node, offset.node.data_inputs[offset.index]
         if not _any(offset.tensor.ids, self._exponents):
             return
@@ -361,7 +363,7 @@ class _Applying:
         ]
 
     def _scale_bound(self, bound: Bound) -> None:
-        """Relu6 as Relu and the lesser of that and each channel's bound."""
+        """Replace Relu6 with Relu and a Minimum that has a bound per channel."""
         node = bound.node
         if not _any(bound.tensor.ids, self._exponents):
             return
@@ -379,7 +381,7 @@ class _Applying:
         self._new[node.name] = [relu, limit, Node(node.name, "Minimum", both, node.device, attrs)]
 
     def _factors(self, tensor: ScaledTensor, axis: int) -> Array:
-        """What channels are multiplied by, shaped to run along a dimension."""
+        """Return the channel factors, shaped to broadcast along ``axis``."""
         factors = np.exp2(-self._exponents[tensor.ids])
         return factors.reshape(-1, *[1] * (-axis - 1))
 

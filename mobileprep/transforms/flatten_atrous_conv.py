@@ -1,4 +1,4 @@
-"""Flattens an atrous convolution into an ordinary one with a larger filter."""
+"""Flatten an atrous convolution into an ordinary one with a larger filter."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ _PATTERN: Final = op(
     op("*", label="block_after"),
     op("*", label="crops"),
 )
-# A filter of this many elements takes 256 MB; a hostile block size must not allocate more.
+# A filter with this many elements takes 256 MB; malicious block sizes must not allocate more.
 _LARGEST_FILTER: Final = 1 << 26
 
 
 @transform("flatten_atrous_conv")
 class FlattenAtrousConv(Transform, frozen=True):
-    """SpaceToBatchND, a convolution and BatchToSpaceND become a convolution alone.
+    """Replace SpaceToBatchND, a convolution, and BatchToSpaceND with a single convolution.
 
-    Its filter has zeros between the elements of the old one, and its results are the same.
+    The filter has zeros between the elements of the original, and the results are the same.
+
     Source: ``flatten_atrous_conv`` of TensorFlow 1.15's graph transforms.
     """
 
@@ -59,7 +60,7 @@ class FlattenAtrousConv(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Flatten every atrous convolution whose shapes are constant."""
+        """Flatten every atrous convolution with constant settings."""
         protected = context.protected
         flattening = _Flattening(Replacements(graph, context.tf115), context.tf115)
         if context.tf115:
@@ -74,24 +75,24 @@ class FlattenAtrousConv(Transform, frozen=True):
 
 
 class _Flattening(Struct, frozen=True):
-    """How a match is checked and rewritten in either mode."""
+    """Check and rewrite of matches in either mode."""
 
     constants: Replacements
     tf115: bool
 
     def check(self, match: Match) -> str:
-        """Why a place cannot be flattened."""
+        """Return the reason why a match cannot be flattened, or an empty string."""
         reason = _missing_constant(match)
         if reason and self.tf115:
             message = f"node {match.node.name!r}: {reason}"
             raise refuse(FlattenAtrousConv.transform_name, message, "fold constants first")
         if not reason and match["filter"].name in match.read_outside:
-            # The original gives its other users the larger filter as well.
+            # The original also gives the larger filter to its other consumers.
             reason = "the filter is used elsewhere"
         return reason or self._meaning_reason(match)
 
     def rewrite(self, match: Match) -> Sequence[Node]:
-        """The input, the larger filter, and the convolution under the last node's name."""
+        """Return the input, the larger filter, and the convolution under the last node's name."""
         layer, old, to_batch = match["layer"], match["filter"], match["to_batch"]
         block = _ints(match["block"])
         large = self.constants.make(old, old.name, _spread(old.attr_tensor("value"), block))
@@ -100,7 +101,7 @@ class _Flattening(Struct, frozen=True):
         kept = ("T", "strides", "data_format", "use_cudnn_on_gpu")
         attrs = {name: layer.attrs[name] for name in kept if name in layer.attrs}
         attrs["padding"] = attr.string(_padding(match) or "SAME")
-        # The original spells it without an output number.
+        # The original omits the output number.
         source = replace(to_batch.inputs[0], explicit=False)
         inputs = (source, Ref(large.name), *controls)
         flat = replace(layer, name=match.node.name, inputs=inputs, attrs=attrs)
@@ -113,7 +114,7 @@ class _Flattening(Struct, frozen=True):
         if any(d != 1 for d in layer.attr_ints("dilations", (1,))):
             return "the convolution has dilations of its own"
         if not all(match[label].op == "Const" for label in _SETTINGS):
-            # The original takes it for granted that these make up for the larger filter.
+            # The original assumes that these compensate for the larger filter.
             return "" if self.tf115 else "paddings and crops are not constant"
         if not np.array_equal(_ints(match["block"]), _ints(match["block_after"])):
             return "the blocks before and after the convolution differ"
@@ -138,10 +139,10 @@ def _missing_constant(match: Match) -> str:
 
 
 def _padding(match: Match) -> str:
-    """The padding of the ordinary convolution that a match comes to, or an empty text.
+    """Return the padding of the equivalent ordinary convolution, or an empty string if none fits.
 
-    The zeros that are put around the image before, less what is cropped after, have to be those
-    that SAME or VALID would put around it for the larger filter.
+    The zeros padded before, minus the elements cropped after, must equal the padding that SAME or
+    VALID applies for the larger filter.
     """
     layer, weights = match["layer"], match["filter"].attr_tensor("value")
     if any(match[label].op != "Const" for label in _SETTINGS):
@@ -153,7 +154,7 @@ def _padding(match: Match) -> str:
     around = before - after
     extra = np.array([_reach(n, int(b)) - 1 for n, b in zip(weights.shape, block, strict=False)])
     if layer.attr_str("padding") == "SAME":
-        # Inside the batch, an even filter is padded off the middle by a whole block.
+        # Inside the batch, an even filter is padded asymmetrically by a whole block.
         odd = all(n % 2 for n in weights.shape[:2])
         return "SAME" if odd and not around.any() and not before[:, 0].any() else ""
     if layer.attr_str("padding") != "VALID":
@@ -176,12 +177,12 @@ def _ints(node: Node) -> Array:
 
 
 def _reach(size: int, block: int) -> int:
-    """How far a filter reaches with its elements a block apart."""
+    """Return the extent of a filter with its elements a block apart."""
     return (size - 1) * block + 1
 
 
 def _spread(weights: Tensor, block: Array) -> Tensor:
-    """A filter of shape [height, width, in, out] with zeros between its elements."""
+    """Insert zeros between the elements of a filter of shape [height, width, in, out]."""
     down, right = (int(b) for b in block)
     height, width, *channels = weights.shape
     large = np.zeros((_reach(height, down), _reach(width, right), *channels), np.float32)

@@ -1,4 +1,4 @@
-"""Multiplies constants that scale a layer's output into the layer's weights."""
+"""Fold constant multiplications into the weights of the preceding layer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOT_PER_CHANNEL: Final = "the factors are not one for each output channel"
 
 @transform("fold_batch_norms")
 class FoldBatchNorms(Transform, frozen=True):
-    """Conv2D, DepthwiseConv2dNative or MatMul, then Mul with a constant, become the layer alone.
+    """Fold a constant Mul into the Conv2D, DepthwiseConv2dNative, or MatMul before it.
 
     Source: ``fold_batch_norms`` of TensorFlow 1.15's graph transforms.
     """
@@ -53,13 +53,14 @@ class FoldBatchNorms(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fold every multiplication by one factor a channel."""
+        """Fold every multiplication with one factor per channel."""
         protected = context.protected
         folding = _Folding(Replacements(graph, context.tf115))
         if context.tf115:
             done = rewrite(graph, Rule(_PATTERN, folding.fold_as_tf115), protected)
         else:
-            # The original looks once, and misses layers that share an input with one it folds.
+            # The original makes a single pass and misses layers that share an input with a folded
+            # one.
             ready = without_idle_controls(graph, protected)
             done = rewrite_all(ready, Rule(_PATTERN, folding.fold, _reason), protected)
         skipped = {**done.skipped, **_unlike(done.graph)}
@@ -67,7 +68,7 @@ class FoldBatchNorms(Transform, frozen=True):
 
 
 def _unlike(graph: Graph) -> dict[str, int]:
-    """The multiplications by constants right after a layer that the pattern does not fit."""
+    """Count constant multiplications directly after a layer that do not match the pattern."""
     constants = ConstantExpressions(graph)
     found = sum(node.op == "Mul" and _is_unlike(node, graph, constants) for node in graph)
     return {_COMPUTED: found} if found else {}
@@ -88,12 +89,12 @@ def _is_unlike(mul: Node, graph: Graph, constants: ConstantExpressions) -> bool:
 
 
 class _Folding(Struct, frozen=True):
-    """What takes a match's place."""
+    """Factory of the replacement of a match."""
 
     constants: Replacements
 
     def fold_as_tf115(self, match: Match) -> Sequence[Node] | Leave:
-        """Fold, refuse, or put the nodes back in the order in which the original does."""
+        """Fold, raise an error, or restore the nodes in the order of the original."""
         reason = _use_reason(match)
         if not reason:
             _check_as_tf115(match)
@@ -104,7 +105,7 @@ class _Folding(Struct, frozen=True):
         return self.fold(match)
 
     def fold(self, match: Match) -> Sequence[Node] | Leave:
-        """The layer, with scaled weights, under the multiplication's name."""
+        """Return the layer with scaled weights, under the multiplication's name."""
         mul, layer, old = match.node, match["layer"], match["weights"]
         weights = old.attr_tensor("value")
         factors = _factors(layer, weights, match["factors"].attr_tensor("value"))
@@ -117,7 +118,7 @@ class _Folding(Struct, frozen=True):
 
 
 def _reason(match: Match) -> str:
-    """Why a multiplication cannot be folded."""
+    """Return the reason why a multiplication cannot be folded, or an empty string."""
     return _use_reason(match) or _shape_reason(match)
 
 
@@ -143,7 +144,7 @@ def _factors(layer: Node, weights: Tensor, values: Tensor) -> Array | None:
 
 
 def _check_as_tf115(match: Match) -> None:
-    """Refuse what the original refuses: it looks for a vector, and at MatMul untransposed."""
+    """Raise the original's errors: it requires a vector, and ignores transposition in MatMul."""
     layer = match["layer"]
     weights, values = (match[label].attr_tensor("value") for label in ("weights", "factors"))
     if weights.dtype is not DType.FLOAT or values.dtype is not DType.FLOAT:

@@ -1,4 +1,4 @@
-"""Folds whole batch normalization ops into the convolutions before them."""
+"""Fold batch normalization ops into the convolutions before them."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ _PATTERNS: Final = (
 
 @transform("fold_old_batch_norms")
 class FoldOldBatchNorms(Transform, frozen=True):
-    """FusedBatchNorm and BatchNormWithGlobalNormalization become scaled weights and BiasAdd.
+    """Replace FusedBatchNorm and BatchNormWithGlobalNormalization with scaled weights and BiasAdd.
 
-    They may follow the convolution directly, behind BatchToSpaceND, or behind the concatenation
-    of two convolutions. Source: ``fold_old_batch_norms`` of TensorFlow 1.15's graph transforms.
+    They may directly follow the convolution, BatchToSpaceND, or the concatenation of two
+    convolutions. Source: ``fold_old_batch_norms`` of TensorFlow 1.15's graph transforms.
     """
 
     summary = (
@@ -97,7 +97,7 @@ class FoldOldBatchNorms(Transform, frozen=True):
 
 
 def _unlike(graph: Graph, counted: int) -> dict[str, int]:
-    """The batch normalizations that no pattern fits, by reason."""
+    """Count the batch normalizations that no pattern matches, by reason."""
     later = Counter(n.op for n in graph if n.op in FUSED_BATCH_NORMS and n.op not in FOLDED)
     reasons = {f"{op}, which fuse_batch_norms folds": count for op, count in later.items()}
     others = sum(n.op in FOLDED for n in graph) - counted
@@ -107,7 +107,7 @@ def _unlike(graph: Graph, counted: int) -> dict[str, int]:
 
 
 class _Part(Struct, frozen=True):
-    """A convolution of a match, and which channels of the statistics are its own."""
+    """A convolution of a match, and its slice of the statistics."""
 
     number: int
     layer: Node
@@ -116,19 +116,19 @@ class _Part(Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether it puts out as many channels as it has statistics."""
+        """Whether it has as many output channels as statistics."""
         count: int = self.channels.stop - self.channels.start
         return output_channels(self.layer, self.weights) == count
 
 
 class _Folding(Struct, frozen=True):
-    """How a match is checked and rewritten in either mode."""
+    """Check and rewrite of matches in either mode."""
 
     constants: Replacements
     tf115: bool
 
     def check(self, match: Match) -> str:
-        """Why a place cannot be folded."""
+        """Return the reason why a match cannot be folded, or an empty string."""
         reason = _use_reason(match) or _meaning_reason(match)
         if reason:
             return reason
@@ -140,7 +140,7 @@ class _Folding(Struct, frozen=True):
         return reason
 
     def rewrite(self, match: Match) -> Sequence[Node]:
-        """The scaled weights, the convolutions, their biases, and what stood between."""
+        """Return the scaled weights, the convolutions, their biases, and the op between."""
         scale, offset = scale_and_offset(match.node, _stats(match))
         nodes: list[Node] = []
         outputs: list[Ref] = []
@@ -157,7 +157,7 @@ class _Folding(Struct, frozen=True):
         return [*nodes, *settings, replace(between, name=match.node.name, inputs=inputs)]
 
     def _folded(self, match: Match, part: _Part, scale: Array, offset: Array) -> list[Node]:
-        """One convolution with scaled weights, and the addition of its bias."""
+        """Return one convolution with scaled weights, and its BiasAdd."""
         layer, old = part.layer, match[f"weights{part.number}"]
         weights = self.constants.make(old, old.name, scaled(layer, part.weights, scale))
         bias_name = unique_name(f"{layer.name}_bn_offset", match.graph.by_name)
@@ -182,13 +182,13 @@ class _Folding(Struct, frozen=True):
         return ""
 
     def _parts(self, match: Match, channels: int) -> list[_Part]:
-        """The convolutions of a match, with the channels of the statistics shared out."""
+        """Return the convolutions of a match, with their channels of the statistics."""
         layers = _layers(match)
         if not self._divides(match):
             return [_Part(i, n, _weights(match, i), slice(0, channels)) for i, n in layers]
         first = _weights(match, 0)
         if self.tf115:
-            # The original looks at the last dimension, of depthwise weights too.
+            # The original uses the last dimension, also for depthwise weights.
             middle = first.shape[-1] if first.shape else 0
         else:
             middle = output_channels(match["layer0"], first) or 0
@@ -197,7 +197,7 @@ class _Folding(Struct, frozen=True):
         return [_Part(i, n, _weights(match, i), ranges[i]) for i, n in layers]
 
     def _divides(self, match: Match) -> bool:
-        """Whether two convolutions put their channels side by side."""
+        """Return whether a concatenation of two convolutions stacks their channels."""
         axis_node = match.find("axis")
         if axis_node is None:
             return False
@@ -217,7 +217,7 @@ def _output_name(match: Match, part: _Part) -> str:
 
 
 def _use_reason(match: Match) -> str:
-    """Why others would see the change; the original corrupts what they get, or never ends."""
+    """Return why other consumers would see the change; the original breaks them or never ends."""
     numbers = [i for i, _ in _layers(match)]
     layers = {match[f"layer{i}"].name for i in numbers}
     weights = {match[f"weights{i}"].name for i in numbers}
@@ -235,7 +235,7 @@ def _use_reason(match: Match) -> str:
 
 
 def _meaning_reason(match: Match) -> str:
-    """Why the result would not mean the same; the original folds such places wrongly."""
+    """Return why folding would change the result; the original folds these matches incorrectly."""
     norm = match.node
     if not is_inference(norm):
         return "the batch normalization uses the batch's statistics (is_training)"

@@ -1,4 +1,4 @@
-"""Fuses batch normalizations of every form into the layers before them."""
+"""Fuse all forms of batch normalization into the layers before them."""
 
 from __future__ import annotations
 
@@ -39,20 +39,22 @@ _NO_LAYER: Final = "no layer with constant weights comes before it"
 
 @transform("fuse_batch_norms")
 class FuseBatchNorms(Transform, frozen=True):
-    """A layer and its batch normalization become the layer with other weights and a BiasAdd.
+    """Fold batch normalizations into the weights of the preceding layer and a BiasAdd.
 
-    Layers are Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput and Conv3D,
-    the channels first or last. Normalizations are FusedBatchNorm, V2 and V3,
-    BatchNormWithGlobalNormalization, and the multiplications and additions that
-    ``tf.nn.batch_normalization`` and Keras leave, their factors still computed or folded already.
-    A bias, a padding, Squeeze, Reshape or BatchToSpaceND may lie between. Weights that other
-    layers use too are copied for those that are normalized.
+    Supported layers are Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput,
+    and Conv3D, with channels first or last. Supported normalizations are FusedBatchNorm, V2, and
+    V3, BatchNormWithGlobalNormalization, and the multiplications and additions of
+    ``tf.nn.batch_normalization`` and Keras, with their factors folded or not. A bias, padding,
+    Squeeze, Reshape, or BatchToSpaceND may come between. Weights that other layers share are copied
+    for the normalized layers.
 
-    A normalization that no layer takes in, as before an activation, becomes one Mul and one Add.
+    A normalization without a suitable layer, for example before an activation, becomes one Mul and
+    one Add.
 
-    The mean and the deviation that a normalization op gives each channel, its ``beta`` and
-    ``gamma``, can be kept as attributes of the BiasAdd in its place, from which absorb_high_biases
-    and correct_bias take them instead of data. Multiplications and additions tell no ``beta``.
+    With ``keep_statistics``, the mean and deviation of each channel after a normalization op, that
+    is its ``beta`` and ``gamma``, are stored as attributes of the BiasAdd that replaces it.
+    absorb_high_biases and correct_bias can use them instead of data. Multiplications and additions
+    do not provide a ``beta``.
     """
 
     summary = (
@@ -73,7 +75,7 @@ class FuseBatchNorms(Transform, frozen=True):
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every batch normalization that uses constant statistics.
 
-        Scales and offsets are found in double precision and rounded once.
+        Scales and offsets are computed in double precision and rounded once.
         """
         protected = context.protected
         done = norms_merged(graph, protected)
@@ -88,12 +90,12 @@ class FuseBatchNorms(Transform, frozen=True):
 
 
 def norms_merged(graph: Graph, protected: Collection[str]) -> Merged:
-    """The graph with each batch normalization in the layer before it, where one takes it in."""
+    """Merge each batch normalization into the layer before it, where possible."""
     return merge_chains(graph, _up_to_last_norm, protected)
 
 
 def with_norms_statistics(fused: Graph, before: Graph) -> Graph:
-    """A graph whose BiasAdd nodes have the statistics of the norms that they replaced."""
+    """Store statistics on the BiasAdd nodes that replaced normalizations."""
     constants = ConstantExpressions(before)
 
     def kept(node: Node) -> Node:
@@ -110,7 +112,7 @@ def with_norms_statistics(fused: Graph, before: Graph) -> Graph:
 
 
 def _up_to_last_norm(steps: Sequence[AffineStep]) -> int:
-    """How many steps there are up to the end of the last normalization."""
+    """Return the number of steps up to the end of the last normalization."""
     found, scaled = 0, False
     for count, step in enumerate(steps, start=1):
         scaled = scaled or step.node.op in SCALINGS
@@ -124,17 +126,17 @@ _NAMES: Final = {"Mul": "scale", "Add": "offset"}
 
 
 class Shortened(Struct, frozen=True):
-    """A graph after shortening, and how many runs of nodes became shorter."""
+    """A shortened graph, and the number of shortened runs."""
 
     graph: Graph
     runs: int
 
 
 def shorten_runs(merged: Merged, protected: Collection[str]) -> Shortened:
-    """Make one Mul and one Add of what scales and shifts channels in more steps than that.
+    """Reduce runs that scale and shift channels to one Mul and one Add.
 
-    A run is a batch normalization op, or several multiplications with and additions of constants
-    in a row, of which nothing else sees what lies between. What a layer could take in is left.
+    A run is a batch normalization op, or consecutive multiplications and additions of constants
+    without other consumers in between. Normalizations that a layer could absorb are not changed.
     """
     runs = _Runs(merged, protected)
     for node in execution_order(merged.graph):
@@ -143,7 +145,7 @@ def shorten_runs(merged: Merged, protected: Collection[str]) -> Shortened:
 
 
 class _Runs:
-    """Collects what takes the place of which node."""
+    """Collector of replacements by node name."""
 
     def __init__(self, merged: Merged, protected: Collection[str]) -> None:
         self._graph = merged.graph
@@ -166,7 +168,7 @@ class _Runs:
         return Shortened(now.with_nodes(n for n in nodes if n.name not in gone), self._count)
 
     def look_at(self, node: Node) -> None:
-        """Shorten the run that begins with a node, if one does."""
+        """Shorten the run that starts at a node, if there is one."""
         started = None if node.name in self._seen else self._start(node)
         if started is None:
             return
@@ -179,7 +181,7 @@ class _Runs:
             self._replace(source, channels.axis, steps, whole.affine)
 
     def _start(self, node: Node) -> tuple[Ref, Channels] | None:
-        """The tensor that a node scales or shifts by channels, and these; None if it does not."""
+        """Return the tensor and the channels that a node scales or shifts, or None."""
         if node.op not in BATCH_NORMS | SCALINGS | SUMS or "T" not in node.attrs:
             return None
         if node.attr_dtype("T") not in _FLOATS or self._reasons.get(node.name) == MISFIT:
@@ -236,7 +238,7 @@ class _Runs:
         self._new[final.name] = [*nodes, replace(end, inputs=(*end.inputs, *controls))]
 
     def _constant(self, name: str, steps: Sequence[AffineStep], axis: int, values: Array) -> Node:
-        """One number for each channel, in the branch or loop of the constants before it."""
+        """Create a constant with one value per channel, in the branch or loop of the originals."""
         first = steps[0].node
         dtype = first.attr_dtype("T")
         shaped = values.astype(dtype.numpy).reshape(-1, *[1] * (-axis - 1))
@@ -247,7 +249,7 @@ class _Runs:
 
 
 def _up_to_last_number(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
-    """The steps before the first that moves channels, and before what only passes them on."""
+    """Return the steps before the first that moves channels, without trailing Identity nodes."""
     end = next((i for i, s in enumerate(steps) if s.affine is None), len(steps))
     while end and steps[end - 1].node.op == "Identity":
         end -= 1
@@ -255,7 +257,7 @@ def _up_to_last_number(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
 
 
 def _is_long(steps: Sequence[AffineStep]) -> bool:
-    """Whether steps are more than one multiplication and one addition."""
+    """Return whether steps are more than one multiplication and one addition."""
     products = sum(s.node.op in SCALINGS for s in steps)
     sums = sum(s.node.op in SUMS for s in steps)
     return products > 1 or sums > 1 or any(s.node.op in BATCH_NORMS for s in steps)
@@ -267,10 +269,10 @@ def _arithmetic(name: str, op: str, source: Ref, number: Node, like: Node) -> No
 
 
 def pairs(graph: Graph) -> Iterator[tuple[Node, Node]]:
-    """Each multiplication with numbers for channels that an addition of such numbers follows.
+    """Yield each constant per-channel multiplication that is followed by a per-channel addition.
 
-    Found are those of constants with more than one number, of which nothing else sees what lies
-    between: what is left of a batch normalization that no layer takes in.
+    The constants have more than one element, and the product has no other consumers. These are the
+    remains of batch normalizations that no layer absorbs.
     """
     constants = ConstantExpressions(graph)
     for node in graph:
@@ -282,7 +284,7 @@ def pairs(graph: Graph) -> Iterator[tuple[Node, Node]]:
 
 
 def _is_wide(node: Node, constants: ConstantExpressions) -> bool:
-    """Whether one of two inputs is a constant with numbers for channels, and the other none."""
+    """Return whether exactly one of two inputs is a constant, with one value per channel."""
     values = [constants.value(r) for r in node.data_inputs]
     sizes = [(max(v.shape, default=1), v.size) for v in values if v is not None]
     return len(values) == 2 and len(sizes) == 1 and 1 < sizes[0][0] == sizes[0][1]

@@ -1,4 +1,4 @@
-"""Fuses MirrorPad into the convolution after it."""
+"""Fuse MirrorPad into the following convolution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATTERN: Final = op(
 
 @transform("fuse_pad_and_conv")
 class FusePadAndConv(Transform, frozen=True):
-    """MirrorPad and Conv2D become FusedPadConv2D, which needs no padded copy of its input.
+    """Replace MirrorPad and Conv2D with FusedPadConv2D, which needs no padded copy of its input.
 
     Source: ``fuse_pad_and_conv`` of TensorFlow 1.15's graph transforms.
     """
@@ -31,7 +31,6 @@ class FusePadAndConv(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fuse every pair."""
         done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)
         return Result.of(done, graph, context, faults(done))
 

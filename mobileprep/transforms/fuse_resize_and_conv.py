@@ -1,4 +1,4 @@
-"""Fuses ResizeBilinear into the convolution after it."""
+"""Fuse ResizeBilinear into the following convolution."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_PADDING: Final = Tensor.packed(np.zeros((4, 2), np.int32))
 
 @transform("fuse_resize_and_conv")
 class FuseResizeAndConv(Transform, frozen=True):
-    """ResizeBilinear and Conv2D become FusedResizeAndPadConv2D with a padding of nothing.
+    """Replace ResizeBilinear and Conv2D with FusedResizeAndPadConv2D and zero-size padding.
 
     Source: ``fuse_resize_and_conv`` of TensorFlow 1.15's graph transforms.
     """
@@ -32,7 +32,6 @@ class FuseResizeAndConv(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fuse every pair."""
         done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)
         return Result.of(done, graph, context, faults(done))
 

@@ -1,4 +1,4 @@
-"""Fuses ResizeBilinear and MirrorPad into the convolution after them."""
+"""Fuse ResizeBilinear and MirrorPad into the following convolution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATTERN: Final = op(
 
 @transform("fuse_resize_pad_and_conv")
 class FuseResizePadAndConv(Transform, frozen=True):
-    """ResizeBilinear, MirrorPad and Conv2D become FusedResizeAndPadConv2D.
+    """Replace ResizeBilinear, MirrorPad, and Conv2D with FusedResizeAndPadConv2D.
 
     Source: ``fuse_resize_pad_and_conv`` of TensorFlow 1.15's graph transforms.
     """
@@ -34,7 +34,6 @@ class FuseResizePadAndConv(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fuse every triple."""
         done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)
         return Result.of(done, graph, context, faults(done))
 

@@ -1,4 +1,4 @@
-"""Replaces calls of functions by what the functions do."""
+"""Replace function calls with the bodies of the functions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _CALLS: Final = frozenset({"PartitionedCall"})
 
 @transform("inline_partitionedcall")
 class InlinePartitionedCall(Transform, frozen=True):
-    """The nodes of a called function stand in place of each PartitionedCall, as "call/node".
+    """Replace each PartitionedCall with the nodes of the function, named "call/node".
 
-    The functions stay in the library. Calls inside of functions are replaced too. Source:
+    The functions are kept in the library. Calls inside functions are replaced too. Source:
     ``inline_partitionedcall`` of the graph transforms of TensorFlow 2.4, which loses attributes
-    that calls bind, control dependencies on and of calls, results that are arguments, and calls
-    that are fetched, and mistakes outputs of ops that have several.
+    bound by calls, control dependencies on and of calls, results that are arguments, and fetched
+    calls, and confuses outputs of ops with several.
     """
 
     summary = "Replaces PartitionedCall with the body of the called function."
@@ -30,7 +30,6 @@ class InlinePartitionedCall(Transform, frozen=True):
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace the calls."""
         ops = {*CALLS, *graph.library.functions} if self.all_calls else _CALLS
         calls = sum(n.op in ops for n in graph)
         if not calls:

@@ -1,4 +1,4 @@
-"""Inserts Print nodes that print the outputs of other nodes."""
+"""Insert Print nodes that print the outputs of other nodes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ONE_OUTPUT: Final = "only one of its outputs has a value"
 _NO_OUTPUT: Final = "it has no output"
 _LOOP: Final = "loops are known by it"
 _REFERENCE: Final = "it is a variable, which Print would turn into its value"
-# A node does not run where one of its inputs has no value, and neither would a Print node of all.
+# A node does not run if one of its inputs has no value, so a Print of all outputs would not run.
 _CHOOSING: Final = SWITCHES | {"_SwitchN"}
-# The loader of graphs looks for these right before a Merge or a Switch.
+# The graph loader expects these right before a Merge or a Switch.
 _LOOP_OPS: Final = frozenset({"NextIteration", "RefNextIteration", "LoopCond"})
 
 
 @transform(_NAME)
 class InsertLogging(Transform, frozen=True):
-    """Consumers of a node's first output take it through a Print node, which shows all outputs.
+    """Route a node's first output through a Print node that shows all used outputs.
 
     Source: ``insert_logging`` of TensorFlow 1.15's graph transforms.
     """
@@ -61,7 +61,7 @@ class InsertLogging(Transform, frozen=True):
     summarize: Annotated[int, Option("How many elements of each output are printed.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Insert a Print node behind each chosen node that something uses."""
+        """Insert a Print node after each selected node that has consumers."""
         used = _used_outputs(graph)
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
@@ -110,13 +110,13 @@ class InsertLogging(Transform, frozen=True):
 
 
 def _redirected(node: Node, printed: Mapping[str, Ref]) -> Node:
-    """The node with first outputs taken from where they are printed."""
+    """Redirect first outputs to the Print nodes."""
     inputs = tuple([printed.get(r.node, r) if r.index == 0 else r for r in node.inputs])
     return node if inputs == node.inputs else replace(node, inputs=inputs)
 
 
 def _used_outputs(graph: Graph) -> Mapping[str, set[int]]:
-    """For each node that anything waits for, the outputs that are used; control takes the first."""
+    """Return the used outputs of each node with consumers; a control input counts as the first."""
     used: dict[str, set[int]] = defaultdict(set)
     for node in graph:
         for ref in node.inputs:
@@ -125,12 +125,12 @@ def _used_outputs(graph: Graph) -> Mapping[str, set[int]]:
 
 
 def _unfit(node: Node, types: list[DType], used: set[int]) -> str:
-    """Why a Print node behind a node would break the graph, or an empty text."""
+    """Return the reason why a Print node would break the graph, or an empty string."""
     if not types:
         return _NO_OUTPUT
     if types[0].is_ref:
         return _REFERENCE
-    # The printer always takes the first output.
+    # The Print node always takes the first output.
     if node.op in _CHOOSING and used != {0}:
         return _ONE_OUTPUT
     return _LOOP if node.op in _LOOP_OPS else ""

@@ -1,4 +1,4 @@
-"""Merges chains of multiplications and additions into the weights and the bias before them."""
+"""Merge chains of multiplications and additions into the preceding weights and bias."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mobileprep.transforms.rewriting.affine.merge import merge_chains
 
 @transform("merge_scale_and_bias")
 class MergeScaleAndBias(Transform, frozen=True):
-    """A layer and the constants that scale and shift its output become a layer and a BiasAdd.
+    """Merge constants that scale and shift a layer's output into its weights and a BiasAdd.
 
-    What is merged: Mul, RealDiv, Add, AddV2, Sub and BiasAdd with one constant a channel, in any
-    number and order, after Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul,
-    Conv2DBackpropInput or Conv3D. A single addition becomes a BiasAdd, which programs that fuse
-    it with the layer look for.
+    The transform merges Mul, RealDiv, Add, AddV2, Sub, and BiasAdd with one constant per channel,
+    in any number and order, after Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul,
+    Conv2DBackpropInput, or Conv3D. A single addition becomes a BiasAdd, because other tools fuse
+    BiasAdd with the layer.
     """
 
     summary = (
@@ -29,7 +29,7 @@ class MergeScaleAndBias(Transform, frozen=True):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Merge every chain. Numbers are combined in double precision and rounded once."""
+        """Merge every chain; factors are combined in double precision and rounded once."""
         done = merge_chains(graph, _up_to_last_number, context.protected)
         arithmetic = (n.name for n in done.graph if n.op in SCALINGS | SUMS)
         skipped = Counter(done.reasons[name] for name in arithmetic if name in done.reasons)
@@ -37,7 +37,7 @@ class MergeScaleAndBias(Transform, frozen=True):
 
 
 def _up_to_last_number(steps: Sequence[AffineStep]) -> int:
-    """How many steps make up the chain, or none where there is nothing to gain."""
+    """Return the length of the chain, or 0 if merging it gains nothing."""
     end = next((i for i, s in enumerate(steps) if s.node.op in BATCH_NORMS), len(steps))
     counts = [i for i, s in enumerate(steps[:end], start=1) if s.node.op in SCALINGS | SUMS]
     if not counts or (len(counts) == 1 and steps[counts[0] - 1].node.op == "BiasAdd"):

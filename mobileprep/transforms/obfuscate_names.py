@@ -1,4 +1,4 @@
-"""Gives nodes short names that say nothing."""
+"""Replace node names with short meaningless ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 @transform("obfuscate_names")
 class ObfuscateNames(Transform, frozen=True):
-    """Nodes are numbered in stored order, in base 62; inputs and outputs keep their names.
+    """Number nodes in stored order, in base 62; inputs and outputs keep their names.
 
-    Source: ``obfuscate_names`` of TensorFlow 1.15's graph transforms, which does not know an
-    input or output that is named with its index, and leaves colocation constraints on the
-    old names, with which no graph can be loaded.
+    Source: ``obfuscate_names`` of TensorFlow 1.15's graph transforms, which does not recognize an
+    input or output that is named with its index, and does not update colocation constraints, so the
+    graph fails to load.
     """
 
     summary = (
@@ -32,7 +32,6 @@ class ObfuscateNames(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the nodes."""
         check_inputs(graph, self.transform_name)
         kept = context.protected
         short = _short_names(kept)

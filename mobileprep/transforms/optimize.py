@@ -1,4 +1,4 @@
-"""The safe transforms in a fixed order, again and again until nothing changes."""
+"""Apply the safe transforms in a fixed order until nothing changes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ ORDER: Final = (
     "merge_duplicate_nodes",
     "share_constants",
 )
-"""Each keeps the results of the model, except for the last bits of floats, and can enable the next:
-folding exposes batch norms, and fusing them leaves duplicates."""
+"""Each step preserves the results of the model, except for float rounding, and can enable the next:
+folding exposes batch norms, and fusing them creates duplicates.
+"""
 
-# Every round that changes something removes or merges nodes; this many was never seen needed.
+# Every round that changes something removes or merges nodes; no known graph needs this many.
 _MOST_ROUNDS: Final = 10
 
 
 @transform("optimize")
 class Optimize(Transform, frozen=True):
-    """Runs ``ORDER`` until a whole round leaves the graph as it was."""
+    """Apply ``ORDER`` until a whole round does not change the graph."""
 
     summary = (
         "For one word: strip_unused_nodes, remove_dropout, remove_no_ops, fold_constants, "
@@ -37,11 +38,14 @@ class Optimize(Transform, frozen=True):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Optimize.
+        """Optimize the graph.
 
-        A transform that cannot do its work on this graph is left out, with a warning.
+        A transform that cannot process this graph is skipped with a warning, except the first.
+
+        Raises:
+            TransformError: the first transform cannot process the graph.
         """
-        # The steps are ours, not the original's, also where the whole is asked for by its flags.
+        # The steps never reproduce 1.15, even if ``context.tf115`` is set.
         own = Context(context.inputs, context.outputs)
         matched, left = 0, Counter[str]()
         warnings: dict[str, None] = {}
@@ -60,7 +64,7 @@ class Optimize(Transform, frozen=True):
 
 
 def _tried(name: str, graph: Graph, context: Context) -> Result:
-    """What a transform makes of a graph; where it fails, the graph as it was."""
+    """Return the result of a transform, or the unchanged graph with a warning if it fails."""
     try:
         return make_transform(name, {}).apply(graph, context)
     except TransformError as error:

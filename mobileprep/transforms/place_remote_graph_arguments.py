@@ -1,4 +1,4 @@
-"""Notes at each node what part it plays in a graph that a remote processor runs."""
+"""Annotate each node with its role in a graph for a remote processor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NODE_TYPE = "_remote_fused_graph_node_type"
 
 
 class _Part(enum.IntEnum):
-    """What a node is; numbered as the executors read it."""
+    """Role of a node, with the numbers that executors use."""
 
     UNUSED = 0
     GRAPH_INPUT = 1
@@ -28,7 +28,7 @@ class _Part(enum.IntEnum):
 
 @transform("place_remote_graph_arguments")
 class PlaceRemoteGraphArguments(RemoteOptions, frozen=True):
-    """Every node gets an attribute that fuse_remote_graph's counterpart reads at run time.
+    """Set an attribute on every node that the counterpart of fuse_remote_graph reads at run time.
 
     Source: ``place_remote_graph_arguments`` of TensorFlow 1.15's graph transforms.
     """
@@ -37,7 +37,7 @@ class PlaceRemoteGraphArguments(RemoteOptions, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Note the parts."""
+        """Annotate all nodes with their roles."""
         graph = self.checked(graph, context)
         fused = frozenset(names(self.fused_nodes))
         ops = frozenset(names(self.fused_op_types))
@@ -59,7 +59,7 @@ class PlaceRemoteGraphArguments(RemoteOptions, frozen=True):
 
 
 def _at(node: Node, part: _Part, tensors: Sequence[str], *more: str) -> list[str]:
-    """``part,output,place`` for each of the tensors that comes from the node."""
+    """Return ``part,output,position`` for each of the tensors that the node outputs."""
     refs = [parse_ref(name) for name in tensors]
     return [
         ",".join([str(int(part)), str(ref.index), str(place), *more])

@@ -1,4 +1,4 @@
-"""Stores large float constants as eight-bit numbers, which become floats again at run time."""
+"""Store large float constants as 8-bit numbers, which are dequantized at run time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _VARIANCE: Final = "a variance, where small values weigh the most"
 
 @transform("quantize_weights")
 class QuantizeWeights(Transform, frozen=True):
-    """A float32 constant becomes an eight-bit one, its range, and a Dequantize of its name.
+    """Replace a float32 constant with an 8-bit constant, its range, and a Dequantize.
 
-    The range always holds zero. Where the original's range is so narrow that Dequantize gives
-    NaN, as that of a constant of nothing but zeros, it is 0 to 1 here. Constants that are not
-    finite stay as they are. In a recipe so do the variances of batch normalizations that are not
-    folded, and floats do not come back one step off where zero lies halfway between two steps.
+    The Dequantize keeps the name of the constant. The range always contains zero. If the original's
+    range is so narrow that Dequantize returns NaN, as for a constant of zeros, the range is 0 to 1
+    here. Constants that are not finite are not changed. In a recipe, this also applies to the
+    variances of unfolded batch normalizations, and floats are not off by one step if zero lies
+    halfway between two steps.
 
     Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
     """
@@ -43,7 +44,6 @@ class QuantizeWeights(Transform, frozen=True):
     minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Quantize the large constants."""
         kept_float = frozenset() if context.tf115 else variances(graph)
         replacements = Replacements(graph, context.tf115)
         return Result(
@@ -58,7 +58,7 @@ class QuantizeWeights(Transform, frozen=True):
     def _quantized(
         self, node: Node, value: Tensor, kept_float: Container[str], context: Context
     ) -> tuple[str, _Stored | None]:
-        """The constant in eight bits, or why it stays as it is."""
+        """Return the constant in 8 bits, or the reason to keep it."""
         if not 0 <= self.minimum_size <= value.size or not value.size:
             return _TOO_SMALL, None
         if node.name in kept_float:
@@ -72,7 +72,7 @@ class QuantizeWeights(Transform, frozen=True):
 
 
 class _Stored(NamedTuple):
-    """A constant in eight bits, and the range that they stand for."""
+    """A constant in 8 bits, and its range."""
 
     values: Tensor
     low: np.float32
@@ -80,7 +80,7 @@ class _Stored(NamedTuple):
 
 
 def _nodes(old: Node, stored: _Stored, replacements: Replacements) -> list[Node]:
-    """The nodes that stand for a constant from now on, the last one under its name."""
+    """Return the nodes that replace a constant; the last one has its name."""
     parts = {
         "const": stored.values,
         "min": _scalar(stored.low),
@@ -98,5 +98,5 @@ def _nodes(old: Node, stored: _Stored, replacements: Replacements) -> list[Node]
 
 
 def _scalar(value: np.float32) -> Tensor:
-    # As raw bytes, which is how the original writes these.
+    # As raw bytes, like in the original.
     return Tensor(DType.FLOAT, (), content=np.float32(value).tobytes())

@@ -1,4 +1,4 @@
-"""Takes an attribute off nodes."""
+"""Remove an attribute from nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 @transform("remove_attribute")
 class RemoveAttribute(Transform, frozen=True):
-    """The attribute goes from every node of the op.
+    """Remove an attribute from every node of an op.
 
     Source: ``remove_attribute`` of TensorFlow 1.15's graph transforms.
     """
@@ -24,7 +24,6 @@ class RemoveAttribute(Transform, frozen=True):
     op_name: Annotated[str, Option("The op whose nodes lose it, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the attribute."""
         name = self.attribute_name
         if not name:
             raise refuse(self.transform_name, "no attribute is named", "give attribute_name")

@@ -1,4 +1,4 @@
-"""Takes control inputs off nodes."""
+"""Remove control inputs from nodes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _TIED = "its only tie to a branch or a loop"
 
 @transform("remove_control_dependencies")
 class RemoveControlDependencies(Transform, frozen=True):
-    """No node waits for another one any more without taking a tensor from it.
+    """Remove control inputs, so that nodes only depend on nodes whose tensors they take.
 
-    A node that takes no tensors keeps those control inputs that tie it to a branch or a loop:
-    without them a constant of a branch not taken would reach the Merge, and one of a loop's body
-    would be outside of its frame. The original takes these off too.
+    A node that takes no tensors keeps the control inputs that tie it to a branch or a loop. Without
+    them, a constant of a branch that does not run would reach the Merge, and a constant of a loop's
+    body would be outside of its frame. The original removes these too.
 
     Source: ``remove_control_dependencies`` of TensorFlow 1.15's graph transforms.
     """
@@ -26,7 +26,7 @@ class RemoveControlDependencies(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove what only orders execution."""
+        """Remove the control inputs that only order execution."""
         conditional = conditional_nodes(graph)
         nodes = []
         changed = tied = 0

@@ -1,4 +1,4 @@
-"""Takes the requested device off every node."""
+"""Remove the requested device from every node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobileprep.transforms.base import Context, Result, Transform, transform
 
 @transform("remove_device")
 class RemoveDevice(Transform, frozen=True):
-    """No node asks for a device any more; bodies of functions are left as they are.
+    """Clear the device of every node, except in function bodies.
 
     Source: ``remove_device`` of TensorFlow 1.15's graph transforms.
     """
@@ -19,7 +19,6 @@ class RemoveDevice(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Clear the devices."""
         placed = sum(bool(n.device) for n in graph)
         if not placed:
             return Result(graph)

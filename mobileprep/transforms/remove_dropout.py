@@ -1,4 +1,4 @@
-"""Removes dropout, which is for training alone."""
+"""Remove dropout, which is only needed for training."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _OTHER_SCALE: Final = "kept values are not scaled up by the share of dropped one
 
 @transform("remove_dropout")
 class RemoveDropout(Transform, frozen=True):
-    """A tensor goes through as it is where dropout set some elements to zero and scaled the rest.
+    """Bypass ops that set some elements to zero and scale the others.
 
-    Known are the forms that ``tf.nn.dropout`` has had: the scaled tensor times
-    ``Floor(rate + uniform)`` or times ``Cast(uniform >= rate)``, and ``Select`` between it and
-    zero. The scale must be one divided by the share that is kept, be they constants or the same
-    placeholder. What only served the dropout is removed.
+    All forms of ``tf.nn.dropout`` are supported: the scaled tensor times ``Floor(rate + uniform)``
+    or times ``Cast(uniform >= rate)``, and ``Select`` between it and zero. The scale must be one
+    divided by the share of kept elements, where both are constants or the same placeholder. Nodes
+    that only served the dropout are removed.
     """
 
     summary = "Removes dropout, which is for training alone."
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the dropouts."""
+        """Remove all supported dropouts."""
         bypass = Bypass(graph, context.protected)
         for node in execution_order(graph):
             found = masked(graph, node)

@@ -1,4 +1,4 @@
-"""Makes fake quantization take its range from where training left it."""
+"""Make fake quantization read the ranges that training stored."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ASSIGNING: Final = frozenset({"Assign", "AssignAdd", "AssignSub"})
 
 @transform("remove_ema")
 class RemoveEma(Transform, frozen=True):
-    """The ranges that training averages over batches are read, and averaged no more.
+    """Read the ranges that training averaged over batches, without updating the averages.
 
-    In a training graph FakeQuantWithMinMaxVars takes its range from the op that updates the moving
-    average. It takes it from the average itself here, a variable or, once frozen, a constant.
-    What only served the updates is removed.
+    In a training graph, FakeQuantWithMinMaxVars takes its range from the op that updates the moving
+    average. Here, it reads the average itself, which is a variable or, once frozen, a constant.
+    Nodes that only served the updates are removed.
 
-    Source: ``remove_ema`` of the graph transforms of TensorFlow 1.4, without its assumption of
-    how the update is worked out.
+    Source: ``remove_ema`` of the graph transforms of TensorFlow 1.4, without its assumptions about
+    how the update is computed.
     """
 
     summary = (
@@ -38,7 +38,7 @@ class RemoveEma(Transform, frozen=True):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Connect the ranges."""
+        """Connect fake quantization to the stored ranges."""
         check_inputs(graph, self.transform_name)
         moved = {n.name: m for n in graph if (m := _with_read_range(graph, n)) is not n}
         if not moved:
@@ -56,7 +56,7 @@ def _with_read_range(graph: Graph, node: Node) -> Node:
 
 
 def _averaged(graph: Graph, ref: Ref) -> Ref:
-    """What an assignment that a reference leads to assigns to, or the reference itself."""
+    """Return the target of the assignment behind a reference, or the reference itself."""
     source = source_behind(graph, ref)
     node = graph[source.node]
     seen: set[str] = set()

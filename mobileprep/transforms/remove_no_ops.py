@@ -1,4 +1,4 @@
-"""Removes nodes that give back what they were given."""
+"""Remove nodes that return their input."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
-# Ops that give the elements of their first input in the same order under another shape.
+# Ops that return the elements of their first input in the same order with another shape.
 _RESHAPING: Final = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
 @transform("remove_no_ops")
 class RemoveNoOps(Transform, frozen=True):
-    """What changes nothing goes, with what only served it.
+    """Remove nodes without effect, and nodes that only served them.
 
-    These are Identity and its like; Cast to the type that a tensor has, or back from one that
-    held every value; Mul and RealDiv with a single one; Transpose that leaves each dimension where
-    it is, alone or after another one; Reshape, Squeeze and ExpandDims that come back to the shape
+    These are Identity and similar ops; Cast to the same type, or back from a type that preserved
+    every value; Mul and RealDiv with a scalar one; Transpose that does not change the order of
+    dimensions, alone or after another one; Reshape, Squeeze, and ExpandDims that restore the shape
     before the first of them.
-    Control inputs from constants go too, for there is nothing to wait for, but not in branches
-    and loops. Nodes that those hang on stay, and nodes that wait for others by control inputs.
+
+    Control inputs from constants are also removed, because they have no effect, except in branches
+    and loops. Nodes that branches and loops depend on are kept, and so are nodes with control
+    inputs.
     """
 
     summary = (
@@ -40,14 +42,14 @@ class RemoveNoOps(Transform, frozen=True):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the nodes."""
+        """Remove no-ops until there are none left."""
         matched = 0
         while True:
             done = _without_no_ops(graph, context)
             matched += done.matched
             if not done.matched:
                 return Result(graph, matched, done.skipped)
-            # What waited for a node that is gone may now wait for a constant alone.
+            # Nodes that depended on a removed node may now depend on a constant only.
             graph = done.graph
 
 
@@ -77,7 +79,7 @@ class _NoOps:
         }
 
     def sources(self, node: Node) -> tuple[Ref, ...]:
-        """What each output of a node is equal to; nothing where they are tensors of their own."""
+        """Return the tensors that equal a node's outputs, or nothing if it is not a no-op."""
         tensors = node.data_inputs
         if node.op == "IdentityN" or (node.op in IDENTITIES and tensors):
             return tensors
@@ -96,7 +98,7 @@ class _NoOps:
         return inner.data_inputs[0] if _holds_all(given, wanted) else None
 
     def _times_one(self, node: Node) -> Ref | None:
-        """What is multiplied with a single one, or divided by it; that leaves every bit."""
+        """Return the operand that is multiplied or divided by a scalar one, which is exact."""
         for ref, other in zip(node.data_inputs, node.data_inputs[::-1], strict=True):
             value = constant_behind(self._graph, other)
             first = ref == node.data_inputs[0]
@@ -121,7 +123,7 @@ class _NoOps:
         return inner.data_inputs[0] if back else None
 
     def _order(self, node: Node) -> list[int] | None:
-        """Which dimension each dimension of a Transpose comes from, where it is constant."""
+        """Return the source dimension of each dimension of a Transpose if constant, or None."""
         value = constant_behind(self._graph, node.data_inputs[1]) if node.data_inputs[1:] else None
         if value is None or len(value.shape) != 1:
             return None
@@ -129,12 +131,12 @@ class _NoOps:
         return order if sorted(order) == list(range(len(order))) else None
 
     def _reshaping(self, node: Node) -> Ref | None:
-        """What a chain of reshaping nodes began with, where the last comes back to its shape."""
+        """Return the start of a chain of reshaping nodes if the last one restores its shape."""
         source = self.bypass.source(node.data_inputs[0])
         first = self._before_reshaping.get(source.node, source)
         self._before_reshaping[node.name] = first
         before, after = self._shape(first), self._shape(Ref(node.name))
-        # One unknown size follows from the others; two could be divided in another way.
+        # One unknown size follows from the others; two could be distributed differently.
         if before is None or before != after or sum(size < 1 for size in before) > 1:
             return None
         return first
@@ -144,7 +146,7 @@ class _NoOps:
 
     @cached_property
     def _shapes(self) -> Mapping[str, tuple[TensorShape, ...]]:
-        # A fed tensor has the shape that it is fed with, whatever the node would give.
+        # A fed tensor has the shape of the feed, regardless of the node.
         fed = {
             name: None
             for name in self._context.inputs
@@ -154,11 +156,11 @@ class _NoOps:
 
 
 def _holds_all(wide: DType, narrow: DType) -> bool:
-    """Whether every value of one type survives in another."""
+    """Return whether one type can represent every value of another."""
     into, of = wide.numpy, narrow.numpy
     if into is None or of is None or wide.is_quantized or narrow.is_quantized:
         return False
-    # numpy takes eight-byte integers to fit into doubles, which have 53 bits for them.
+    # numpy considers 64-bit integers safe to cast to doubles, which have a 53-bit significand.
     if of.kind in "iu" and of.itemsize == 8 and into.kind not in "iu":
         return False
     return np.can_cast(of, into, "safe")

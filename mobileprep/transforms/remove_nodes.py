@@ -1,4 +1,4 @@
-"""Removes nodes of given ops, and gives what they fed their first input instead."""
+"""Remove nodes of the given ops, and connect their consumers to the first input."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NAME: Final = "remove_nodes"
 
 @transform(_NAME)
 class RemoveNodes(Transform, frozen=True):
-    """Nodes of the ops go, unless they are fed or fetched, or branches and loops hang on them.
+    """Remove nodes of the ops that are not fed or fetched, and not needed by branches or loops.
 
-    The original also removes nodes that carry the control flow, so that the nodes of both
-    branches run. A recipe also keeps nodes that wait for others by control inputs, which the
-    original forgets, and takes away in one go what hangs on one node, where the original stops
-    at the first that is fed or fetched.
+    The original also removes nodes that are part of control flow, so that the nodes of both
+    branches run. A recipe also keeps nodes with control inputs, which the original loses, and
+    removes all matching consumers of a node at once, where the original stops at the first that is
+    fed or fetched.
 
     Source: ``remove_nodes`` of TensorFlow 1.15's graph transforms.
     """
@@ -44,7 +44,7 @@ class RemoveNodes(Transform, frozen=True):
     ] = 1
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Remove the nodes."""
+        """Remove the nodes of the given ops."""
         if not self.op:
             raise refuse(_NAME, "no op is named", "name it: remove_nodes(op=Identity)")
         protected = context.protected
@@ -63,7 +63,7 @@ class RemoveNodes(Transform, frozen=True):
 def remove_in_rounds(
     graph: Graph, ops: Iterable[str], max_inputs: int, protected: Collection[str]
 ) -> Rewritten:
-    """The graph without the nodes of some ops, each replaced by its first input."""
+    """Return the graph without the nodes of some ops, each replaced by its first input."""
     matched = 0
     skipped: Counter[str] = Counter()
     for name in ops:
@@ -82,12 +82,12 @@ def remove_in_rounds(
 
 
 def _most_inputs(graph: Graph, name: str) -> int:
-    """The most inputs of any node of an op; rounds for more would find nothing."""
+    """Return the largest number of inputs of any node of an op, which limits the rounds."""
     return max((len(node.inputs) for node in graph if node.op == name), default=0)
 
 
 def _one_round(graph: Graph, name: str, inputs: int, protected: Collection[str]) -> Rewritten:
-    """Remove each node of the op whose inputs no other match of this round has taken."""
+    """Remove each node of the op whose inputs are not part of another match in this round."""
     guards = Guards(graph)
     renames = Renames()
 

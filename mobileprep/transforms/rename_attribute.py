@@ -1,4 +1,4 @@
-"""Gives an attribute of nodes another name."""
+"""Rename an attribute of nodes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 @transform("rename_attribute")
 class RenameAttribute(Transform, frozen=True):
-    """The attribute has another name on every node of the op, with the value it had.
+    """Rename an attribute on every node of an op, with the same value.
 
-    A node that has an attribute of the new name keeps that one, and loses the old.
+    A node that already has an attribute with the new name keeps that one and loses the old one.
 
     Source: ``rename_attribute`` of TensorFlow 1.15's graph transforms.
     """
@@ -30,7 +30,6 @@ class RenameAttribute(Transform, frozen=True):
     op_name: Annotated[str, Option("The op on whose nodes it is renamed, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the attribute."""
         if not self.old_attribute_name or not self.new_attribute_name:
             hint = "give old_attribute_name and new_attribute_name"
             raise refuse(self.transform_name, "an attribute's name is empty", hint)
@@ -42,7 +41,7 @@ class RenameAttribute(Transform, frozen=True):
 
     def _renamed(self, node: Node) -> Node:
         if self.old_attribute_name not in node.attrs:
-            return node  # it has the name of one that does
+            return node  # another node of the same name has the attribute
         attrs = dict(node.attrs)
         value = attrs.pop(self.old_attribute_name)
         attrs.setdefault(self.new_attribute_name, value)

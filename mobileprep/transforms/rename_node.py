@@ -1,4 +1,4 @@
-"""Gives a node another name."""
+"""Rename a node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 @transform("rename_node")
 class RenameNode(Transform, frozen=True):
-    """The node has another name, by which its consumers and colocated nodes know it.
+    """Rename a node, and update its consumers and colocated nodes.
 
-    Source: ``rename_node`` of the graph transforms of TensorFlow 2.4, which leaves colocation
-    constraints on the old name.
+    Source: ``rename_node`` of the graph transforms of TensorFlow 2.4, which does not update
+    colocation constraints.
     """
 
     summary = "Gives a node another name."
@@ -28,7 +28,7 @@ class RenameNode(Transform, frozen=True):
     new_node_name: Annotated[str, Option("Its name from now on.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the node; a node that is not there is no error."""
+        """Rename the node; a node that does not exist causes a warning, not an error."""
         old, new = self.old_node_name, self.new_node_name
         if not old or not new:
             hint = "give old_node_name and new_node_name"

@@ -1,4 +1,4 @@
-"""Turns nodes of one op into nodes of another."""
+"""Change nodes of one op to another op."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 @transform("rename_op")
 class RenameOp(Transform, frozen=True):
-    """Nodes of the op become nodes of another, with the inputs and attributes that they have.
+    """Change the op of nodes without changing their inputs and attributes.
 
     Source: ``rename_op`` of TensorFlow 1.15's graph transforms.
     """
@@ -25,7 +25,6 @@ class RenameOp(Transform, frozen=True):
     new_op_name: Annotated[str, Option("What takes its place.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Rename the op."""
         if not self.old_op_name or not self.new_op_name:
             hint = "give old_op_name and new_op_name"
             raise refuse(self.transform_name, "an op's name is empty", hint)

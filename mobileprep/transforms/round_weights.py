@@ -1,4 +1,4 @@
-"""Rounds large float constants to few different values, so that the graph compresses well."""
+"""Round large float constants to few distinct values, so that the graph compresses well."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _BLOCK: Final = 1 << 16
 
 @transform("round_weights")
 class RoundWeights(Transform, frozen=True):
-    """Each element of a float32 constant becomes the middle of its bucket.
+    """Round each element of a float32 constant to the middle of its bucket.
 
-    The buckets divide the range from least to greatest element into equal parts. The original
-    needs one more for the greatest, begins the range of negative constants at zero, and moves
-    the elements of constants that are all equal; a recipe does none of this.
+    The buckets divide the range from minimum to maximum into equal parts. The original needs an
+    extra bucket for the maximum, starts the range of negative constants at zero, and changes the
+    elements of constants that are all equal; a recipe does none of this.
 
     Source: ``round_weights`` of TensorFlow 1.15's graph transforms.
     """
@@ -49,7 +49,7 @@ class RoundWeights(Transform, frozen=True):
     ] = 256
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Round the constants of 16 elements and more."""
+        """Round the constants with at least 16 elements."""
         if self.num_steps < 1:
             message = f"num_steps is {self.num_steps}"
             raise refuse(self.transform_name, message, "at least one step is needed")
@@ -64,7 +64,7 @@ class RoundWeights(Transform, frozen=True):
         )
 
     def _rounded(self, value: Tensor, context: Context) -> tuple[str, Tensor | None]:
-        """The constant with rounded elements, or why it stays as it is."""
+        """Return the constant with rounded elements, or the reason to keep it."""
         if value.size < _LEAST_SIZE:
             return _TOO_SMALL, None
         low, high = value_range(value.array())
@@ -87,7 +87,7 @@ class RoundWeights(Transform, frozen=True):
 def _to_buckets(
     values: Array, low: np.float32, width: np.float32, last: np.float32 | None
 ) -> Array:
-    """The middles of the buckets of float32 values, in single precision as the original has it."""
+    """Return the bucket middles of float32 values, in single precision like the original."""
     flat = values.reshape(-1)
     out = np.empty(flat.size, dtype=np.float32)
     for start in range(0, flat.size, _BLOCK):

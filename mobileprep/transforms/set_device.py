@@ -1,4 +1,4 @@
-"""Sets the device that nodes ask for."""
+"""Set the requested device of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobileprep.transforms.base import Context, Result, Transform, transform
 
 @transform("set_device")
 class SetDevice(Transform, frozen=True):
-    """Every node asks for the device.
+    """Set the device of every node, or of the nodes without a device.
 
     Source: ``set_device`` of TensorFlow 1.15's graph transforms.
     """
@@ -26,7 +26,6 @@ class SetDevice(Transform, frozen=True):
     if_default: Annotated[bool, Option("Leave nodes that ask for a device already.")] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Set the devices."""
         changed = sum(self._is_moved(n) for n in graph)
         if not changed:
             return Result(graph)

@@ -1,4 +1,4 @@
-"""Keeps one of constants that hold the same."""
+"""Merge equal constants."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _DIGEST_SIZE: Final = 16
 
 @transform("share_constants")
 class ShareConstants(Transform, frozen=True):
-    """Of constants with equal type, shape and elements one stays and feeds what all fed.
+    """Merge constants with equal type, shape, and elements.
 
-    How the elements are written does not matter, nor do attributes besides type and value.
-    Constants on other devices, or with other control inputs, are others.
+    How the elements are stored does not matter, nor do attributes besides type and value. Constants
+    with different devices or control inputs are not merged.
     """
 
     summary = "Keeps one of constants that hold the same."
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Merge the constants; those that are inputs or outputs of the graph all stay."""
+        """Merge the constants except inputs and outputs of the graph."""
         protected = context.protected
         shared = {
             other: kept
@@ -45,7 +45,7 @@ class ShareConstants(Transform, frozen=True):
 
 
 def _equal_constants(graph: Graph) -> Iterator[list[str]]:
-    """The names of constants that are equal, where there are several."""
+    """Yield the names of each group of equal constants."""
     alike: dict[Hashable, list[Node]] = defaultdict(list)
     for node in graph:
         if node.op == "Const" and "value" in node.attrs:
@@ -61,7 +61,7 @@ def _equal_constants(graph: Graph) -> Iterator[list[str]]:
 
 
 def _pairs(equal: list[str], protected: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Each constant that goes, and the one that takes its place: a protected one if there is."""
+    """Yield each removed constant with its replacement, a protected one if there is one."""
     kept = next((name for name in equal if name in protected), equal[0])
     yield from ((name, kept) for name in equal if name != kept and name not in protected)
 
@@ -74,7 +74,7 @@ def _moved(node: Node, shared: dict[str, str]) -> Node:
 
 
 def _digest(tensor: Tensor) -> bytes:
-    """A digest that is equal for equal elements, whichever way they are written."""
+    """Return a digest that is equal for equal elements, regardless of their storage."""
     if tensor.dtype is DType.STRING:
         lengths = b"".join(len(x).to_bytes(8, "little") for x in tensor.array().ravel())
         elements = b"".join(tensor.array().ravel())
@@ -83,9 +83,9 @@ def _digest(tensor: Tensor) -> bytes:
 
 
 def _leading(tensor: Tensor) -> bytes | memoryview:
-    """The bytes of the elements up to where one repeats to the end, that one once.
+    """Return the bytes of the elements without trailing repetitions of the last one.
 
-    A tensor filled with one number is not spread out for this.
+    A tensor filled with one number is not expanded for this.
     """
     width = tensor.dtype.itemsize
     data = tensor.raw() if tensor.values is None else tensor.values[: tensor.size].tobytes()

@@ -1,4 +1,4 @@
-"""Puts nodes in an order in which each comes after its inputs."""
+"""Sort nodes so that each comes after its inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 
 @transform("sort_by_execution_order")
 class SortByExecutionOrder(Transform, frozen=True):
-    """Nodes are stored so that a reader which makes one node after another finds their inputs.
+    """Store nodes so that a reader can create them one by one, with inputs first.
 
     Source: ``sort_by_execution_order`` of TensorFlow 1.15's graph transforms.
     """
@@ -19,11 +19,10 @@ class SortByExecutionOrder(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Sort the nodes."""
         check_inputs(graph, self.transform_name)
         order = execution_order(graph)
         if len(order) < len(graph):
-            done = set(map(id, order))  # of two nodes with one name, one may be left
+            done = set(map(id, order))  # of two nodes with the same name, one may be missing
             first = next(n.name for n in graph if id(n) not in done)
             message = f"{len(graph) - len(order)} nodes are in a circle or after one, as {first!r}"
             raise refuse(self.transform_name, message, "export the graph again")

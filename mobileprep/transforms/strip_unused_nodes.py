@@ -1,4 +1,4 @@
-"""Removes what the outputs do not need, and makes placeholders of the nodes that are fed."""
+"""Remove nodes that the outputs do not need, and replace fed nodes with placeholders."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _NAME = "strip_unused_nodes"
 
 @transform(_NAME)
 class StripUnusedNodes(Transform, frozen=True):
-    """What the outputs need stays; the inputs stay whether they are needed or not.
+    """Keep only the nodes that the outputs need, and all inputs.
 
-    A fed node that is no Placeholder becomes one. Its element type is, first found, the one given
-    for its name, the one its op has, the one given for all. (The original takes the one given
-    for all before the op's, and so makes graphs that cannot be loaded.) With no shape given the
-    original makes scalars; a recipe takes what the graph records, or leaves it open.
+    A fed node that is not a Placeholder becomes one. Its element type is the first available of the
+    type for its name, the type of its op, and the type for all. (The original prefers the type for
+    all to that of the op, and so creates graphs that fail to load.) Without a shape, the original
+    creates scalars; a recipe uses the shape recorded in the graph, or an unknown one.
 
     Source: ``strip_unused_nodes`` of TensorFlow 1.15's graph transforms.
     """
@@ -81,7 +81,7 @@ class StripUnusedNodes(Transform, frozen=True):
         """Keep the needed nodes in their order."""
         fed = {parse_ref(text).node for text in context.inputs}
         needed = _needed(graph, context.outputs, fed) | fed
-        # What is fed waits for nothing, and what it waited for may be gone.
+        # A fed node needs no inputs, and its inputs may have been removed.
         kept = [
             replace(n, inputs=()) if n.inputs and n.name in fed else n
             for n in graph
@@ -135,12 +135,12 @@ class StripUnusedNodes(Transform, frozen=True):
             message = f"there are {len(self.name)} 'name' and {len(values)} {option!r} parameters"
             hint = f"give one {option} for every name: name=image, {option}=..."
             raise refuse(_NAME, message, hint)
-        # Of a name that is given twice, the last counts.
+        # If a name is repeated, the last value wins.
         return dict(zip(self.name, values, strict=True)).get(node)
 
 
 def _inferred(graph: Graph) -> Mapping[str, Shapes]:
-    from mobileprep.ops.shape_inference import infer_shapes  # slow to import, and rarely asked for
+    from mobileprep.ops.shape_inference import infer_shapes  # slow to import and rarely needed
 
     return infer_shapes(graph)
 
@@ -155,7 +155,7 @@ def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
     def inputs(name: str) -> Iterable[str]:
         node = graph.get(name)
         if name in fed or node is None:
-            return ()  # a missing input is found by the check that follows every step
+            return ()  # a missing input is reported by the check after every step
         return (r.node for r in node.inputs)
 
     return closure(roots, inputs)
@@ -181,7 +181,7 @@ def _only_output(node: Node, used: set[int]) -> int:
 
 
 def _fed_by(node: Node, placeholders: Mapping[str, Node]) -> Node:
-    """The node with each placeholder's only output in place of the one it stands for."""
+    """Replace other output indices of placeholders, which have a single output, with 0."""
     inputs = tuple(
         replace(r, index=0) if r.index > 0 and r.node in placeholders else r for r in node.inputs
     )
@@ -200,14 +200,14 @@ def _op_dtype(node: Node, index: int, graph: Graph) -> DType | None:
 
 
 def _recorded_shape(node: Node, index: int, shapes: _Shapes) -> TensorShape:
-    """The shape that a node records of an output, unless the graph gives it another one."""
+    """Return the recorded shape of an output, unless it conflicts with the inferred one."""
     recorded = node.attrs.get("_output_shapes")
     if recorded is None or recorded.kind != "list(shape)" or index >= len(recorded.value):
         return None
     try:
         inferred = shapes()[node.name][index]
     except (InvalidGraphError, IndexError):
-        return None  # the part that is cut off may be broken
+        return None  # the removed part of the graph may be invalid
     try:
         return merge(inferred, recorded.value[index])
     except ShapeConflictError:

@@ -1,1 +1,1 @@
-"""Ranges of tensors: observing a run over data, and what comes of it."""
+"""Calibration: run a graph over data and derive the ranges of its tensors."""

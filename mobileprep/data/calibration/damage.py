@@ -1,4 +1,4 @@
-"""Damage of quantization, by tensor and by layer."""
+"""Quantization error per tensor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mobileprep.ops.numerics.quantization import Dequantizer, Limits
 from mobileprep.runtime.interpreter import Interpreter
 
 _EIGHT_BITS: Final = frozenset({DType.QUINT8, DType.QINT8})
-# What comes after the name of the tensor that a node's integers stand for.
+# Name suffixes of nodes that hold the integers of a float tensor.
 _ENDINGS: Final = ("_eightbit/quantize", "/eightbit/requantize", "/eightbit")
 _WEIGHTS: Final = "_eightbit/values"
 _SCALES: Final = "_eightbit/scales"
@@ -29,14 +29,14 @@ _ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
 
 
 class Counterpart(Struct, frozen=True):
-    """A tensor of the float graph and what stands for it.
+    """A tensor of the float graph and its counterpart in the quantized graph.
 
     Args:
-        tensor: of the float graph.
-        values: of the quantized graph: floats, or eight-bit integers.
-        ends: of the integers' range; nothing where the values are floats.
-        scales: of the channels, what integers stand for is multiplied by these; or None.
-        is_weights: whether they are weights, and not activations.
+        tensor: the tensor of the float graph.
+        values: the tensor of the quantized graph: floats or 8-bit integers.
+        ends: the minimum and maximum of the integers' range; None if the values are floats.
+        scales: per-channel factors of the dequantized values; or None.
+        is_weights: whether the tensor holds weights rather than activations.
     """
 
     tensor: Edge
@@ -47,10 +47,10 @@ class Counterpart(Struct, frozen=True):
 
 
 def counterparts(graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> list[Counterpart]:
-    """The pairs of tensors that can be compared.
+    """Return the pairs of tensors that can be compared.
 
-    Tensors in branches and loops are left out, and so is what no input leads to but weights. A
-    tensor in eight bits is compared so, else as a float.
+    Tensors in branches and loops are skipped, as are those that depend only on weights. If a tensor
+    exists both as 8-bit integers and as floats, the integers are compared.
     """
     conditional = conditional_nodes(graph) | conditional_nodes(quantized)
     fed = frozenset(dependents(graph, [name for name in inputs if name in graph]))
@@ -68,7 +68,7 @@ def counterparts(graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> lis
 
 
 def _floats(graph: Graph, quantized: Graph) -> Iterator[Edge]:
-    """The float32 tensors that both graphs compute."""
+    """Yield the float32 tensors that both graphs compute."""
     for node in graph:
         there = quantized.by_name.get(node.name)
         if there is None or node.op == "Const":
@@ -101,7 +101,7 @@ def _eightbit(graph: Graph, quantized: Graph) -> Iterator[Counterpart]:
 
 
 def _is_eightbit(node: Node) -> bool:
-    """Whether a node puts out eight-bit integers and the ends of their range."""
+    """Return whether a node outputs 8-bit integers and the ends of their range."""
     types = _types(node)
     return len(types) == 3 and types[0] in _EIGHT_BITS
 
@@ -117,7 +117,7 @@ def _constant(graph: Graph, quantized: Graph, node: Node) -> Iterator[Counterpar
 
 
 def _named(graph: Graph, quantized: Graph, node: Node) -> Edge | None:
-    """The tensor that a node's integers stand for, or None."""
+    """Return the float tensor that a node's integers represent, or None."""
     if node.op == "QuantizeV2":
         tensor = edge(node.data_inputs[0])
         return _activated(graph, quantized, tensor) if tensor[0] in graph else None
@@ -129,25 +129,25 @@ def _named(graph: Graph, quantized: Graph, node: Node) -> Edge | None:
 
 
 def _activated(graph: Graph, quantized: Graph, tensor: Edge) -> Edge:
-    """The tensor, or what an activation makes of it that became the ends of its range."""
+    """Return the tensor, or the output of the activation that quantization folded into it."""
     after = graph.consumers.get(tensor[0], ())
     gone = [n.name for n in after if n.op in _ACTIVATIONS and n.name not in quantized]
     return (gone[0], 0) if len(gone) == 1 else tensor
 
 
-# What is left of dropout draws numbers, though they change nothing where all is kept.
+# Remains of dropout draw random numbers, although these do not affect the result.
 SEED: Final = 20160823
 
 
 class TensorDamage(Struct, frozen=True):
-    """What quantizing has done to a tensor.
+    """The quantization error of a tensor.
 
     Args:
         tensor: its name in the float graph: ``node`` or ``node:1``.
-        op: of the node that makes it.
-        is_weights: whether it is a constant, and not an activation.
-        is_eightbit: whether it is kept in eight bits itself, and not only made of what is.
-        damage: how far it is from float.
+        op: the op that computes it.
+        is_weights: whether it is a constant rather than an activation.
+        is_eightbit: whether it is stored as 8-bit integers itself, not only computed from such.
+        damage: the difference from the float tensor.
     """
 
     tensor: str
@@ -160,13 +160,13 @@ class TensorDamage(Struct, frozen=True):
 def tensor_damage(
     graph: Graph, quantized: Graph, feeds: Iterable[Mapping[str, Array]]
 ) -> tuple[TensorDamage, ...]:
-    """Compare a graph's tensors with those of what quantizing made of it.
+    """Compare the tensors of a graph with those of its quantized version.
 
-    Both graphs run once for each of ``feeds``. All tensors that are compared are kept for one run,
-    so that memory grows with what is fed at once, and not with how often.
+    Both graphs run once for each of ``feeds``. Only the tensors of one run are in memory at a time,
+    so memory depends on the size of a feed and not on the number of feeds.
 
     Returns:
-        The tensors by signal to noise, the lowest first; of equal ones in the order of the graph.
+        The tensors by signal-to-noise ratio, the lowest first; ties in graph order.
     """
     comparison: _Comparison | None = None
     for feed in feeds:
@@ -188,12 +188,12 @@ class _Comparison:
         self._unlike: set[Counterpart] = set()
 
     def add(self, feed: Mapping[str, Array]) -> None:
-        """Run both graphs, and count their activations in; their weights the first time alone."""
+        """Run both graphs and compare their activations; compare weights only the first time."""
         self._count(self._due, feed)
         self._due = [pair for pair in self._due if not pair.is_weights]
 
     def told(self) -> tuple[TensorDamage, ...]:
-        """What was counted in."""
+        """Return the accumulated errors, the lowest signal-to-noise ratio first."""
         found = [
             TensorDamage(
                 str(Ref(*pair.tensor)),
@@ -228,7 +228,7 @@ def _needed(pair: Counterpart) -> tuple[Ref, ...]:
 
 
 def _meaning(pair: Counterpart, found: Mapping[str, Array]) -> tuple[Array, Grid | None]:
-    """The floats that quantized values stand for, and which there could be."""
+    """Return the dequantized values, and the grid of representable values."""
     values = found[str(pair.values)]
     if pair.ends is None:
         return values, None
@@ -242,9 +242,9 @@ def _meaning(pair: Counterpart, found: Mapping[str, Array]) -> tuple[Array, Grid
 
 
 def _along_channels(values: Array, scales: Array | None) -> Array:
-    """The scales in a shape that the values broadcast to."""
+    """Reshape the scales so that they broadcast to the values."""
     if scales is None:
         return np.ones((), np.float32)
     if scales.ndim == values.ndim or values.shape[-1] == scales.size:
         return scales
-    return scales[:, np.newaxis]  # of a matrix that is taken transposed
+    return scales[:, np.newaxis]  # the matrix is transposed

@@ -1,4 +1,4 @@
-"""Ranking and searching the layers to quantize."""
+"""Rank layers by quantization error, and search for the layers to quantize."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mobileprep.ops.numerics.differences import DamageSum, differences
 from mobileprep.runtime.interpreter import Interpreter
 
 Quantize = Callable[[Collection[str]], Graph]
-"""Quantizes the float graph, but for the layers of these names."""
+"""Quantizes the float graph, except for the layers with these names."""
 
 
 class OutputDamage(Struct, frozen=True):
-    """How far a graph's outputs are from the float graph's.
+    """The difference between a graph's outputs and the float graph's.
 
     Args:
-        sqnr: signal to noise in dB, of the output where it is lowest.
-        share_of_peak: the largest difference of any output's element, as a share of the largest
-            magnitude that the float graph gives for that output.
+        sqnr: the signal-to-noise ratio in dB of the worst output.
+        share_of_peak: the largest difference of any element, divided by the largest magnitude of
+            that output in the float graph.
     """
 
     sqnr: float
@@ -34,13 +34,13 @@ class OutputDamage(Struct, frozen=True):
 
 
 class LayerDamage(Struct, frozen=True):
-    """What quantizing one layer does to the outputs.
+    """The effect of quantizing one layer on the outputs.
 
     Args:
-        layer: its name in the float graph.
-        op: its op there.
-        alone: with this layer quantized and all others in float.
-        without: with this layer in float and all others quantized.
+        layer: the name of the layer in the float graph.
+        op: its op in the float graph.
+        alone: the damage with only this layer quantized.
+        without: the damage with all layers quantized except this one.
     """
 
     layer: str
@@ -50,12 +50,12 @@ class LayerDamage(Struct, frozen=True):
 
 
 class OutputComparison:
-    """Compares graphs with a float graph by what they give for the same samples.
+    """Compares the outputs of graphs with those of a float graph on the same samples.
 
     Args:
         graph: the float graph.
         fetches: the outputs.
-        feeds: what is fed, run by run.
+        feeds: the feeds of each run.
 
     Raises:
         UsageError, UnsupportedError, InvalidGraphError: the graph cannot be run.
@@ -69,10 +69,10 @@ class OutputComparison:
         self._expected = self._outputs(graph)
 
     def damage(self, graph: Graph) -> OutputDamage:
-        """How far a graph is off.
+        """Return the difference between a graph's outputs and the float graph's.
 
-        Where an output has another shape, as with other numbers of detections, what either lacks
-        counts as zeros.
+        If an output differs in shape, for example in the number of detections, both are padded with
+        zeros.
         """
         runs = zip(self._expected, self._outputs(graph), strict=True)
         pairs = [[_alike(x, y) for x, y in zip(*run, strict=True)] for run in runs]
@@ -92,9 +92,9 @@ class OutputComparison:
 
 
 def _alike(x: Array, y: Array) -> tuple[Array, Array]:
-    """Two arrays of the same number of axes, filled up with zeros to one shape.
+    """Pad two arrays of the same rank with zeros to a common shape.
 
-    Those that differ along several axes stay as they are, where most of it would be zeros.
+    Arrays are unchanged if the padding would be larger than both of them.
     """
     if x.shape == y.shape or x.ndim != y.ndim:
         return x, y
@@ -111,9 +111,9 @@ def _alike(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def quantized_layers(graph: Graph, quantized: Graph) -> tuple[str, ...]:
-    """The layers of a float graph that another graph has in quantized form, in the graph's order.
+    """Return the layers of a float graph that are quantized in another graph, in graph order.
 
-    A layer keeps its name, and becomes another op, or takes other weights.
+    A quantized layer keeps its name, but has a different op or different weights.
     """
     found = []
     for node in graph:
@@ -129,10 +129,16 @@ def quantized_layers(graph: Graph, quantized: Graph) -> tuple[str, ...]:
 def worst_alone(
     graph: Graph, quantize: Quantize, comparison: OutputComparison, enough: Callable[[], bool]
 ) -> tuple[tuple[str, ...], int]:
-    """Layers by what quantizing each alone does, the worst first.
+    """Rank layers by the damage of quantizing each alone, the worst first.
+
+    Args:
+        graph: the float graph.
+        quantize: quantizes it.
+        comparison: compares the quantized graphs with it.
+        enough: called after each layer; stops the measurement if true.
 
     Returns:
-        The layers that were measured, in the order of ``layer_damage``; and how many there are.
+        The measured layers, in the order of ``layer_damage``; and the number of all layers.
     """
     layers = quantized_layers(graph, quantize(()))
     found: dict[str, float] = {}
@@ -150,10 +156,13 @@ def damage_alone(
     comparison: OutputComparison,
     tell: Callable[[int, int], None] = lambda done, count: None,
 ) -> tuple[OutputDamage, ...]:
-    """What quantizing each layer does with all others in float, in the order of the layers.
+    """Return the damage of quantizing each layer alone, in the order of ``layers``.
 
     Args:
-        tell: called after each layer with how many are done, and how many there are.
+        layers: the layers to measure.
+        quantize: quantizes the float graph.
+        comparison: compares the quantized graphs with it.
+        tell: called after each layer with the number of measured layers and the total.
     """
     found = []
     for done, layer in enumerate(layers, start=1):
@@ -169,13 +178,16 @@ def layer_damage(
     comparison: OutputComparison,
     tell: Callable[[int, int], None] = lambda done, count: None,
 ) -> tuple[LayerDamage, ...]:
-    """Quantize one layer at a time, and all but one.
+    """Measure the damage of quantizing each layer alone, and of all layers except that one.
 
     Args:
-        tell: called after each layer with how many are done, and how many there are.
+        graph: the float graph.
+        quantize: quantizes it.
+        comparison: compares the quantized graphs with it.
+        tell: called after each layer with the number of measured layers and the total.
 
     Returns:
-        The layers by what their quantization alone does, the worst first.
+        The layers by the damage of quantizing each alone, the worst first.
     """
     layers = quantized_layers(graph, quantize(()))
     found = []
@@ -189,28 +201,28 @@ def layer_damage(
 
 
 def layers_expression(names: Collection[str]) -> str:
-    """A regular expression for the layers of some names, and no others."""
+    """Return a regular expression that matches exactly these layer names."""
     escaped = "|".join(re.escape(name) for name in names)
     return f"^({escaped})$" if len(names) > 1 else f"^{escaped}$"
 
 
 def rule_text(mode: str, names: Collection[str]) -> str:
-    """A rule as ``quantize_nodes`` takes it."""
+    """Return a rule in the syntax of ``quantize_nodes``."""
     return f"mode={mode} nodes={layers_expression(names)}"
 
 
 def recipe_rule(mode: str, names: Collection[str]) -> str:
-    """A rule for a recipe; in single quotes nothing of a regular expression is YAML's."""
+    """Return a rule in recipe syntax; single quotes keep YAML from interpreting the expression."""
     quoted = layers_expression(names).replace("'", "''")
     return f"{{mode: {mode}, nodes: '{quoted}'}}"
 
 
 class Levels(Struct, frozen=True, order=True):
-    """How many layers are out of eight bits; the less of them, the better.
+    """The number of layers that are not fully quantized; fewer are better.
 
     Args:
-        floats: how many of the worst are float.
-        weights: how many of the next worst have their weights alone in eight bits.
+        floats: the number of worst layers that stay float.
+        weights: the number of next worst layers with only 8-bit weights.
     """
 
     floats: int
@@ -218,11 +230,11 @@ class Levels(Struct, frozen=True, order=True):
 
 
 class Try(Struct, frozen=True):
-    """What a try came to.
+    """The result of a try.
 
     Args:
-        levels: what was tried.
-        shortfall: how far limits are missed; 0 where all hold, infinite where nothing can be said.
+        levels: the levels that were tried.
+        shortfall: the distance from the limits; 0 if all hold, infinite if it cannot be measured.
     """
 
     levels: Levels
@@ -239,11 +251,12 @@ _Asking: TypeAlias = Generator[Levels, bool, _Found]
 
 
 def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
-    """What to try next; None where nothing is left that could be better.
+    """Return the levels to try next, or None if no untried levels could be better.
 
-    All layers in eight bits come first; then the fewest that have to have their weights alone in
-    them. If that misses for all, the fewest that have to be float beside, and then again the fewest
-    of the others whose weights alone are in eight bits. At least one layer stays quantized.
+    The search first tries all layers in 8 bits, then bisects for the fewest layers with only 8-bit
+    weights. If the limits do not hold even with 8-bit weights for all layers, it bisects for the
+    fewest float layers, then for the fewest weights-only layers among the rest. At least one layer
+    stays quantized.
     """
     held = {one.levels: one.holds for one in tries}
     search = _search(layers)
@@ -257,7 +270,7 @@ def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
 
 
 def _search(layers: int) -> _Asking[None]:
-    """Asks for levels one after another whether they hold."""
+    """Yield levels, and receive whether each holds."""
     found = yield from _fewest(layers, lambda count: Levels(0, count))
     if found is not None or layers < 2:
         return
@@ -267,7 +280,7 @@ def _search(layers: int) -> _Asking[None]:
 
 
 def _fewest(last: int, levels: Callable[[int], Levels]) -> _Asking[int | None]:
-    """The least count up to ``last`` whose levels hold, by bisection; None without."""
+    """Return the smallest count up to ``last`` whose levels hold, by bisection, or None."""
     if (yield levels(0)):
         return 0
     if last == 0 or not (yield levels(last)):
@@ -280,15 +293,15 @@ def _fewest(last: int, levels: Callable[[int], Levels]) -> _Asking[int | None]:
 
 
 def best_try(tries: Sequence[Try]) -> Try | None:
-    """Of the tries that hold, the one with the fewest layers out of eight bits; None without."""
+    """Return the successful try with the fewest layers out of 8 bits, or None."""
     return min((one for one in tries if one.holds), key=lambda one: one.levels, default=None)
 
 
 def nearest_try(tries: Sequence[Try]) -> Try:
-    """The try that misses its limits by least."""
+    """Return the try with the smallest shortfall."""
     return min(tries, key=lambda one: (one.shortfall, one.levels))
 
 
 def shortfall_of(recorded: float | None) -> float:
-    """The shortfall that a record holds, where None is infinity."""
+    """Return a recorded shortfall; None is recorded for infinity."""
     return math.inf if recorded is None else recorded

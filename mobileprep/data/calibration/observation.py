@@ -1,4 +1,4 @@
-"""What a run over some samples shows of a graph's tensors."""
+"""Observe the tensors of a graph in a run over samples."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 REFERENCE: Final = "numpy"
 
 _MOST: Final = {"Relu": math.inf, "Relu6": 6.0}
-# What is left of dropout draws numbers, though they change nothing where all is kept.
+# Remains of dropout draw random numbers, although these do not affect the result.
 _SEED: Final = 20160823
-# Batches of a piece: enough to pay for sending what it shows, few enough to share out evenly.
+# Batches per piece: large enough to amortize sending an observation, small enough to balance load.
 _BATCHES: Final = 4
 
 
 class Subject(Struct, frozen=True):
-    """What is observed.
+    """The graph and the tensors to observe.
 
     Args:
         graph: the graph.
         fetches: the tensors to run it for.
-        tensors: the tensors to observe, float32 or not.
-        method: how ranges will come of it.
-        inputs: the graph's inputs.
-        batch: how many samples are run at once, where the inputs do not say.
+        tensors: the tensors to observe; those that are not float32 are ignored.
+        method: the method that derives ranges.
+        inputs: the inputs of the graph.
+        batch: the number of samples per run, unless the inputs have a fixed batch size.
         engine: the engine that runs the graph: "numpy", "openvino", "litert", "tensorflow", or
             "auto".
-        among: with "auto", the engines to choose from, numpy besides.
+        among: with "auto", the engines to choose from in addition to numpy.
         convert: converts graphs for litert.
     """
 
@@ -60,20 +60,19 @@ class Subject(Struct, frozen=True):
 
     @property
     def piece(self) -> int:
-        """How many samples are observed together: whole batches."""
+        """The number of samples to observe together, in whole batches."""
         return run_size(self.inputs, self.batch) * _BATCHES
 
 
 @dataclass
 class Observation:
-    """What some samples have shown.
+    """The observed values of some samples.
 
     Args:
-        values: of each tensor that was computed.
-        batches: for ``moving_average`` the ends in each batch, by tensor.
-        samples: how many there were.
-        survey: what is to be known of the samples, were these all of them; nothing for a piece
-            that others follow from the same reading.
+        values: the values of each computed tensor.
+        batches: for ``moving_average``, the minimum and maximum in each batch, by tensor.
+        samples: the number of samples.
+        survey: statistics of the samples; None for all but the last piece of a stream.
     """
 
     values: dict[Edge, ObservedValues] = field(default_factory=dict)
@@ -83,10 +82,10 @@ class Observation:
 
 
 class Watcher:
-    """Runs a graph on samples, and notes what its tensors hold.
+    """Runs a graph on samples and records the values of its tensors.
 
     Args:
-        subject: the graph, and what to observe of it.
+        subject: the graph and the tensors to observe.
         data: the samples.
     """
 
@@ -113,7 +112,7 @@ class Watcher:
         return partial(interpreter.run, subject.fetches)
 
     def _by_engine(self) -> Callable[[Mapping[str, Array]], object]:
-        """Fetch the observed tensors that the outputs need as results of an engine."""
+        """Return a function that runs an engine and fetches the observed tensors as results."""
         # Few calibrations use an engine.
         from mobileprep.runtime.engines.choose import open_engine
         from mobileprep.runtime.selection import needed_nodes
@@ -146,7 +145,7 @@ class Watcher:
         return run
 
     def observe(self, start: int, stop: int) -> Observation:
-        """What the samples from ``start``, a multiple of the batch, to before ``stop`` show."""
+        """Observe the samples from ``start``, a multiple of the batch size, to ``stop``."""
         self._begin()
         survey = DataSurvey(self._data.name)
         for run in self._runs(survey, start, stop):
@@ -155,7 +154,7 @@ class Watcher:
         return self._observation
 
     def stream(self) -> Iterator[Observation]:
-        """What all samples show, piece by piece, read from the first to the last."""
+        """Observe all samples in order, and yield an observation per piece."""
         self._begin()
         survey = DataSurvey(self._data.name)
         for run in self._runs(survey):
@@ -179,7 +178,7 @@ class Watcher:
         self._in_batch.clear()
 
     def _note(self, run: FedRun) -> None:
-        """Run the graph."""
+        """Run the graph, and add the values to the observation."""
         self._run(run.feeds)
         if self._fault is not None:
             raise _lost(*self._fault, run, self._data.name)
@@ -199,12 +198,12 @@ class Watcher:
             self._ends[tensor] = found
 
     def _ends_of(self, tensor: Edge, array: Array) -> tuple[float, float]:
-        """The least and the greatest value; an activation's follow from those before it."""
+        """Return the minimum and maximum; those of an activation are derived from its input's."""
         known = self._activated.get(tensor)
         if known is None:
             return ends(array)
         before, most = known
-        # A tensor that is fed was not computed from the one before.
+        # If the activation itself is fed, its input was not computed.
         low, high = self._ends.pop(before) if before in self._ends else ends(array)
         return min(max(low, 0.0), most), min(max(high, 0.0), most)
 
@@ -220,10 +219,9 @@ class Watcher:
 
 
 def _activated(subject: Subject) -> dict[Edge, tuple[Edge, float]]:
-    """What activations of observed tensors give, with that tensor and the greatest result.
+    """Map each observed activation to its input and the upper bound of its output.
 
-    Only where nothing else reads the tensor are the ends of its last value those of the
-    activation's input.
+    Only activations that are the sole consumer of their input's node are included.
     """
     found = {}
     for tensor in subject.tensors:
@@ -238,7 +236,7 @@ def _activated(subject: Subject) -> dict[Edge, tuple[Edge, float]]:
 
 
 def _first_lost(array: Array) -> int | None:
-    """The first entry along the first axis that has NaN or infinity; None without axes."""
+    """Return the first index along the first axis with NaN or infinity; None for a scalar."""
     if not array.ndim:
         return None
     lost = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
@@ -248,7 +246,7 @@ def _first_lost(array: Array) -> int | None:
 def _lost(tensor: Edge, entry: int | None, run: FedRun, data: str) -> AccuracyError:
     names = run.names
     name = str(Ref(*tensor))
-    # A tensor whose first axis counts no samples says no more than which run it was.
+    # Without a batch axis, only the run is known and not the sample.
     if entry is not None and run.along == run.feeds.keys() and entry < run.fed:
         place = names[entry % run.count]
     else:

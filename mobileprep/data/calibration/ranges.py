@@ -1,4 +1,4 @@
-"""Ranges from observations: methods, and staleness of range files."""
+"""Derive ranges from observations, and check whether range files are stale."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Ranges = dict[Edge, tuple[float, float]]
 
 
 def ranges_of(observations: Iterable[Observation], method: Method) -> tuple[Ranges, int]:
-    """The ranges that observations of consecutive samples come to, and how many samples they were.
+    """Return the ranges from observations of consecutive samples, and the number of samples.
 
-    What the observations are cut into makes no difference: ends and histograms add up exactly, and
-    moving averages go on from batch to batch in order.
+    The result does not depend on how the samples are split: extremes and histograms add up exactly,
+    and moving averages continue from batch to batch in order.
     """
     values: dict[Edge, ObservedValues] = {}
     averages: Ranges = {}
@@ -48,10 +48,10 @@ def ranges_of(observations: Iterable[Observation], method: Method) -> tuple[Rang
 def _averaged(
     before: tuple[float, float] | None, ends: tuple[float, float], decay: float
 ) -> tuple[float, float]:
-    """The averages of the least and of the greatest value after one more batch.
+    """Update the moving averages of the minimum and maximum with one batch.
 
-    Source: ``assign_moving_average`` of TensorFlow, in float32 as there, but begun with the first
-    batch's ends.
+    Source: ``assign_moving_average`` of TensorFlow, in float32 as there, but initialized with the
+    first batch's extremes.
     """
     if before is None:
         return ends
@@ -75,12 +75,12 @@ def check_fresh(
     data: str | None,
     where: str,
 ) -> None:
-    """Make sure that a range file holds."""
+    """Raise ``AccuracyError`` if a range file is stale for this graph, method, or data."""
     _refuse([*_as_a_whole(ranges, method, samples, data), *_tensors(ranges, digests)], where)
 
 
 def check_tensors(ranges: RangeFile, digests: Mapping[str, str], where: str) -> None:
-    """Make sure that a range file was measured on this graph, whatever the data and method."""
+    """Raise ``AccuracyError`` if a range file was measured on another graph."""
     _refuse([*_tensors(ranges, digests)], where)
 
 

@@ -1,7 +1,7 @@
-"""Observing samples piece by piece: here, in processes, or on the workers of a Dask cluster.
+"""Observe samples piece by piece: in this process, in worker processes, or on a Dask cluster.
 
-Pieces are whole batches, and are the same however many work at them; what they show is put
-together in their order. So the ranges are the same, bit for bit.
+Pieces are whole batches and do not depend on the number of workers. Their observations are merged
+in order, so the ranges are bit-identical.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
 
-# Pieces that wait for each worker, so that none is idle and little is held.
+# Pieces submitted per worker: enough to keep it busy without using much memory.
 _WAITING: Final = 2
 _TRIES: Final = 3
 _PATIENCE: Final = "10s"
@@ -37,14 +37,14 @@ _INSTALL: Final = "install it: pip install 'mobileprep[dask]'"
 
 
 class Work(Struct, frozen=True):
-    """What a worker is told: all that it needs, ready to be sent.
+    """The task of a worker, ready to be serialized.
 
     Args:
-        key: tells one calibration from another.
-        graph: the graph, serialized.
-        subject: what is observed, its graph empty.
+        key: a unique key of this calibration.
+        graph: the serialized graph.
+        subject: the tensors to observe, with an empty graph.
         data: the samples.
-        threads: how many threads a worker may use; 0 for as many as it has.
+        threads: the maximum number of threads per worker; 0 for no limit.
     """
 
     key: str
@@ -68,11 +68,16 @@ def observed(
     tell: Callable[[int, int], None] = lambda _done, _count: None,
     survey: DataSurvey | None = None,
 ) -> Iterator[Observation]:
-    """What each piece of the samples shows, in order.
+    """Yield the observation of each piece of the samples, in order.
 
     Args:
-        tell: called after each piece with how many samples are done, and how many there are.
-        survey: takes note of all samples, for a caller that has more to ask of them.
+        subject: the graph and the tensors to observe.
+        data: the samples.
+        workers: the number of processes.
+        dask: the address of a Dask scheduler.
+        warn: called with warnings about the samples.
+        tell: called after each piece with the number of processed samples and the total.
+        survey: collects the statistics of all samples for the caller.
     """
     whole = survey or DataSurvey(data.name)
     count, done = len(data), 0
@@ -101,7 +106,7 @@ def _observations(
 
 
 def _check_begun() -> None:
-    """Refuse to begin processes from one that is begun so: a script would begin itself for ever."""
+    """Raise ``UsageError`` in a worker process, where a script would start itself forever."""
     if multiprocessing.parent_process() is not None:
         message = "a calibration with workers was begun again by one of its own processes"
         raise UsageError(message, _GUARD)
@@ -121,7 +126,7 @@ _told: list[Work] = []
 
 
 def _start(work: Work) -> None:
-    """Begin a process: what it is told once, and how many threads it may use."""
+    """Initialize a worker process with its task and number of threads."""
     import threadpoolctl
 
     _told.append(work)
@@ -133,7 +138,7 @@ def _observe_told(start: int, stop: int) -> Observation:
 
 
 def observe_piece(work: Work, start: int, stop: int) -> Observation:
-    """What some samples show, on a worker; each of its threads keeps the plan for the next."""
+    """Observe some samples on a worker; each of its threads reuses the execution plan."""
     if getattr(_kept, "key", None) != work.key:
         graph = graph_from_bytes(work.graph, work.data.name)
         _kept.watcher = Watcher(replace(work.subject, graph=graph), work.data)
@@ -160,7 +165,7 @@ def _in_processes(
 
 
 def _in_pool(work: Work, pieces: Sequence[tuple[int, int]], count: int) -> Iterator[Observation]:
-    """The results for pieces by processes of their own, begun anew as on every system."""
+    """Yield the results of pieces from spawned processes."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(count, context, initializer=_start, initargs=(work,))
     try:
@@ -176,7 +181,7 @@ def _in_pool(work: Work, pieces: Sequence[tuple[int, int]], count: int) -> Itera
 def _in_order(
     submit: Callable[[tuple[int, int]], _Handle], pieces: Sequence[tuple[int, int]], most: int
 ) -> Iterator[Observation]:
-    """The results for pieces in their order, of which no more than some are under way."""
+    """Yield the results of pieces in order, with at most ``most`` in progress."""
     rest = iter(pieces)
     waiting = deque(submit(piece) for piece in itertools.islice(rest, most))
     while waiting:
@@ -193,7 +198,7 @@ def _on_dask(work: Work, pieces: Sequence[tuple[int, int]], address: str) -> Ite
         raise UnsupportedError(message, "start one: dask scheduler") from error
     with client:
         most = max(sum(client.nthreads().values()), 1) * _WAITING
-        # A future that is recomputed where a worker is lost; scattered data would be gone.
+        # A future is recomputed if a worker is lost; scattered data would be lost.
         told = client.submit(_same, work, key=f"mobileprep-{work.key}")
         try:
             yield from _in_order(
@@ -208,7 +213,7 @@ def _same(work: Work) -> Work:
     return work
 
 
-def _distributed() -> Any:  # noqa: ANN401 - it has no types
+def _distributed() -> Any:  # noqa: ANN401 - untyped library
     try:
         import distributed
     except ImportError as error:

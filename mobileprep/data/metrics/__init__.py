@@ -1,1 +1,1 @@
-"""How well outputs fit what they should be."""
+"""Accuracy metrics."""

@@ -1,4 +1,4 @@
-"""What a metric is: batches of outputs and labels in, one number out."""
+"""Metric interface: batches of outputs and labels in, one number out."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from mobileprep.errors import AccuracyError, InternalError
 from mobileprep.graph.tensor import Array
 
 MOST_KEPT: Final = 1 << 30
-"""The most bytes that a metric keeps which needs all samples at once."""
+"""Maximum number of bytes stored by a metric that needs all samples at once."""
 
 
 class LabelError(AccuracyError):
-    """Labels that a metric cannot use; who runs it knows the place."""
+    """Labels that a metric cannot use; the caller adds the location."""
 
 
 class OutputError(AccuracyError):
-    """Outputs that a metric cannot use; who runs it knows the place."""
+    """Outputs that a metric cannot use; the caller adds the location."""
 
 
 class MetricOptions(Struct, frozen=True):
-    """What a metric is told besides its name; each takes note of what concerns it.
+    """Options of all metrics; each metric reads only its own.
 
     Args:
-        peak: of ``psnr``: the largest value that an element may have.
-        threshold: of ``mean_iou``: a single score above it is class 1.
-        ignore: of ``mean_iou``: the label of elements that do not count.
-        characters: of the error rates: the text that each class stands for.
+        peak: for ``psnr``: the largest possible value of an element.
+        threshold: for ``mean_iou``: a single score above it counts as class 1.
+        ignore: for ``mean_iou``: the label of elements to skip.
+        characters: for the error rates: the string that each class represents.
     """
 
     peak: float | None = None
@@ -48,14 +48,14 @@ class MetricOptions(Struct, frozen=True):
 
 
 class MetricBatch(Struct, frozen=True):
-    """What a model gave for some samples, and what it should have given.
+    """Outputs of a model for some samples, with the expected labels.
 
     Args:
         outputs: the fetched tensors by name.
-        chosen: those that the metric is of, in its order.
-        count: how many samples.
-        labels: an entry for each sample; None where there are none.
-        labels_name: what they are called, for messages.
+        chosen: names of the outputs that the metric evaluates, in its order.
+        count: the number of samples.
+        labels: one entry per sample, or None if the data has no labels.
+        labels_name: the name of the labels, for messages.
         first: the number of the first sample, for messages.
     """
 
@@ -68,11 +68,18 @@ class MetricBatch(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The output that the metric is of, or the first of them."""
+        """The output that the metric evaluates, or the first of several."""
         return self.chosen[0]
 
     def each_sample(self, name: str = "") -> Array:
-        """An output with an entry for each sample."""
+        """Return an output that has one entry per sample.
+
+        Args:
+            name: the output; the metric's output by default.
+
+        Raises:
+            OutputError: the length of the first axis is not the number of samples.
+        """
         output = self.outputs[name or self.name]
         if output.ndim and len(output) == self.count:
             return output
@@ -81,7 +88,7 @@ class MetricBatch(Struct, frozen=True):
         raise OutputError(message, "name an output of the metric that has an entry a sample")
 
     def needed_labels(self) -> Array:
-        """The labels."""
+        """Return the labels, or raise ``LabelError`` if there are none."""
         if self.labels is None:
             message = "the data has no labels, and the metric needs them"
             raise LabelError(message, "name them: 'labels: ...', or write 'metric: agreement'")
@@ -89,23 +96,23 @@ class MetricBatch(Struct, frozen=True):
 
 
 class Metric(ABC):
-    """One number for many samples, which come batch by batch."""
+    """One number for many samples, accumulated batch by batch."""
 
     @abstractmethod
     def update(self, batch: MetricBatch) -> None:
-        """Take more samples."""
+        """Add a batch of samples."""
 
     @abstractmethod
     def value(self) -> float:
-        """The metric of all samples that it was given, at least one; always finite."""
+        """Return the metric over all samples added so far, at least one; always finite."""
 
     def notes(self) -> tuple[str, ...]:
-        """What makes the value worth less than it seems, once it is asked for."""
+        """Return caveats about the value; call it after ``value``."""
         return ()
 
 
 def numbers_of(batch: MetricBatch) -> Array:
-    """The metric's output as finite float64, flattened to [samples, elements]."""
+    """Return the metric's output as finite float64, flattened to [samples, elements]."""
     output = batch.each_sample()
     if output.dtype.kind not in "biuf":
         message = f"the output {batch.name!r} is {output.dtype}, and the metric needs numbers"
@@ -116,7 +123,10 @@ def numbers_of(batch: MetricBatch) -> Array:
 
 
 def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool = False) -> None:
-    """Whether outputs are numbers; that they are not is no fault of the choice of an output."""
+    """Raise ``AccuracyError`` if outputs contain NaN or, unless ``infinite``, infinities.
+
+    This is not an ``OutputError``, because choosing another output would not help.
+    """
     flat = array.reshape(batch.count, -1)
     lost = np.flatnonzero((np.isnan(flat) if infinite else ~np.isfinite(flat)).any(axis=1))
     if len(lost):
@@ -130,14 +140,13 @@ def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool
 
 
 class KeptArrays:
-    """Arrays that a metric keeps until all samples are there, within ``MOST_KEPT`` bytes."""
+    """Arrays that a metric stores until it has all samples, up to ``MOST_KEPT`` bytes."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
         self._bytes = 0
 
     def add(self, array: Array) -> None:
-        """Keep one more."""
         self._bytes += array.nbytes
         if self._bytes > MOST_KEPT:
             message = f"the metric needs all outputs at once, and they pass {MOST_KEPT >> 20} MiB"
@@ -196,17 +205,17 @@ METRICS: Final[Mapping[str, Callable[[str, MetricOptions], Metric]]] = {
     "character_error_rate": _error_rate,
     "mean_average_precision": _mean_average_precision,
 }
-"""Those that compare outputs with labels, but ``top1``, ``top2`` and so on."""
+"""Metrics that compare outputs with labels, except ``top1``, ``top2``, and so on."""
 
 
 FREE_SHAPES: Final = frozenset(
     {"word_error_rate", "character_error_rate", "mean_average_precision"}
 )
-"""Those whose outputs may have other shapes than the source's without being broken."""
+"""Metrics whose outputs may differ in shape from the source model's without being wrong."""
 
 
 def make_metric(name: str, options: MetricOptions) -> Metric:
-    """A metric of labels by its name."""
+    """Create the metric of labels with this name."""
     top = _TOP_K.fullmatch(name)
     if top is not None:
         from mobileprep.data.metrics.classification import TopK
@@ -225,17 +234,17 @@ _AUTHOR: Final = Author("metric", AccuracyError, "so that nothing would have bee
 class PythonFunction(Metric):
     """Calls ``function(outputs, labels)`` once, with all samples.
 
-    ``outputs`` is a dict of the fetched tensors by name, joined along the first axis; a list with
-    an array for each batch where a tensor has no entry for each sample. ``labels`` is an array, or
-    None where the data has none. It returns a number.
+    ``outputs`` is a dict of the fetched tensors by name, concatenated along the first axis, or a
+    list with one array per batch if a tensor does not have one entry per sample. ``labels`` is an
+    array, or None if the data has no labels. The function returns a number.
 
     Args:
-        path: the Python file; it is run anew.
+        path: the Python file; each metric executes it again.
         function: the name of the function.
 
     Raises:
-        AccuracyError: the file cannot be run, or has no such function.
-        UsageError: it is not there.
+        AccuracyError: the file cannot be executed, or does not define the function.
+        UsageError: the file does not exist.
     """
 
     def __init__(self, path: Path, function: str) -> None:
@@ -251,7 +260,6 @@ class PythonFunction(Metric):
         self._by_sample: dict[str, bool] = {}
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``."""
         for name, array in batch.outputs.items():
             self._kept.add(array)
             self._outputs[name].append(array)
@@ -262,7 +270,6 @@ class PythonFunction(Metric):
             self._labels.append(batch.labels)
 
     def value(self) -> float:
-        """See ``Metric.value``."""
         outputs = {name: self._joined(name, parts) for name, parts in self._outputs.items()}
         labels = np.concatenate(self._labels) if self._labels else None
         assert callable(self._function)
@@ -285,13 +292,14 @@ class PythonFunction(Metric):
 
 
 def found_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
-    """The text of each sample that a decoder gave.
+    """Return the string that a decoder produced for each sample.
 
     Args:
-        batch: with one output chosen: texts ``[samples]``, or classes ``[samples, time]`` filled
-            up with negative numbers; or with three: the indices ``[n, 2]``, values ``[n]`` and
-            shape ``[2]`` of such classes as a sparse tensor, as ``CTCGreedyDecoder`` and
-            ``CTCBeamSearchDecoder`` give them.
+        batch: with one output chosen: strings ``[samples]``, or classes ``[samples, time]`` padded
+            with negative numbers. With three: the indices ``[n, 2]``, values ``[n]``, and shape
+            ``[2]`` of such classes as a sparse tensor, as returned by ``CTCGreedyDecoder`` and
+            ``CTCBeamSearchDecoder``.
+        characters: the string that each class represents.
     """
     if len(batch.chosen) == 3:
         return _sparse_texts(batch, characters)
@@ -299,7 +307,7 @@ def found_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
     if output.dtype.kind in "OSU":
         if output.size != batch.count:
             raise _no_texts(batch.name, output)
-        # What a model gives that is no UTF-8 is wrong, and counts so.
+        # Invalid UTF-8 in an output counts as a recognition error.
         return [_decoded(text, errors="replace") for text in output.reshape(-1).tolist()]
     rows = output.reshape(batch.count, -1) if output.size else output.reshape(batch.count, 0)
     if output.dtype.kind not in "iu" or output.ndim < 2 or rows.shape[1] != max(output.shape[1:]):
@@ -308,7 +316,7 @@ def found_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
 
 
 def wanted_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
-    """The references: texts, or classes ``[samples, time]`` filled up with negative numbers."""
+    """Return the references: strings, or classes ``[samples, time]`` padded with negative ints."""
     labels, name = batch.needed_labels(), batch.labels_name
     try:
         if labels.dtype.kind in "OSU" and labels.size == batch.count:
@@ -331,7 +339,7 @@ def _sparse_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
             f"{list(values.shape)}, no indices, values and shape of a sparse tensor of classes"
         )
         raise OutputError(message, "name the three outputs of the decoder in this order")
-    # By sample, then by time; samples beyond are those that a fixed batch was filled up with.
+    # By sample, then by time. Samples past ``count`` are padding of a fixed-size batch.
     order = np.lexsort((indices[:, 1], indices[:, 0]))
     samples, classes = indices[order, 0], values[order]
     ends = np.searchsorted(samples, np.arange(batch.count + 1))
@@ -360,18 +368,18 @@ def _no_texts(name: str, output: Array) -> OutputError:
     return OutputError(message, hint)
 
 
-# The time is the product of two texts' lengths.
+# The running time grows with the product of the lengths of both strings.
 _LONGEST: Final = 20_000
 
 
 class ErrorRate(Metric):
-    """The edits between what was recognized and what was said, as a share of what was said.
+    """The number of edits between recognized and reference text, divided by the reference length.
 
-    Edits are insertions, deletions and substitutions (Levenshtein, 1966), summed over all samples,
-    as ``jiwer`` counts them; more than 1 where much is recognized that was not said.
+    Edits are insertions, deletions, and substitutions (Levenshtein, 1966), summed over all samples
+    as in ``jiwer``. The rate can exceed 1 if there are many insertions.
 
     Args:
-        split: a text as the tokens to compare.
+        split: splits a string into the tokens to compare.
         options: ``characters``.
     """
 
@@ -382,7 +390,7 @@ class ErrorRate(Metric):
         self._tokens = 0
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; see `data.metrics.texts` for the forms of outputs and labels."""
+        """Add a batch; see ``found_texts`` and ``wanted_texts`` for the accepted forms."""
         found, wanted = (
             [self._split(text) for text in texts(batch, self._characters)]
             for texts in (found_texts, wanted_texts)
@@ -396,7 +404,7 @@ class ErrorRate(Metric):
         self._tokens += sum(map(len, wanted))
 
     def value(self) -> float:
-        """See ``Metric.value``: 0 at best."""
+        """Return the error rate, 0 at best."""
         if not self._tokens:
             message = "the labels are empty strings, so the error rate is undefined"
             raise AccuracyError(message, "validate on samples with text")
@@ -404,19 +412,19 @@ class ErrorRate(Metric):
 
 
 def words(text: str) -> list[str]:
-    """What white space parts."""
+    """Split a string at white space."""
     return text.split()
 
 
 def characters(text: str) -> str:
-    """All characters, without white space around the text."""
+    """Strip white space from both ends; each remaining character is a token."""
     return text.strip()
 
 
 def edit_distance(wanted: Sequence[str], found: Sequence[str]) -> int:
-    """The fewest insertions, deletions and substitutions that make one of the other.
+    """Return the minimum number of insertions, deletions, and substitutions between two sequences.
 
-    A row of the table of Wagner and Fischer (1974) at a time: insertions within a row are a
+    Computes the table of Wagner and Fischer (1974) row by row; insertions within a row are a
     running minimum.
     """
     known: dict[str, int] = {}

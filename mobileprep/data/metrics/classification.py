@@ -1,4 +1,4 @@
-"""The share of samples whose label is among the best scores."""
+"""Classification metrics: top-k accuracy, AUC, and mean IoU."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from mobileprep.ops.numerics.texts import (
 class TopK(Metric):
     """The share of samples whose label has one of the k largest scores.
 
-    Of equal scores the one of the lower class counts as larger, as ``argmax`` has it.
+    Ties are resolved in favor of the lower class, as in ``argmax``.
 
     Args:
-        k: how many scores.
+        k: the number of scores to consider.
     """
 
     def __init__(self, k: int) -> None:
@@ -40,10 +40,10 @@ class TopK(Metric):
         self._hits = 0
         self._samples = 0
         self.classes: int | None = None
-        """How many there are to choose from, once a batch was seen."""
+        """Number of classes; None before the first batch."""
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; a score for each class, and whole numbers from 0 on."""
+        """Add a batch with one score per class and integer labels starting at 0."""
         scores = class_scores(batch)
         classes = self.classes = scores.shape[1]
         if classes <= self._k:
@@ -57,12 +57,12 @@ class TopK(Metric):
         self._samples += batch.count
 
     def value(self) -> float:
-        """See ``Metric.value``: 0 to 1."""
+        """Return the share, from 0 to 1."""
         return self._hits / self._samples
 
 
 def class_scores(batch: MetricBatch) -> Array:
-    """The metric's output as [samples, classes]."""
+    """Return the metric's output as [samples, classes]."""
     output = batch.each_sample()
     if class_count(output.shape) is None or output.dtype.kind not in "iuf":
         raise OutputError(*no_scores(f"{output.dtype} of shape {list(output.shape)}"))
@@ -72,7 +72,7 @@ def class_scores(batch: MetricBatch) -> Array:
 
 
 def class_labels(batch: MetricBatch, classes: int) -> Array:
-    """The labels as int64 [samples]."""
+    """Return the labels as int64 [samples]."""
     labels, name = batch.needed_labels(), batch.labels_name
     fault = labels_fault(labels, name, batch.count)
     fault = fault or counts_fault(labels.size, {batch.name: batch.count})
@@ -83,11 +83,11 @@ def class_labels(batch: MetricBatch, classes: int) -> Array:
 
 
 class Auc(Metric):
-    """The chance that a sample of a class scores higher than one of another; equal ones count half.
+    """The probability that a sample of a class scores higher than one of another; ties count half.
 
-    For one score a sample, and for two, it is that of class 1. For more, the mean over the classes,
-    each against all others (macro, one against the rest). It is worked out by ranks (Mann and
-    Whitney, 1947), which gives the area under the trapezoids exactly.
+    With one or two scores per sample, this is the AUC of class 1. With more, it is the mean over
+    the classes, each against all others (macro average, one-vs-rest). Computed from ranks (Mann and
+    Whitney, 1947), which yields the exact area under the trapezoids.
     """
 
     def __init__(self) -> None:
@@ -96,9 +96,9 @@ class Auc(Metric):
         self._left_out = 0
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``.
+        """Add a batch.
 
-        Labels are the numbers of classes, or 0 and 1 for each score of a sample.
+        Labels are class numbers, or 0 or 1 for each score of a sample.
         """
         output = batch.each_sample()
         sizes = [size for size in output.shape[1:] if size != 1]
@@ -111,7 +111,7 @@ class Auc(Metric):
         self._labels.add(_memberships(batch, scores.shape[1]))
 
     def value(self) -> float:
-        """See ``Metric.value``: 0 to 1, and 0.5 by chance."""
+        """Return the area, from 0 to 1; 0.5 for random scores."""
         scores, labels = map(np.concatenate, (self._scores.arrays, self._labels.arrays))
         found = [_area(s, w) for s, w in zip(scores.T, labels.T, strict=True)]
         areas = [area for area in found if area is not None]
@@ -122,22 +122,21 @@ class Auc(Metric):
         return float(np.mean(areas))
 
     def notes(self) -> tuple[str, ...]:
-        """See ``Metric.notes``."""
         if not self._left_out:
             return ()
         return (f"auc leaves out {self._left_out} classes that no sample, or each, belongs to",)
 
 
 def _positive(scores: Array) -> Array:
-    """The scores as [samples, curves]; of two classes that of the second, less the first's."""
+    """Return the scores as [samples, curves]; for two classes, the second minus the first."""
     if scores.shape[1] != 2:
         return scores
-    # The order is the same for probabilities and for logits.
+    # The difference orders samples the same way for probabilities and for logits.
     return (scores[:, 1].astype(np.float64) - scores[:, 0])[:, None]
 
 
 def _memberships(batch: MetricBatch, scores: int) -> Array:
-    """Whether each sample belongs to each curve's class: bool [samples, curves]."""
+    """Return whether each sample belongs to each curve's class: bool [samples, curves]."""
     labels = batch.needed_labels()
     if scores > 2 and labels.shape == (batch.count, scores):
         if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
@@ -151,7 +150,7 @@ def _memberships(batch: MetricBatch, scores: int) -> Array:
 
 
 def _area(scores: Array, wanted: Array) -> float | None:
-    """One curve's area; None where all samples are of one kind."""
+    """Return the area under one curve, or None if all samples are positive or all are negative."""
     positives = int(np.count_nonzero(wanted))
     negatives = len(wanted) - positives
     if not positives or not negatives:
@@ -162,14 +161,14 @@ def _area(scores: Array, wanted: Array) -> float | None:
     return float(above / (positives * negatives))
 
 
-# Classes are counted in arrays of this length at most.
+# Maximum length of the arrays that count classes.
 _MOST_CLASSES: Final = 1 << 16
 
 
 class MeanIoU(Metric):
-    """The intersection over the union of each class' elements, the mean over the classes.
+    """The intersection over union of each class, averaged over the classes.
 
-    Classes that neither labels nor outputs have anywhere are left out, as in
+    Classes that occur in neither labels nor outputs are skipped, as in
     ``tf.keras.metrics.MeanIoU``. Elements are counted over all samples.
 
     Args:
@@ -178,14 +177,14 @@ class MeanIoU(Metric):
 
     def __init__(self, options: MetricOptions) -> None:
         self._options = options
-        # Of each class: elements that both have, that labels have, that outputs have.
+        # For each class: number of elements in the intersection, in the labels, in the outputs.
         self._counts = np.zeros((3, 0), np.int64)
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``.
+        """Add a batch.
 
-        Labels are whole numbers from 0 on. The output has a score for each class on its last axis
-        (the largest counts), or whole numbers, or with ``threshold`` one score for each element.
+        Labels are integers starting at 0. The output has one score per class on its last axis (the
+        largest wins), or integers, or with ``threshold`` one score per element.
         """
         labels = batch.needed_labels()
         if labels.dtype.kind not in "biu":
@@ -206,7 +205,7 @@ class MeanIoU(Metric):
         self._counts = grown
 
     def value(self) -> float:
-        """See ``Metric.value``: 0 to 1."""
+        """Return the mean, from 0 to 1."""
         both, wanted, found = self._counts
         union = wanted + found - both
         there = union > 0
@@ -216,7 +215,7 @@ class MeanIoU(Metric):
         return float(np.mean(both[there] / union[there]))
 
     def _found(self, batch: MetricBatch, labels: Array) -> tuple[Array, int]:
-        """The classes of all elements in a row, and how many classes there are at most."""
+        """Return the classes of all elements as a flat array, and the maximum number of classes."""
         output = batch.each_sample()
         sizes = tuple(size for size in labels.shape[1:] if size != 1)
         has = tuple(size for size in output.shape[1:] if size != 1)

@@ -1,4 +1,4 @@
-"""The mean average precision of detected boxes, as COCO defines it."""
+"""Mean average precision of detected boxes, as defined by COCO."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mobileprep.data.metrics.base import LabelError, Metric, MetricBatch, Output
 from mobileprep.errors import AccuracyError
 from mobileprep.graph.tensor import Array
 
-# As COCOeval makes them, to the last bit.
+# Computed as in COCOeval, so that they are equal bit for bit.
 _OVERLAPS: Final = np.linspace(0.5, 0.95, 10)
 _RECALLS: Final = np.linspace(0.0, 1.0, 101)
 _MOST_DETECTIONS: Final = 100
 
 
 class _Image(Struct, frozen=True):
-    """Detections of one class in one image, best first, and the objects that there are."""
+    """Detections of one class in one image, best first, and the true objects of that class."""
 
     boxes: Array
     scores: Array
@@ -28,28 +28,28 @@ class _Image(Struct, frozen=True):
 
 
 class MeanAveragePrecision(Metric):
-    """The mean of the average precisions of all classes at overlaps of 0.50, 0.55 ... 0.95.
+    """The mean of the average precisions of all classes at IoU 0.50, 0.55 ... 0.95.
 
-    COCO's AP (``COCOeval``'s first number): of each class and image the 100 best detections, each
-    matched with the object of its class that it overlaps most and that no better one has; precision
-    at 101 recalls, made falling from the right; crowds are matched by any number of detections,
-    which then count neither way. Classes without objects are left out.
+    COCO's AP (the first number of ``COCOeval``). For each class and image, the 100 best detections
+    are matched in order of score, each with the unmatched object of its class that it overlaps
+    most. Precision is monotonic from the right and sampled at 101 recalls. A crowd can match any
+    number of detections, which are then ignored. Classes without objects are skipped.
     """
 
     def __init__(self) -> None:
-        # Of each class: scores; whether matched, whether ignored, a row for each overlap; objects.
+        # By class: scores; matched and ignored flags with one row per overlap; number of objects.
         self._scores: dict[int, list[Array]] = defaultdict(list)
         self._matched: dict[int, list[Array]] = defaultdict(list)
         self._ignored: dict[int, list[Array]] = defaultdict(list)
         self._objects: dict[int, int] = defaultdict(int)
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``.
+        """Add a batch.
 
         Outputs: boxes ``[samples, n, 4]`` as two corners, scores and classes ``[samples, n]``, and
-        how many of them count ``[samples]``, if there is such an output. Labels:
-        ``[samples, m, 5]`` with a box's corners in the same order and unit, and its class, or
-        ``[samples, m, 6]`` with 1 for a crowd besides; rows of a negative class fill up.
+        optionally the number of valid detections ``[samples]``. Labels: ``[samples, m, 5]`` with a
+        box's corners in the same order and unit and its class, or ``[samples, m, 6]`` with an
+        additional 1 for a crowd. Rows with a negative class are padding.
         """
         boxes, scores, classes, counts = _detections(batch)
         labels = _objects(batch)
@@ -61,7 +61,7 @@ class MeanAveragePrecision(Metric):
                 self._add(int(which), _of_class(which, *found, objects))
 
     def value(self) -> float:
-        """See ``Metric.value``: 0 to 1."""
+        """Return the mean average precision, from 0 to 1."""
         with_objects = [which for which, count in sorted(self._objects.items()) if count]
         if not with_objects:
             message = "the labels have no object but crowds, so that nothing can be found"
@@ -76,7 +76,7 @@ class MeanAveragePrecision(Metric):
         self._objects[which] += int(np.count_nonzero(~image.is_crowd))
 
     def _precisions(self, which: int) -> Array:
-        """The precision of a class at each overlap and recall."""
+        """Return the precision of a class at each overlap and recall."""
         scores = np.concatenate(self._scores[which])
         order = np.argsort(-scores, kind="stable")
         matched = np.concatenate(self._matched[which], axis=1)[:, order]
@@ -86,14 +86,14 @@ class MeanAveragePrecision(Metric):
         recalls = right / self._objects[which]
         precisions = right / (right + wrong + np.spacing(1))
         falling = np.maximum.accumulate(precisions[:, ::-1], axis=1)[:, ::-1]
-        # Beyond the last recall there is no detection: the precision is 0.
+        # No detection reaches a recall beyond the last one, so the precision is 0.
         padded = np.concatenate([falling, np.zeros((len(_OVERLAPS), 1))], axis=1)
         places = [np.searchsorted(recall, _RECALLS, side="left") for recall in recalls]
         return np.stack([row[place] for row, place in zip(padded, places, strict=True)])
 
 
 def _detections(batch: MetricBatch) -> tuple[Array, Array, Array, Array]:
-    """Boxes, scores, classes, and how many of each sample count."""
+    """Return boxes, scores, classes, and the number of valid detections per sample."""
     boxes, scores, classes, *more = (batch.each_sample(name) for name in batch.chosen)
     wanted = (batch.count, boxes.shape[1] if boxes.ndim == 3 else -1)
     if boxes.shape[2:] != (4,) or not scores.shape == classes.shape == wanted:
@@ -120,7 +120,7 @@ def _detections(batch: MetricBatch) -> tuple[Array, Array, Array, Array]:
 
 
 def _objects(batch: MetricBatch) -> Array:
-    """The labels as float64 [samples, objects, 6]: corners, class, whether it is a crowd."""
+    """Return the labels as float64 [samples, objects, 6]: corners, class, crowd flag."""
     labels, name = batch.needed_labels(), batch.labels_name
     if labels.ndim != 3 or labels.shape[2] not in (5, 6) or labels.dtype.kind not in "iuf":
         message = f"the labels {name!r} are {labels.dtype} of shape {list(labels.shape)}"
@@ -138,13 +138,13 @@ def _of_class(which: float, boxes: Array, scores: Array, classes: Array, objects
     chosen = np.flatnonzero(classes == which)
     best = chosen[np.argsort(-scores[chosen], kind="stable")][:_MOST_DETECTIONS]
     there = objects[objects[:, 4] == which]
-    # Crowds last: a detection takes a crowd only where it finds no object.
+    # Crowds last: a detection matches a crowd only if no object is available.
     there = there[np.argsort(there[:, 5], kind="stable")]
     return _Image(boxes[best], scores[best], there[:, :4], there[:, 5] != 0)
 
 
 def _matches(image: _Image) -> tuple[Array, Array]:
-    """Whether each detection is matched, and whether with a crowd, by overlap."""
+    """Return two bool arrays [overlaps, detections]: matched, and matched with a crowd."""
     shape = (len(_OVERLAPS), len(image.scores))
     matched, ignored = np.zeros(shape, bool), np.zeros(shape, bool)
     if not len(image.objects):
@@ -161,7 +161,7 @@ def _matches(image: _Image) -> tuple[Array, Array]:
 
 
 def _match(overlaps: Array, least: float, taken: Array, is_crowd: Array) -> int:
-    """The object that a detection is matched with, or -1: of equal overlaps the last."""
+    """Return the index of the object that matches a detection, or -1; the last one wins ties."""
     for kind in (~is_crowd & ~taken, is_crowd):
         candidates = np.flatnonzero(kind & (overlaps >= min(least, 1 - 1e-10)))
         if len(candidates):
@@ -171,7 +171,7 @@ def _match(overlaps: Array, least: float, taken: Array, is_crowd: Array) -> int:
 
 
 def _overlaps(boxes: Array, objects: Array, is_crowd: Array) -> Array:
-    """The intersection over the union of each pair; for crowds, over the detection alone."""
+    """Return the IoU of each pair; for crowds, the intersection over the detection's area."""
     low = np.maximum(boxes[:, None, :2], objects[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], objects[None, :, 2:])
     both = np.maximum(high - low, 0).prod(axis=2)

@@ -1,4 +1,4 @@
-"""How near numbers are to those that they should be."""
+"""Regression metrics, and the agreement between two models' outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEST_PSNR: Final = 100.0
 
 
 class MeanError(Metric):
-    """The mean of the absolute or squared differences of all elements.
+    """The mean absolute or squared difference over all elements.
 
     Args:
         power: 1 for absolute, 2 for squared.
@@ -36,22 +36,22 @@ class MeanError(Metric):
         self._count = 0
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; labels have the output's shape."""
+        """Add a batch; labels have the shape of the output."""
         found, wanted = numbers_of(batch), wanted_numbers(batch)
         self._sum += float((np.abs(found - wanted) ** self._power).sum())
         self._count += found.size
 
     def value(self) -> float:
-        """See ``Metric.value``: 0 or more, in the output's unit or its square."""
+        """Return the error, 0 at best, in the output's unit or its square."""
         return self._sum / self._count
 
 
 class R2(Metric):
-    """The coefficient of determination, the mean over the elements of a sample.
+    """The coefficient of determination, averaged over the elements of a sample.
 
-    As ``sklearn.metrics.r2_score`` has it (``uniform_average``): an element whose labels are all
-    equal counts 1 where it is met exactly, else 0. Squares are summed about a mean that moves with
-    the batches (Chan, Golub and LeVeque, 1979), so that large means cost no digits.
+    Same as ``sklearn.metrics.r2_score`` with ``uniform_average``: an element whose labels are all
+    equal scores 1 if all outputs are exact, else 0. Squares are accumulated around a running mean
+    (Chan, Golub, and LeVeque, 1979), so large means do not lose precision.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class R2(Metric):
         self._missed: Array = np.zeros(0)
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; labels have the output's shape, the same in each batch."""
+        """Add a batch; labels have the shape of the output, the same in each batch."""
         found, wanted = numbers_of(batch), wanted_numbers(batch)
         if not self._count:
             self._mean, self._spread, self._missed = np.zeros((3, wanted.shape[1]))
@@ -80,7 +80,7 @@ class R2(Metric):
         self._count = total
 
     def value(self) -> float:
-        """See ``Metric.value``: 1 at best."""
+        """Return the coefficient, 1 at best."""
         if self._count < 2:
             message = "r2 needs at least two samples"
             raise AccuracyError(message, "validate on more samples")
@@ -90,7 +90,6 @@ class R2(Metric):
         return float(np.mean(1 - shares))
 
     def notes(self) -> tuple[str, ...]:
-        """See ``Metric.notes``."""
         level = int(np.count_nonzero(self._spread == 0))
         if not level:
             return ()
@@ -98,13 +97,13 @@ class R2(Metric):
 
 
 class Psnr(Metric):
-    """The peak signal-to-noise ratio in decibels, the mean over the samples.
+    """The peak signal-to-noise ratio in decibels, averaged over the samples.
 
-    Each sample's is 10 log10(peak^2 / mean squared error), as ``tf.image.psnr`` has it. One that is
-    met exactly has none; it and all above count 100.
+    Each sample contributes 10 log10(peak^2 / mean squared error), as in ``tf.image.psnr``. Values
+    are capped at 100, which is also the value of an exact match.
 
     Args:
-        options: ``peak``; without it, the largest number that the labels' type can hold.
+        options: ``peak``; defaults to the maximum of the labels' integer type.
     """
 
     def __init__(self, options: MetricOptions) -> None:
@@ -113,7 +112,7 @@ class Psnr(Metric):
         self._samples = 0
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; labels have the output's shape."""
+        """Add a batch; labels have the shape of the output."""
         found, wanted = numbers_of(batch), wanted_numbers(batch)
         peak = self._peak_of(batch)
         errors = ((found - wanted) ** 2).mean(axis=1)
@@ -122,7 +121,7 @@ class Psnr(Metric):
         self._samples += batch.count
 
     def value(self) -> float:
-        """See ``Metric.value``: decibels."""
+        """Return the mean ratio in decibels."""
         return self._sum / self._samples
 
     def _peak_of(self, batch: MetricBatch) -> float:
@@ -136,9 +135,9 @@ class Psnr(Metric):
 
 
 class Cosine(Metric):
-    """The cosine of the angle between a sample's output and its label, the mean over the samples.
+    """The cosine of the angle between a sample's output and its label, averaged over the samples.
 
-    An output that is zero throughout has no direction, and counts 0.
+    An output of zeros has no direction and counts as 0.
     """
 
     def __init__(self) -> None:
@@ -146,7 +145,7 @@ class Cosine(Metric):
         self._samples = 0
 
     def update(self, batch: MetricBatch) -> None:
-        """See ``Metric.update``; labels have the output's shape."""
+        """Add a batch; labels have the shape of the output."""
         found, wanted = numbers_of(batch), wanted_numbers(batch)
         lengths = np.linalg.norm(wanted, axis=1)
         without = np.flatnonzero(lengths == 0)
@@ -162,12 +161,12 @@ class Cosine(Metric):
         self._samples += batch.count
 
     def value(self) -> float:
-        """See ``Metric.value``: -1 to 1."""
+        """Return the mean cosine, from -1 to 1."""
         return self._sum / self._samples
 
 
 def wanted_numbers(batch: MetricBatch) -> Array:
-    """The labels as finite float64 [samples, elements], which the metric's output has too."""
+    """Return the labels as finite float64 [samples, elements], matching the metric's output."""
     labels, name = batch.needed_labels(), batch.labels_name
     output = batch.each_sample()
     if _without_ones(labels.shape) != _without_ones(output.shape):
@@ -198,10 +197,10 @@ AgreementKind: TypeAlias = Literal["agreement", "top1_agreement", "peak_agreemen
 
 
 class OutputAgreement:
-    """How an output compares with the source's, batch by batch.
+    """Compares an output with the source model's, batch by batch.
 
     Args:
-        name: the output.
+        name: the name of the output.
     """
 
     def __init__(self, name: str) -> None:
@@ -216,10 +215,14 @@ class OutputAgreement:
     def update(
         self, expected: Array, found: Array, samples: int, *, where: str = "", free: bool = False
     ) -> None:
-        """Take more samples.
+        """Add a batch of samples.
 
         Args:
-            free: whether shapes may differ, as those of decoded texts do.
+            expected: the source model's output.
+            found: the output to compare.
+            samples: the number of samples in the batch.
+            where: the location, for messages.
+            free: whether shapes may differ, as for decoded strings.
         """
         if free and expected.shape != found.shape:
             self.pass_over()
@@ -237,24 +240,24 @@ class OutputAgreement:
             self._samples += samples
 
     def pass_over(self) -> None:
-        """Take note of samples for which the two cannot be compared."""
+        """Record that some samples cannot be compared because their shapes differ."""
         self._has_other_shapes = True
 
     @property
     def largest(self) -> float | None:
-        """The largest absolute difference of any element; None where shapes differ.
+        """The largest absolute difference of any element; None if shapes differ.
 
-        Infinite where only one of the two is NaN or infinite; for text the largest share of a
-        batch's elements that differ.
+        Infinite if only one of the two values is NaN or infinite. For strings, the largest share of
+        a batch's elements that differ.
         """
         return None if self._has_other_shapes else self._largest
 
     @property
     def share_of_peak(self) -> float | None:
-        """The same as a share of the source's largest magnitude; None where shapes differ.
+        """The largest difference divided by the source's largest magnitude; None if shapes differ.
 
-        Of what names or counts, the share of elements that differ. Where the source gives nothing
-        but zeros, the difference itself.
+        For labels and counts, the share of elements that differ. If the source's output is all
+        zeros, the difference itself.
         """
         if self._has_other_shapes:
             return None
@@ -263,12 +266,12 @@ class OutputAgreement:
         return self._largest / self._peak if self._peak else self._largest
 
     def value(self, kind: AgreementKind) -> float:
-        """The agreement, 1 at best.
+        """Return the agreement, 1 at best.
 
         Args:
             kind: ``top1_agreement`` for the share of samples with the same best class,
-                ``peak_agreement`` for 1 less the share of the peak, ``agreement`` for the first of
-                these where there are scores for classes, and the second otherwise.
+                ``peak_agreement`` for 1 minus ``share_of_peak``, ``agreement`` for the former if
+                the output has one score per class, and the latter otherwise.
         """
         share = self.share_of_peak
         if share is None:

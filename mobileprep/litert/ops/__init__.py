@@ -1,1 +1,1 @@
-"""Lowerings of TensorFlow's ops, a module a family."""
+"""Lowerings of TensorFlow ops, one module per family."""

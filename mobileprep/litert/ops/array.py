@@ -1,4 +1,4 @@
-"""Shapes, and elements moved as they are."""
+"""Shapes, reductions, and ops that move elements."""
 
 from __future__ import annotations
 
@@ -24,31 +24,29 @@ _MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
 
 @lowering("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot")
 def identity(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The value itself."""
     return inputs[0]
 
 
 @lowering("IdentityN")
 def identity_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """The values themselves."""
     return tuple(inputs)
 
 
 @lowering("EnsureShape")
 def ensure_shape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The value itself: shapes that do not fit are refused where shapes are inferred."""
+    """Pass the value through; shape inference rejects mismatches."""
     return inputs[0]
 
 
 @lowering("CheckNumerics")
 def check_numerics(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The value itself: LiteRT has no errors of numbers."""
+    """Pass the value through; LiteRT does not check for NaN."""
     return inputs[0]
 
 
 @lowering("Reshape")
 def reshape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RESHAPE; sizes that are partly known become a constant where one is left open."""
+    """Emit RESHAPE, with a constant shape if at most one size is unknown."""
     shape = scope.output_shape(node)
     known = scope.as_shape(node, 1)
     sizes = known if shape is None or shape.count(-1) > 1 else shape
@@ -60,7 +58,7 @@ def reshape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Squeeze")
 def squeeze(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SQUEEZE, or RESHAPE where the sizes are known, which more delegates take."""
+    """Emit RESHAPE if the sizes are known, which more delegates support, else SQUEEZE."""
     shape = scope.output_shape(node)
     if shape is not None and shape.count(-1) <= 1:
         return reshaped(scope, inputs[0], shape)
@@ -71,7 +69,7 @@ def squeeze(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ExpandDims")
 def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """EXPAND_DIMS, or RESHAPE where the sizes are known."""
+    """Emit RESHAPE if the sizes are known, else EXPAND_DIMS."""
     shape = scope.output_shape(node)
     if shape is not None and shape.count(-1) <= 1 and 0 not in shape:
         return reshaped(scope, inputs[0], shape)
@@ -80,13 +78,12 @@ def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Transpose")
 def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """TRANSPOSE."""
     known = scope.known(node, 1)
     if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
         message = f"{list(integers(known))} is not a permutation of the dimensions"
         raise ValueError(message)
     if inputs[0].rank is not None and inputs[0].rank < 2:
-        # The runtime leaves the result for a scalar as it finds the memory.
+        # The runtime does not write the result for a scalar.
         return inputs[0]
     order = as_int32(scope, node, 1, inputs[1])
     shape = scope.output_shape(node)
@@ -96,19 +93,17 @@ def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ConcatV2")
 def concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CONCATENATION."""
     axis = scope.integers(node, len(inputs) - 1, "axis")[0]
     return _concatenated(scope, node, inputs[:-1], axis)
 
 
 @lowering("Concat")
 def old_concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CONCATENATION."""
     return _concatenated(scope, node, inputs[1:], scope.integers(node, 0, "axis")[0])
 
 
 def _concatenated(scope: Scope, node: Node, values: Sequence[Value], axis: int) -> Value:
-    # Parts of length 0 add nothing, and kernels refuse some of them.
+    # Some kernels reject empty parts, which have no effect.
     full = [v for v in values if v.data is None or v.data.size or v.data.shape[axis]]
     if len(full) == 1:
         return full[0]
@@ -125,7 +120,6 @@ def _outputs(
 
 @lowering("Split")
 def split(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """SPLIT."""
     count = node.attr_int("num_split")
     outputs = _outputs(scope, node, count, inputs[1].dtype)
     return scope.emit_many("SPLIT", inputs, outputs, "SplitOptions", num_splits=count)
@@ -133,7 +127,6 @@ def split(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...
 
 @lowering("SplitV")
 def split_v(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """SPLIT_V."""
     count = node.attr_int("num_split")
     outputs = _outputs(scope, node, count, inputs[0].dtype)
     sizes, axis = (as_int32(scope, node, i, inputs[i]) for i in (1, 2))
@@ -143,7 +136,6 @@ def split_v(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
 
 @lowering("Pack")
 def pack(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """PACK."""
     shape, kind = scope.output_shape(node), inputs[0].dtype
     axis, count = node.attr_int("axis", 0), len(inputs)
     return scope.emit("PACK", inputs, shape, kind, "PackOptions", values_count=count, axis=axis)
@@ -151,7 +143,6 @@ def pack(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Unpack")
 def unpack(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """UNPACK."""
     count = node.attr_int("num")
     outputs = _outputs(scope, node, count, inputs[0].dtype)
     axis = node.attr_int("axis", 0)
@@ -160,15 +151,15 @@ def unpack(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ..
 
 @lowering("Slice")
 def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SLICE."""
     return scope.emit("SLICE", inputs, scope.output_shape(node), inputs[0].dtype, "SliceOptions")
 
 
 @lowering("StridedSlice")
 def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """STRIDED_SLICE; an ellipsis is written out, and new axes are made by EXPAND_DIMS."""
+    """Emit STRIDED_SLICE; expand an ellipsis, and add new axes with EXPAND_DIMS."""
     masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
-    # The runtime takes the first element of an open begin, TensorFlow the one that is named.
+    # For a shrunk axis with the begin mask, the runtime selects the first element, TensorFlow the
+    # specified one.
     masks["begin_mask"] &= ~masks["shrink_axis_mask"]
     bounds = [as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3)]
     shape, kind, table = scope.output_shape(node), inputs[0].dtype, "StridedSliceOptions"
@@ -201,7 +192,7 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 class _SlicedAxis(Struct, frozen=True):
-    """An axis of a slice: the entry of the bounds that it has, None for one of an ellipsis."""
+    """An axis of a slice, with the index of its bounds; None if an ellipsis covers it."""
 
     entry: int | None
     is_new: bool = False
@@ -211,7 +202,7 @@ class _SlicedAxis(Struct, frozen=True):
 
 
 def _sliced_axes(node: Node, count: int, rank: int) -> list[_SlicedAxis]:
-    """The axes of a slice's input, and the new ones among them, in order."""
+    """Return the axes of a slice's input, and the new ones among them, in order."""
     ellipsis, new = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
     whole = rank - sum(not (ellipsis >> i & 1 or new >> i & 1) for i in range(count))
     axes: list[_SlicedAxis] = []
@@ -227,7 +218,7 @@ def _sliced_axes(node: Node, count: int, rank: int) -> list[_SlicedAxis]:
 def _picked(
     scope: Scope, node: Node, index: int, bounds: Value, axes: Sequence[_SlicedAxis]
 ) -> Value:
-    """An input of a slice with an entry for each axis; those of an ellipsis are not read."""
+    """Return an input of a slice with one entry per axis; entries of an ellipsis are ignored."""
     known = scope.known(node, index)
     if known is not None:
         values = [1 if axis.entry is None else int(known[axis.entry]) for axis in axes]
@@ -242,11 +233,10 @@ def _picked(
 
 @lowering("Gather", "GatherV2", "ResourceGather")
 def gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """GATHER."""
     axis = scope.integers(node, 2, "axis")[0] if len(inputs) > 2 else 0
     batch = node.attr_int("batch_dims", 0)
     shape, kind = scope.output_shape(node), inputs[0].dtype
-    # Counted from the end it would mean another axis where the batch is not first.
+    # A negative axis would select a different axis with batch dimensions.
     if axis < 0 and inputs[0].rank is not None:
         axis += inputs[0].rank
     return scope.emit(
@@ -256,14 +246,12 @@ def gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("GatherNd")
 def gather_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """GATHER_ND."""
     shape = scope.output_shape(node)
     return scope.emit("GATHER_ND", inputs, shape, inputs[0].dtype, "GatherNdOptions")
 
 
 @lowering("ScatterNd")
 def scatter_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SCATTER_ND."""
     places, sizes = (as_int32(scope, node, i, inputs[i]) for i in (0, 2))
     values, shape = [places, inputs[1], sizes], scope.output_shape(node)
     return scope.emit("SCATTER_ND", values, shape, inputs[1].dtype, "ScatterNdOptions")
@@ -274,7 +262,6 @@ _SPARSE: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.INT8, D
 
 @lowering("SparseToDense")
 def sparse_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SPARSE_TO_DENSE."""
     indices, sizes, values, default = inputs
     need(node, [values], _SPARSE)
     need(node, [indices], {DType.INT32, DType.INT64})
@@ -286,20 +273,17 @@ def sparse_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Tile")
 def tile(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """TILE."""
     return scope.emit("TILE", inputs, scope.output_shape(node), inputs[0].dtype, "TileOptions")
 
 
 @lowering("BroadcastTo")
 def broadcast_to(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BROADCAST_TO."""
     shape = scope.output_shape(node)
     return scope.emit("BROADCAST_TO", inputs, shape, inputs[0].dtype, "BroadcastToOptions")
 
 
 @lowering("Shape")
 def shape_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SHAPE."""
     kind = node.attr_dtype("out_type", DType.INT32)
     shape = scope.output_shape(node)
     return scope.emit("SHAPE", inputs, shape, kind, "ShapeOptions", out_type=NAMES[kind])
@@ -307,7 +291,7 @@ def shape_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ShapeN")
 def shape_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """SHAPE of each."""
+    """Emit SHAPE for each input."""
     kind = node.attr_dtype("out_type", DType.INT32)
     return tuple(
         scope.emit("SHAPE", [x], (x.rank or -1,), kind, "ShapeOptions", out_type=NAMES[kind])
@@ -317,13 +301,12 @@ def shape_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
 
 @lowering("Rank")
 def rank(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RANK."""
     return scope.emit("RANK", inputs, (), DType.INT32, "RankOptions")
 
 
 @lowering("Size")
 def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The product of SHAPE."""
+    """Emit REDUCE_PROD of SHAPE."""
     kind = node.attr_dtype("out_type", DType.INT32)
     sizes = scope.emit(
         "SHAPE", inputs, (inputs[0].rank or -1,), kind, "ShapeOptions", out_type=NAMES[kind]
@@ -334,7 +317,6 @@ def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Fill")
 def fill(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """FILL."""
     return scope.emit("FILL", inputs, scope.output_shape(node), inputs[1].dtype, "FillOptions")
 
 
@@ -343,7 +325,7 @@ _FILLED: Final = frozenset({DType.BOOL, DType.INT8, DType.INT16, DType.UINT8})
 
 @lowering("ZerosLike", "OnesLike")
 def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ZEROS_LIKE, and 1 added for ones; FILL of other types."""
+    """Emit ZEROS_LIKE, plus ADD for ones; emit FILL for other types."""
     value = inputs[0]
     if value.dtype in _FILLED:
         return filled(scope, value, np.array(node.op == "OnesLike", value.dtype.numpy))
@@ -357,14 +339,12 @@ def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Range")
 def range_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RANGE."""
     need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
     return scope.emit("RANGE", inputs, scope.output_shape(node), inputs[0].dtype, "RangeOptions")
 
 
 @lowering("OneHot")
 def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ONE_HOT."""
     shape, axis = scope.output_shape(node), node.attr_int("axis", -1)
     places = inputs[0] if inputs[0].dtype is DType.INT64 else as_int32(scope, node, 0, inputs[0])
     values = [places, *inputs[1:]]
@@ -373,7 +353,7 @@ def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ReverseV2")
 def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """REVERSE_V2, an axis at a time."""
+    """Emit REVERSE_V2 for one axis at a time."""
     value, shape = inputs[0], scope.output_shape(node)
     for axis in scope.integers(node, 1, "axes"):
         if axis < 0 and shape is None:
@@ -387,7 +367,7 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Roll")
 def roll(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """For each axis the CONCATENATION of two SLICEs, or GATHER where sizes are computed."""
+    """For each axis, concatenate two SLICEs, or GATHER if sizes are computed."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | {DType.BOOL})
     axes = scope.integers(node, 2, "axis")
@@ -426,27 +406,25 @@ def _part(scope: Scope, value: Value, axis: int, start: int, end: int) -> Value:
 
 @lowering("Where")
 def where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """WHERE."""
     return scope.emit("WHERE", inputs, scope.output_shape(node), DType.INT64, "WhereOptions")
 
 
 @lowering("SelectV2")
 def select_v2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SELECT_V2."""
     shape = scope.output_shape(node)
     return scope.emit("SELECT_V2", inputs, shape, inputs[1].dtype, "SelectV2Options")
 
 
 @lowering("Select")
 def select(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SELECT, whose condition may be a vector of rows."""
+    """Emit SELECT, whose condition may be a vector of rows."""
     shape = scope.output_shape(node)
     return scope.emit("SELECT", inputs, shape, inputs[1].dtype, "SelectOptions")
 
 
 @lowering("Pad", "PadV2")
 def pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """PAD and PADV2."""
+    """Emit PAD or PADV2."""
     shape, kind = scope.output_shape(node), inputs[0].dtype
     code, table = ("PAD", "PadOptions") if node.op == "Pad" else ("PADV2", "PadV2Options")
     return scope.emit(code, inputs, shape, kind, table)
@@ -454,7 +432,6 @@ def pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("MirrorPad")
 def mirror_pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MIRROR_PAD."""
     shape, mode = scope.output_shape(node), _MIRRORS[node.attr_str("mode")]
     return scope.emit("MIRROR_PAD", inputs, shape, inputs[0].dtype, "MirrorPadOptions", mode=mode)
 
@@ -473,7 +450,6 @@ _CODES: Final[dict[str, tuple[str, frozenset[DType]]]] = {
 
 @lowering(*_CODES)
 def reduction(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A reduction along axes."""
     code, types = _CODES[node.op]
     need(node, inputs[:1], types)
     value, known = inputs[0], scope.known(node, 1)
@@ -495,7 +471,7 @@ def reduction(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ArgMax", "ArgMin")
 def arg(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ARG_MAX and ARG_MIN."""
+    """Emit ARG_MAX or ARG_MIN."""
     need(node, inputs[:1], {*NUMBERS, DType.INT8, DType.UINT8, DType.BOOL})
     kind = node.attr_dtype("output_type", DType.INT64)
     if kind not in (DType.INT32, DType.INT64):
@@ -511,7 +487,6 @@ def arg(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("TopKV2")
 def top_k(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """TOPK_V2."""
     need(node, inputs[:1], {*LONG_NUMBERS, DType.UINT8, DType.INT8})
     shape = scope.output_shape(node)
     outputs = [(shape, inputs[0].dtype), (shape, DType.INT32)]
@@ -520,7 +495,7 @@ def top_k(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...
 
 @lowering("L2Loss")
 def l2_loss(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """sum(x * x) / 2."""
+    """Compute sum(x * x) / 2."""
     need(node, inputs, FLOATS)
     value = inputs[0]
     if value.rank is None:

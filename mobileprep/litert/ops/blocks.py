@@ -1,4 +1,4 @@
-"""Blocks moved to the batch, and back."""
+"""Move blocks between space and batch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import as_int32, reshaped, transposed
 from mobileprep.ops.arrays import integers
 
-# Along how many dimensions LiteRT's kernels move blocks.
+# Numbers of block dimensions that LiteRT's kernels support.
 _COUNTS: Final = (1, 2)
-# The dimensions that PAD and SLICE take.
+# Maximum number of dimensions of PAD and SLICE.
 _MOST_DIMENSIONS: Final = 5
 
 
 @lowering("SpaceToBatchND", "BatchToSpaceND")
 def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND, with one dimension behind those of the blocks.
+    """Emit SPACE_TO_BATCH_ND or BATCH_TO_SPACE_ND with one dimension after the block dimensions.
 
     Other tensors are reshaped, or moved along one dimension at a time.
     """
@@ -47,13 +47,13 @@ def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 class _Steps:
-    """Blocks moved along one dimension at a time, by TRANSPOSE between RESHAPE.
+    """Moves blocks along one dimension at a time, with TRANSPOSE between RESHAPEs.
 
     Args:
         work: emits operators.
         value: the tensor.
-        blocks: the block size of each dimension behind the first.
-        edges: how much to add, or to crop, before and after each of them.
+        blocks: the block size of each dimension after the first.
+        edges: the padding or cropping before and after each of them.
     """
 
     def __init__(self, work: IndexArithmetic, value: Value, blocks: Value, edges: Value) -> None:
@@ -64,7 +64,7 @@ class _Steps:
         sizes = work.sizes(value)
         self._sizes, self._behind = sizes[: count + 1], sizes[count + 1 :]
         if len(self._behind) > 1:
-            # PAD and SLICE take few dimensions: those behind the blocks become one.
+            # PAD and SLICE support few dimensions, so merge those after the blocks.
             self._sizes.append(_product(work, self._behind))
             self._value = work.shaped(value, self._sizes)
         else:
@@ -76,7 +76,7 @@ class _Steps:
         self._edges = [[work.element(flat, 2 * i + end) for end in (0, 1)] for i in range(count)]
 
     def to_batch(self) -> Value:
-        """Add edges, then move blocks to the batch, from the last dimension to the first."""
+        """Pad, then move blocks to the batch, from the last dimension to the first."""
         work, rank = self._work, len(self._sizes)
         none = [work.number(0)] * 2
         pairs = [none, *self._edges, *[none] * (rank - 1 - len(self._edges))]
@@ -120,7 +120,7 @@ class _Steps:
         return self._work.shaped(value, sizes)
 
     def _around(self, axis: int) -> tuple[Value, Value]:
-        """The product of the sizes before an axis, and of those behind it."""
+        """Return the products of the sizes before and after an axis."""
         sizes = self._sizes
         return _product(self._work, sizes[:axis]), _product(self._work, sizes[axis + 1 :])
 
@@ -141,13 +141,13 @@ def _shape(sizes: Sequence[Value]) -> TensorShape:
 
 
 def _bounds(scope: Scope, node: Node, inputs: Sequence[Value]) -> list[Value]:
-    """The blocks, and what is added or cropped around them, as far as they have to be told."""
+    """Return the block sizes and edges, without trailing entries that have no effect."""
     count = _count(inputs[1])
     blocks, edges = scope.known(node, 1), scope.known(node, 2)
     if blocks is None or edges is None or (count is not None and _is_taken(inputs[0], count)):
         return [as_int32(scope, node, i, inputs[i]) for i in (1, 2)]
     told = [(b, *e) for b, e in zip(integers(blocks), edges.tolist(), strict=True)]
-    # Single blocks at the end, with nothing around them, move nothing.
+    # Trailing blocks of size 1 without edges have no effect.
     while told and told[-1] == (1, 0, 0):
         told.pop()
     sizes = scope.integers_constant(blocks[: len(told)], "block_shape")
@@ -155,12 +155,12 @@ def _bounds(scope: Scope, node: Node, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _count(blocks: Value) -> int | None:
-    """Along how many dimensions blocks are moved; None where that is not known."""
+    """Return the number of block dimensions, or None if unknown."""
     return blocks.shape[0] if blocks.shape and blocks.shape[0] >= 0 else None
 
 
 def _is_taken(value: Value, count: int) -> bool:
-    """Whether the kernels move blocks of a tensor along some dimensions, as far as is known."""
+    """Return whether the kernels support a tensor with this number of block dimensions."""
     return count in _COUNTS and value.rank in (None, count + 2)
 
 
@@ -170,7 +170,7 @@ def _moved(scope: Scope, node: Node, inputs: Sequence[Value], shape: TensorShape
 
 
 def _one_behind(shape: TensorShape, count: int) -> tuple[int, ...]:
-    """A shape with all dimensions behind the first ones as one; empty where it is not known."""
+    """Merge all dimensions after the first ``count``; empty for an unknown shape."""
     if shape is None:
         return ()
     behind = shape[count:]
@@ -178,5 +178,5 @@ def _one_behind(shape: TensorShape, count: int) -> tuple[int, ...]:
 
 
 def _tells(shape: Sequence[int]) -> bool:
-    """Whether RESHAPE can work out what a shape leaves open."""
+    """Return whether RESHAPE can infer the unknown sizes of a shape."""
     return bool(shape) and 0 not in shape and shape.count(-1) <= 1

@@ -1,4 +1,4 @@
-"""Convolutions and products with constant weights."""
+"""Convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mobileprep.litert.types import need_float
 
 
 def relaid(scope: Scope, weights: Value, form: str, order: Sequence[int]) -> Value:
-    """Weights with their dimensions in another order, at once where they are constant."""
+    """Transpose weights, at conversion time if they are constant."""
     if weights.data is None:
         return transposed(scope, weights, order)
     turned = np.ascontiguousarray(np.transpose(weights.data, order))
@@ -40,7 +40,7 @@ def relaid(scope: Scope, weights: Value, form: str, order: Sequence[int]) -> Val
 
 @lowering("Conv2D")
 def conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CONV_2D; its weights are [output, height, width, input]."""
+    """Emit CONV_2D with weights [output, height, width, input]."""
     need_float(node, inputs)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]))
     weights = relaid(scope, inputs[1], "OHWI", (3, 0, 1, 2))
@@ -62,7 +62,7 @@ def conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _no_bias(scope: Scope, weights: Value, axis: int) -> Value | None:
-    """A bias of zeros, which convolutions and older runtimes demand."""
+    """Return a bias of zeros, which convolutions and older runtimes require."""
     if weights.shape is None:
         return None
     if weights.shape[axis] < 0:
@@ -75,7 +75,10 @@ def _no_bias(scope: Scope, weights: Value, axis: int) -> Value | None:
 
 @lowering("DepthwiseConv2dNative")
 def depthwise_conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """DEPTHWISE_CONV_2D; [height, width, input, multiplier] becomes [1, height, width, output]."""
+    """Emit DEPTHWISE_CONV_2D with weights [1, height, width, output].
+
+    TensorFlow's weights are [height, width, input, multiplier].
+    """
     need_float(node, inputs)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]))
     filters = inputs[1]
@@ -107,7 +110,10 @@ def depthwise_conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
 
 @lowering("Conv2DBackpropInput")
 def transpose_conv(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """TRANSPOSE_CONV; [height, width, output, input] becomes [output, height, width, input]."""
+    """Emit TRANSPOSE_CONV with weights [output, height, width, input].
+
+    TensorFlow's weights are [height, width, output, input].
+    """
     need_float(node, inputs[1:])
     if node.attr_str("padding") == "EXPLICIT":
         msg = "it has explicit paddings"
@@ -133,7 +139,7 @@ def transpose_conv(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _output_sizes(scope: Scope, node: Node, sizes: Value) -> Value:
-    """The sizes of a transposed convolution's output, channels last."""
+    """Return the sizes of a transposed convolution's output, channels last."""
     if not is_channels_first(node):
         return sizes
     known = scope.integers(node, 0, "output sizes")
@@ -142,7 +148,7 @@ def _output_sizes(scope: Scope, node: Node, sizes: Value) -> Value:
 
 @lowering("Conv3D")
 def conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CONV_3D, whose weights are in TensorFlow's order."""
+    """Emit CONV_3D, whose weights have the same order as in TensorFlow."""
     need_float(node, inputs)
     if node.attr_str("padding") == "EXPLICIT":
         msg = "it has explicit paddings"
@@ -168,7 +174,7 @@ def conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Conv3DBackpropInputV2")
 def transpose_conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CONV_3D_TRANSPOSE, whose weights are in TensorFlow's order."""
+    """Emit CONV_3D_TRANSPOSE, whose weights have the same order as in TensorFlow."""
     need_float(node, inputs[1:])
     if set(node.attr_ints("dilations", (1,))) != {1}:
         msg = "it is dilated"
@@ -198,7 +204,7 @@ def transpose_conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
 
 @lowering("MatMul")
 def matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """FULLY_CONNECTED with weights [output, input]; BATCH_MATMUL where none are constant."""
+    """Emit FULLY_CONNECTED with weights [output, input], or BATCH_MATMUL if they are computed."""
     need_float(node, inputs)
     left, right = inputs
     turned = node.attr_bool("transpose_a", False), node.attr_bool("transpose_b", False)
@@ -210,7 +216,7 @@ def matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def matrix_product(scope: Scope, left: Value, right: Value, shape: TensorShape) -> Value:
-    """A product of matrices, or of batches of them; by FULLY_CONNECTED where it can be."""
+    """Multiply matrices, or batches of them, with FULLY_CONNECTED if possible."""
     if right.data is None or right.data.ndim != 2:
         return _product(scope, left, right, (False, False), shape)
     return _dense(scope, left, relaid(scope, right, "OI", (1, 0)), shape)
@@ -223,7 +229,7 @@ def _dense(scope: Scope, rows: Value, weights: Value, shape: TensorShape) -> Val
 
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL; of small integers by float32, where that is exact."""
+    """Emit BATCH_MATMUL; products of 8-bit integers are computed in float32 if that is exact."""
     turned = node.attr_bool("adj_x", False), node.attr_bool("adj_y", False)
     if {value.dtype for value in inputs} <= _LARGEST.keys():
         return _integer_product(scope, node, inputs, turned)
@@ -231,9 +237,9 @@ def batch_matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return _product(scope, inputs[0], inputs[1], turned, scope.output_shape(node))
 
 
-# The largest magnitude of the integers of each type.
+# The largest magnitude of each integer type.
 _LARGEST: Final = {DType.INT8: 1 << 7, DType.UINT8: (1 << 8) - 1}
-# IndexArithmetic up to here are exact in float32.
+# Integers up to this magnitude are exact in float32.
 _EXACT: Final = 1 << 24
 
 

@@ -1,4 +1,4 @@
-"""Boxes cut out of images and resized, from operators that gather pixels."""
+"""Crop, resize, and adjust images with operators on pixels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AXES: Final = (0, 1)
 
 @lowering("CropAndResize")
 def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """GATHER of the nearest pixel of each sample, or of four pixels and their weighted sum."""
+    """GATHER the nearest pixel of each sample, or blend four pixels."""
     need_float(node, inputs[:2])
     images, boxes = inputs[:2]
     if images.rank != 4:
@@ -49,7 +49,7 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     pixels = whole.shaped(images, [whole.number(-1), sizes[3]])
 
     def picked(row: Value, column: Value) -> Value:
-        """The pixels at rows and columns of each box's image."""
+        """GATHER pixels at rows and columns of each box's image."""
         line = whole.add(whole.mul(owner, sizes[1]), row)
         places = whole.add(whole.mul(line, sizes[2]), column)
         shape = (*(places.shape or ()), (images.shape or ())[3])
@@ -72,12 +72,12 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 class _Samples(Struct, frozen=True):
-    """Where the samples of all boxes lie along one axis of the images.
+    """The positions of the samples of all boxes along one axis of the images.
 
     Args:
         scope: where operators are emitted.
         value: the coordinates, [boxes, height, 1] or [boxes, 1, width].
-        last: the last pixel.
+        last: the index of the last pixel.
     """
 
     scope: Scope
@@ -85,27 +85,27 @@ class _Samples(Struct, frozen=True):
     last: Value
 
     def place(self, value: Value) -> Value:
-        """The pixel below a coordinate, among those that exist."""
+        """Round coordinates down to an existing pixel."""
         work = Arithmetic(self.scope)
         return work.cast(self._clipped(work.one("FLOOR", value)), DType.INT32)
 
     @property
     def ends(self) -> list[Value]:
-        """The pixels before and behind each sample."""
+        """The pixels before and after each sample."""
         work = Arithmetic(self.scope)
         above = work.cast(self._clipped(work.one("CEIL", self.value)), DType.INT32)
         return [self.place(self.value), above]
 
     @property
     def share(self) -> Value:
-        """How far each sample is from the first pixel to the second."""
+        """The fractional distance of each sample from the first pixel to the second."""
         work = Arithmetic(self.scope)
         share = work.sub(self.value, work.one("FLOOR", self.value))
         return _with_channels(self.scope, share)
 
     @property
     def inside(self) -> Value:
-        """Whether each sample lies in the image."""
+        """Whether each sample is inside the image."""
         beyond = [
             Arithmetic(self.scope).compare(code, self.value, end)
             for code, end in (("LESS", 0.0), ("GREATER", self.last))
@@ -121,7 +121,10 @@ class _Samples(Struct, frozen=True):
 
 
 def _samples(scope: Scope, images: Value, boxes: Value, size: Value, axis: int) -> _Samples:
-    """The samples in TensorFlow's order of operations, as the edge of an image depends on bits."""
+    """Compute samples in the same order of operations as TensorFlow.
+
+    Rounding determines whether a sample at the edge is inside the image.
+    """
     work, whole = Arithmetic(scope), IndexArithmetic(scope)
     last = work.cast(whole.sub(whole.sizes(images)[1 + axis], 1), DType.FLOAT)
     low, high = (_edge(scope, boxes, axis + 2 * end) for end in (0, 1))
@@ -149,7 +152,7 @@ def _edge(scope: Scope, boxes: Value, column: int) -> Value:
 
 
 def _mixed(work: Arithmetic, ends: Sequence[Value], share: Value) -> Value:
-    """Between two values, nearer the second the larger the share is."""
+    """Interpolate linearly between two values."""
     first, second = ends
     return work.add(first, work.mul(work.sub(second, first), share))
 
@@ -160,9 +163,9 @@ def _with_channels(scope: Scope, value: Value) -> Value:
     return scope.emit("EXPAND_DIMS", [value, axis], shape, value.dtype, "ExpandDimsOptions")
 
 
-# Below all spreads of colors, and far enough above 0 to divide by.
+# Smaller than any color difference, but large enough as a divisor.
 _TINY: Final = 1e-30
-# Elements of a window, each of which is an operator.
+# Maximum number of elements in a window; each is an operator.
 _MOST_PATCHES: Final = 1 << 10
 _RESIZES: Final = {
     "ResizeBilinear": ("RESIZE_BILINEAR", "ResizeBilinearOptions"),
@@ -172,7 +175,7 @@ _RESIZES: Final = {
 
 @lowering(*_RESIZES)
 def resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RESIZE_BILINEAR, whose result is float32 as TensorFlow's, and RESIZE_NEAREST_NEIGHBOR."""
+    """Emit RESIZE_BILINEAR with a float32 result, as in TensorFlow, or RESIZE_NEAREST_NEIGHBOR."""
     code, table = _RESIZES[node.op]
     image = inputs[0]
     if node.op == "ResizeBilinear" and image.dtype is not DType.FLOAT:
@@ -191,7 +194,7 @@ def resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ResizeArea")
 def resize_area(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL with the shares of pixels along height, then along width."""
+    """BATCH_MATMUL with the weights of pixels along the height, then along the width."""
     need_float(node, inputs[:1])
     image = inputs[0]
     sizes = scope.integers(node, 1, "size")
@@ -212,7 +215,7 @@ def resize_area(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _shares(node: Node, count: int, wanted: int) -> Array:
-    """The share of each pixel of a line in each pixel of the resized line."""
+    """Return the weight of each pixel of a line in each pixel of the resized line."""
     kernel = find_kernel(node.op)
     assert kernel is not None
     pixels = np.eye(count, dtype=np.float32).reshape(1, count, 1, count)
@@ -222,7 +225,7 @@ def _shares(node: Node, count: int, wanted: int) -> Array:
 
 @lowering("SpaceToDepth", "DepthToSpace")
 def blocks(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
+    """Emit SPACE_TO_DEPTH or DEPTH_TO_SPACE."""
     if node.attr_str("data_format", "NHWC") == "NCHW_VECT_C":
         msg = "its channels are in vectors"
         raise CannotExpressError(msg, "put the channels last")
@@ -241,7 +244,7 @@ def blocks(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ExtractImagePatches")
 def patches(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A STRIDED_SLICE for each element of the window, joined along the channels."""
+    """Emit a STRIDED_SLICE for each element of the window, concatenated along the channels."""
     image, shape = inputs[0], scope.output_shape(node)
     sizes, strides, rates = (node.attr_ints(key)[1:3] for key in ("ksizes", "strides", "rates"))
     channels = known_size(image, 3)
@@ -260,7 +263,19 @@ def windows(
     padding: str,
     fill: float | None = None,
 ) -> tuple[list[Value], tuple[int, int]]:
-    """The elements of all windows, a tensor for each place in a window, and the padding before."""
+    """Return a tensor for each position in a window with its elements of all windows.
+
+    Args:
+        scope: where operators are emitted.
+        image: [batch, height, width, channels].
+        shape: the shape of the result.
+        steps: sizes, strides, and dilation rates along height and width.
+        padding: SAME or VALID.
+        fill: the padding value; None for 0.
+
+    Returns:
+        The tensors, and the padding before height and width.
+    """
     sizes, strides, rates = steps
     if image.shape is None or shape is None or min(*image.shape[1:3], *shape[1:3]) < 1:
         reason = "the size of its image is not known"
@@ -295,7 +310,7 @@ def windows(
 
 @lowering("AdjustContrastv2")
 def adjust_contrast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """(x - mean) * factor + mean, with the mean of each channel."""
+    """Compute (x - mean) * factor + mean, with the mean of each channel."""
     need_float(node, inputs)
     image, factor = inputs
     work = Arithmetic(scope)
@@ -305,7 +320,7 @@ def adjust_contrast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("AdjustSaturation")
 def adjust_saturation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The distance of each channel from the largest one, scaled by the change of saturation."""
+    """Scale the distance of each channel from the largest one by the change of saturation."""
     need_float(node, inputs)
     image, scale = inputs
     work = Arithmetic(scope)
@@ -318,7 +333,7 @@ def adjust_saturation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
 
 @lowering("AdjustHue")
 def adjust_hue(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The hue as a number from 0 to 6, turned, and the three channels that it stands for."""
+    """Rotate the hue, a number from 0 to 6, and convert it back to three channels."""
     need_float(node, inputs)
     image, delta = inputs
     work = Arithmetic(scope)
@@ -340,7 +355,7 @@ def adjust_hue(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         ),
     )
     turned = work.two("FLOOR_MOD", work.add(hue, work.mul(delta, 6.0)), 6.0)
-    # The share of each channel that is missing is a sawtooth over the circle of hues.
+    # The amount missing from each channel is a triangle wave over the hues.
     missing = [
         work.sub(2.0, work.one("ABS", work.sub(turned, 3.0))),
         *(work.sub(work.one("ABS", work.sub(turned, place)), 1.0) for place in (2.0, 4.0)),
@@ -354,7 +369,7 @@ def adjust_hue(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _value_and_chroma(work: Arithmetic, image: Value) -> tuple[Value, Value]:
-    """The largest channel and its ratio to the smallest, 0 for values that are not positive."""
+    """Return the largest channel and its difference to the smallest, 0 for non-positive values."""
     if image.shape is None or image.shape[-1] != 3:
         reason = "the number of its channels is not known to be 3"
         raise CannotExpressError(reason, GIVE_SHAPES)

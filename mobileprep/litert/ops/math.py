@@ -1,4 +1,4 @@
-"""Arithmetic element by element."""
+"""Element-wise arithmetic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOOLS = frozenset({DType.BOOL})
 _BYTES = LONG_NUMBERS | _SMALL | {DType.UINT16, DType.UINT32}
 _COMPARED = LONG_NUMBERS | _SMALL
 
-# For each op its builtin, the table of its options, and the types that the runtime takes.
+# For each op: its builtin, the name of its options, and the types that the runtime supports.
 _TWO: Final[dict[str, tuple[str, str, frozenset[DType]]]] = {
     "Add": ("ADD", "AddOptions", LONG_NUMBERS),
     "AddV2": ("ADD", "AddOptions", LONG_NUMBERS),
@@ -69,19 +69,19 @@ _ONE: Final[dict[str, tuple[str, frozenset[DType]]]] = {
 
 
 def binary(scope: Scope, code: str, table: str, left: Value, right: Value) -> Value:
-    """An operator on two values of one type, the smaller one repeated along the larger."""
+    """Emit an operator on two values of one type, with broadcasting."""
     shape = broadcast(left.shape, right.shape)
     return scope.emit(code, [left, right], shape, left.dtype, table)
 
 
 def number(scope: Scope, value: Value, x: float) -> Value:
-    """A constant number of a value's type."""
+    """Create a scalar constant of a value's type."""
     return scope.constant(np.array(x, value.dtype.numpy))
 
 
 @lowering(*_TWO)
 def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A builtin on two tensors."""
+    """Emit a builtin with two operands."""
     code, table, types = _TWO[node.op]
     need(node, inputs, types)
     shape, inputs = scope.output_shape(node), _with_rank_of_numbers(scope, inputs)
@@ -93,9 +93,9 @@ def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _with_rank_of_numbers(scope: Scope, inputs: Sequence[Value]) -> Sequence[Value]:
-    """Two inputs, of which a constant of one element has no more dimensions than the other one.
+    """Expand the other input to the rank of a constant with one element.
 
-    XNNPACK takes such a constant for a scalar in int8, and loses its dimensions.
+    XNNPACK treats such an int8 constant as a scalar, and loses its dimensions.
     """
     left, right = inputs
     if left.data is not None:
@@ -113,14 +113,14 @@ def _with_rank_of(scope: Scope, constant: Value, value: Value) -> Value:
 
 @lowering("Div", "TruncateDiv")
 def div(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """DIV, which cuts whole numbers off towards zero as these ops do; of floats it cuts nothing."""
+    """Emit DIV, which truncates integer quotients like these ops, and does not truncate floats."""
     need(node, inputs, NUMBERS - FLOATS if node.op == "TruncateDiv" else NUMBERS)
     return scope.emit("DIV", inputs, scope.output_shape(node), inputs[0].dtype, "DivOptions")
 
 
 @lowering("Atan2")
 def atan2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ATAN2, which takes tensors of one shape."""
+    """Emit ATAN2, which requires inputs of equal shape."""
     need(node, inputs, FLOATS)
     shape = scope.output_shape(node)
     values = [repeated(scope, value, shape) for value in inputs]
@@ -128,7 +128,7 @@ def atan2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
-    """A value in a shape that its own is a part of."""
+    """Broadcast a value to a shape."""
     if value.shape == shape and shape is not None:
         return value
     if shape is None or -1 in shape:
@@ -141,7 +141,7 @@ def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
 
 @lowering(*_COMPARISONS)
 def comparison(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A comparison; of small integers as larger ones, as theirs need scales in the runtime."""
+    """Emit a comparison; small integers are cast, because their kernels require scales."""
     code, table = _COMPARISONS[node.op]
     plain = code in ("EQUAL", "NOT_EQUAL")
     need(node, inputs, _COMPARED | _BOOLS if plain else _COMPARED)
@@ -152,14 +152,12 @@ def comparison(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering(*_LOGIC)
 def logic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A logical operator."""
     code, table = _LOGIC[node.op]
     return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL, table)
 
 
 @lowering(*_ONE)
 def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A builtin on one tensor."""
     code, types = _ONE[node.op]
     if code == "SIGN" and inputs[0].dtype is DType.INT64:
         return _sign(scope, inputs[0])
@@ -168,7 +166,7 @@ def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _sign(scope: Scope, value: Value) -> Value:
-    """(x > 0) - (x < 0)."""
+    """Compute (x > 0) - (x < 0)."""
     kinds = {"in_data_type": NAMES[DType.BOOL], "out_data_type": NAMES[value.dtype]}
     sides = []
     for name in ("Greater", "Less"):
@@ -181,7 +179,7 @@ def _sign(scope: Scope, value: Value) -> Value:
 
 @lowering("Square")
 def square(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SQUARE; x * x of integers."""
+    """Emit SQUARE, or x * x for integers."""
     if inputs[0].dtype is DType.FLOAT:
         return scope.emit("SQUARE", inputs, scope.output_shape(node), DType.FLOAT)
     need(node, inputs, LONG_NUMBERS)
@@ -190,7 +188,7 @@ def square(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("AddN")
 def add_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ADD_N; ADD of two, which the runtime computes faster."""
+    """Emit ADD_N, or ADD for two inputs, which is faster."""
     need(node, inputs, NUMBERS)
     if len(inputs) == 1:
         return inputs[0]
@@ -202,7 +200,7 @@ def add_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("BiasAdd", "BiasAddV1")
 def bias_add(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ADD along the channels."""
+    """Emit ADD along the channels."""
     need(node, inputs, LONG_NUMBERS)
     value, bias = inputs
     first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
@@ -218,12 +216,12 @@ def bias_add(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Reciprocal", "Inv")
 def reciprocal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """1 / x."""
+    """Compute 1 / x."""
     need_float(node, inputs)
     return binary(scope, "DIV", "DivOptions", number(scope, inputs[0], 1), inputs[0])
 
 
-# For each op that gives 0 where one of its inputs is 0: which one, and what it gives elsewhere.
+# For ops that return 0 if one input is 0: the index of that input, and the operator otherwise.
 _ZERO_WHERE: Final[dict[str, tuple[int, str, str]]] = {
     "DivNoNan": (1, "DIV", "DivOptions"),
     "MulNoNan": (1, "MUL", "MulOptions"),
@@ -233,7 +231,7 @@ _ZERO_WHERE: Final[dict[str, tuple[int, str, str]]] = {
 
 @lowering(*_ZERO_WHERE)
 def zero_where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A quotient or product, and 0 where one of the two is 0, whatever the other."""
+    """Emit a quotient or product that is 0 if one input is 0, whatever the other."""
     need_float(node, inputs)
     index, code, table = _ZERO_WHERE[node.op]
     result = binary(scope, code, table, *inputs)
@@ -242,7 +240,7 @@ def zero_where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Xlogy", "Xlog1py")
 def xlogy(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """x * log(y), or x * log(y + 1), and 0 where x is 0, whatever y."""
+    """Compute x * log(y), or x * log(y + 1), which is 0 if x is 0, whatever y."""
     need_float(node, inputs)
     x, y = inputs
     if node.op == "Xlog1py":
@@ -252,7 +250,7 @@ def xlogy(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _zero_where(scope: Scope, node: Node, tested: Value, result: Value) -> Value:
-    """A result, and 0 where another value is 0."""
+    """Replace a result by 0 where another value is 0."""
     zero = number(scope, tested, 0)
     is_zero = scope.emit("EQUAL", [tested, zero], tested.shape, DType.BOOL, "EqualOptions")
     shape = scope.output_shape(node)
@@ -261,7 +259,7 @@ def _zero_where(scope: Scope, node: Node, tested: Value, result: Value) -> Value
 
 @lowering("Expm1")
 def expm1(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """exp(x) - 1, to the precision of float32 around 1."""
+    """Compute exp(x) - 1, with the precision of float32 around 1."""
     need_float(node, inputs)
     grown = scope.emit("EXP", inputs, inputs[0].shape, inputs[0].dtype)
     return binary(scope, "SUB", "SubOptions", grown, number(scope, grown, 1))
@@ -269,7 +267,7 @@ def expm1(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Log1p")
 def log1p(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """log(x + 1), to the precision of float32 around 1."""
+    """Compute log(x + 1), with the precision of float32 around 1."""
     need_float(node, inputs)
     more = _one_more(scope, inputs[0])
     return scope.emit("LOG", [more], more.shape, more.dtype)
@@ -281,7 +279,6 @@ def _one_more(scope: Scope, value: Value) -> Value:
 
 @lowering("Cast")
 def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CAST."""
     wanted = node.attr_dtype("DstT")
     if wanted is inputs[0].dtype:
         return inputs[0]
@@ -294,7 +291,6 @@ def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Bitcast")
 def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BITCAST."""
     wanted = node.attr_dtype("type")
     need(node, [*inputs, Value("", wanted, ())], _BYTES)
     return scope.emit("BITCAST", inputs, scope.output_shape(node), wanted, "BitcastOptions")
@@ -302,7 +298,6 @@ def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Cumsum")
 def cumsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """CUMSUM."""
     need(node, inputs[:1], LONG_NUMBERS)
     axis = scope.integers_constant([*scope.integers(node, 1, "axis")], "axis")
     return scope.emit(
@@ -324,26 +319,25 @@ _PLAIN: Final = {
     "Tanh": "TANH",
     "LogSoftmax": "LOG_SOFTMAX",
 }
-# The constants of the paper that defines it (Klambauer et al., 2017), as TensorFlow has them.
+# The constants of the paper that defines SELU (Klambauer et al., 2017), as in TensorFlow.
 _SELU_SCALE: Final = 1.0507009873554804934193349852946
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 
 
 def unary(scope: Scope, code: str, value: Value) -> Value:
-    """A builtin without options on one value."""
+    """Emit a builtin without options on one value."""
     return scope.emit(code, [value], value.shape, value.dtype)
 
 
 @lowering(*_PLAIN)
 def plain(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """An activation that is a builtin."""
+    """Emit an activation that is a builtin."""
     need_float(node, inputs)
     return scope.emit(_PLAIN[node.op], inputs, scope.output_shape(node), inputs[0].dtype)
 
 
 @lowering("Softmax")
 def softmax(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SOFTMAX."""
     need_float(node, inputs)
     shape = scope.output_shape(node)
     return scope.emit("SOFTMAX", inputs, shape, inputs[0].dtype, "SoftmaxOptions", beta=1.0)
@@ -351,7 +345,6 @@ def softmax(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("LeakyRelu")
 def leaky_relu(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """LEAKY_RELU."""
     need_float(node, inputs)
     slope = node.attr_float("alpha", 0.2)
     shape = scope.output_shape(node)
@@ -361,7 +354,7 @@ def leaky_relu(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Selu")
 def selu(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """scale * (max(x, 0) + alpha * elu(min(x, 0)))."""
+    """Compute scale * (max(x, 0) + alpha * elu(min(x, 0)))."""
     need_float(node, inputs)
     zero = number(scope, inputs[0], 0)
     above = unary(scope, "RELU", inputs[0])
@@ -374,7 +367,7 @@ def selu(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Softplus")
 def softplus(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """max(x, 0) + log(1 + exp(-abs(x))), which no x overflows."""
+    """Compute max(x, 0) + log(1 + exp(-abs(x))), which does not overflow."""
     need_float(node, inputs)
     x = inputs[0]
     small = unary(scope, "EXP", unary(scope, "NEG", unary(scope, "ABS", x)))
@@ -384,7 +377,7 @@ def softplus(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Softsign")
 def softsign(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """x / (1 + abs(x))."""
+    """Compute x / (1 + abs(x))."""
     need_float(node, inputs)
     x = inputs[0]
     size = binary(scope, "ADD", "AddOptions", unary(scope, "ABS", x), number(scope, x, 1))
@@ -402,14 +395,14 @@ _BY_SIZE: Final = {"IsInf": ("EQUAL", "EqualOptions"), "IsFinite": ("LESS", "Les
 
 @lowering("Erf")
 def erf(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ERF, which is no builtin: patterns take it for GELU, and else it becomes arithmetic."""
+    """Emit ERF, which is not a builtin: it is fused into GELU, or expanded to arithmetic."""
     need_float(node, inputs)
     return scope.emit("ERF", inputs, scope.output_shape(node), DType.FLOAT)
 
 
 @lowering("Erfc")
 def erfc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """1 - erf(x), to the precision of float32 around 1."""
+    """Compute 1 - erf(x), with the precision of float32 around 1."""
     need_float(node, inputs)
     curve = scope.emit("ERF", inputs, scope.output_shape(node), DType.FLOAT)
     return binary(scope, "SUB", "SubOptions", number(scope, curve, 1), curve)
@@ -417,7 +410,7 @@ def erfc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ClipByValue")
 def clip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """max(min(x, high), low)."""
+    """Compute max(min(x, high), low)."""
     need(node, inputs, LONG_NUMBERS)
     value, low, high = inputs
     below = binary(scope, "MINIMUM", "MaximumMinimumOptions", value, high)
@@ -426,7 +419,7 @@ def clip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Tan")
 def tan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """sin(x) / cos(x)."""
+    """Compute sin(x) / cos(x)."""
     need_float(node, inputs)
     sine, cosine = (scope.emit(c, inputs, inputs[0].shape, DType.FLOAT) for c in ("SIN", "COS"))
     return binary(scope, "DIV", "DivOptions", sine, cosine)
@@ -434,7 +427,7 @@ def tan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("EuclideanNorm")
 def euclidean_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """sqrt(sum(x * x))."""
+    """Compute sqrt(sum(x * x))."""
     need_float(node, inputs[:1])
     squares = scope.emit("SQUARE", inputs[:1], inputs[0].shape, DType.FLOAT)
     axes = scope.integers_constant(scope.integers(node, 1, "axes"), "axes")
@@ -447,7 +440,7 @@ def euclidean_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("IsNan")
 def is_nan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """x != x."""
+    """Compute x != x."""
     need_float(node, inputs)
     values = [inputs[0], inputs[0]]
     return scope.emit("NOT_EQUAL", values, inputs[0].shape, DType.BOOL, "NotEqualOptions")
@@ -455,7 +448,7 @@ def is_nan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering(*_BY_SIZE)
 def by_size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """abs(x) beside infinity: equal to it, or less, which no NaN is."""
+    """Compare abs(x) with infinity: equal or less, both false for NaN."""
     need_float(node, inputs)
     size = scope.emit("ABS", inputs, inputs[0].shape, DType.FLOAT)
     values = [size, number(scope, size, np.inf)]
@@ -465,7 +458,6 @@ def by_size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("BitwiseXor")
 def bitwise_xor(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BITWISE_XOR."""
     need(node, inputs, _BITWISE)
     shape, kind = scope.output_shape(node), inputs[0].dtype
     return scope.emit("BITWISE_XOR", inputs, shape, kind, "BitwiseXorOptions")
@@ -473,15 +465,15 @@ def bitwise_xor(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Mod", "TruncateMod")
 def truncate_mod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """x - trunc(x / y) * y of whole numbers."""
+    """Compute x - trunc(x / y) * y for integers."""
     need(node, inputs, NUMBERS - {DType.FLOAT})
     quotient = binary(scope, "DIV", "DivOptions", *inputs)
     whole = binary(scope, "MUL", "MulOptions", quotient, inputs[1])
     return binary(scope, "SUB", "SubOptions", inputs[0], whole)
 
 
-# Lanczos' approximation of the gamma function with g = 7 and 9 coefficients, by Godfrey; the first
-# coefficient is that of no pole.
+# Lanczos approximation of the gamma function with g = 7 and 9 coefficients (Godfrey). The first
+# coefficient is the constant term.
 _LANCZOS: Final = (
     *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
     *(-176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6),
@@ -493,12 +485,12 @@ _LAST_BIT: Final = 31
 
 @lowering("Lgamma")
 def lgamma(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """log(abs(gamma(x))) by Lanczos' approximation, reflected for x < 0.5."""
+    """Compute log(abs(gamma(x))) with the Lanczos approximation, reflected for x < 0.5."""
     need_float(node, inputs)
     (x,) = inputs
     work = Arithmetic(scope)
     is_small = work.compare("LESS", x, 0.5)
-    # gamma(z + 1), of x where that is at least 0.5 and of 1 - x elsewhere.
+    # z + 1 is x if that is at least 0.5, else 1 - x.
     z = work.select(is_small, work.one("NEG", x), work.add(x, -1.0))
     total = number(scope, x, _LANCZOS[0])
     for i, coefficient in enumerate(_LANCZOS[1:], start=1):
@@ -508,7 +500,7 @@ def lgamma(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     gamma = work.add(
         work.add(work.sub(power, t), work.one("LOG", total)), math.log(2 * math.pi) / 2
     )
-    # gamma(x) * gamma(1 - x) = pi / sin(pi * x), where the distance to an integer is exact.
+    # gamma(x) * gamma(1 - x) = pi / sin(pi * x). The distance to the nearest integer is exact.
     size = work.one("ABS", x)
     distance = work.one("ABS", work.sub(size, work.one("ROUND", size)))
     sine = work.one("SIN", work.mul(distance, math.pi))
@@ -516,22 +508,22 @@ def lgamma(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return work.select(is_small, reflected, gamma)
 
 
-# Taylor's series of sinh(x) / x, asinh(x) / x, and atanh(x) / x as polynomials of x * x, the
-# coefficient of the highest power first.
+# Taylor series of sinh(x) / x, asinh(x) / x, and atanh(x) / x as polynomials of x * x, highest
+# power first.
 _SINH: Final = (1 / 362880, 1 / 5040, 1 / 120, 1 / 6, 1.0)
 _ARSINH: Final = (105 / 3456, -15 / 336, 3 / 40, -1 / 6, 1.0)
 _ARTANH: Final = (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
-# From here on sqrt(x * x + 1) is x in float32, and x * x soon overflows.
+# For larger x, sqrt(x * x + 1) is x in float32, and x * x may overflow.
 _LARGE: Final = 1e6
 
 
 @lowering("Sinh", "Cosh")
 def hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """(exp(x) - exp(-x)) / 2, by a polynomial around 0, or the sum instead of the difference."""
+    """Compute (exp(x) - exp(-x)) / 2, by a polynomial around 0, or the sum for Cosh."""
     need_float(node, inputs)
     (x,) = inputs
     work = Arithmetic(scope)
-    # Half of the exponent twice, as exp(x) overflows before exp(x) / 2 does.
+    # Multiply by exp(x / 2) twice, because exp(x) overflows before exp(x) / 2 does.
     roots = [work.one("EXP", work.mul(x, share)) for share in (0.5, -0.5)]
     grown, shrunk = (work.mul(work.mul(root, 0.5), root) for root in roots)
     if node.op == "Cosh":
@@ -541,7 +533,7 @@ def hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Asinh", "Acosh", "Atanh")
 def inverse_hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Logarithms, and polynomials around 0, where logarithms lose precision."""
+    """Compute logarithms, with polynomials around 0, where logarithms lose precision."""
     need_float(node, inputs)
     (x,) = inputs
     work = Arithmetic(scope)
@@ -560,7 +552,7 @@ def inverse_hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Val
 
 
 def _arsinh(work: Arithmetic, x: Value) -> Value:
-    """asinh(x) of numbers that are not negative."""
+    """Compute asinh(x) for non-negative x."""
     near = work.minimum(x, _LARGE)
     root = work.one("SQRT", work.add(work.mul(near, near), 1.0))
     far = work.add(work.one("LOG", x), math.log(2))
@@ -573,7 +565,7 @@ def _arsinh(work: Arithmetic, x: Value) -> Value:
 def _near_zero(
     work: Arithmetic, x: Value, coefficients: Sequence[float], otherwise: Value, edge: float = 0.25
 ) -> Value:
-    """x times a polynomial of x * x between -edge and edge, and another value elsewhere."""
+    """Compute x times a polynomial of x * x between -edge and edge; use another value elsewhere."""
     near = work.minimum(work.maximum(x, -edge), edge)
     square = work.mul(near, near)
     series: Value | float = coefficients[0]
@@ -585,7 +577,7 @@ def _near_zero(
 
 @lowering("Asin", "Acos", "Atan")
 def inverse_trigonometric(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ATAN2 of the sides of a triangle."""
+    """Emit ATAN2 of the sides of a triangle."""
     need_float(node, inputs)
     (x,) = inputs
     work = Arithmetic(scope)
@@ -600,7 +592,6 @@ def inverse_trigonometric(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
 
 @lowering("RightShift")
 def right_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RIGHT_SHIFT."""
     need(node, inputs, _BITWISE)
     shape, kind = scope.output_shape(node), inputs[0].dtype
     return scope.emit("RIGHT_SHIFT", inputs, shape, kind, "RightShiftOptions")
@@ -608,7 +599,7 @@ def right_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("LeftShift")
 def left_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A product with a power of 2."""
+    """Multiply by a power of 2."""
     need(node, inputs, {DType.INT32})
     work = Arithmetic(scope, DType.INT32)
     known = scope.known(node, 1)
@@ -620,7 +611,7 @@ def left_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 def cross_entropy(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """The sum of -labels * log_softmax(logits), and softmax(logits) - labels."""
+    """Compute sum(-labels * log_softmax(logits)) and softmax(logits) - labels."""
     need_float(node, inputs[:1])
     logits, labels = inputs
     work, shape = Arithmetic(scope), scope.output_shape(node, 1)

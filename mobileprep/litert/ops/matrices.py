@@ -1,4 +1,4 @@
-"""Diagonals and bands of matrices, and running products."""
+"""Diagonals and bands of matrices, cumulative products, and Einsum."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from mobileprep.litert.types import LONG_NUMBERS, need, need_float
 
 _LEFT: Final = "LEFT_LEFT"
 _BOOLS: Final = frozenset({DType.BOOL})
-# A running product takes this many times the memory of its input.
+# Maximum length of a cumulative product, which multiplies its memory by the length.
 _LONGEST: Final = 256
 
 
 @lowering("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")
 def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MATRIX_DIAG of a main diagonal with zeros beside it; GATHER and SELECT_V2 of others."""
+    """Emit MATRIX_DIAG for a main diagonal and zeros elsewhere, else GATHER and SELECT_V2."""
     diagonals = inputs[0]
     need(node, [diagonals], LONG_NUMBERS)
     if not diagonals.rank:
@@ -59,7 +59,7 @@ def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
 def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MATRIX_SET_DIAG of the main diagonal; GATHER and SELECT_V2 of others."""
+    """Emit MATRIX_SET_DIAG for the main diagonal, else GATHER and SELECT_V2."""
     matrices, diagonals = inputs[:2]
     need(node, inputs[:2], LONG_NUMBERS)
     known = None if node.op == "MatrixSetDiag" else scope.known(node, 2)
@@ -73,7 +73,7 @@ def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
 def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """GATHER of the diagonals, and SELECT_V2 of the padding of those that are shorter."""
+    """GATHER the diagonals, and SELECT_V2 the padding of shorter ones."""
     matrices = inputs[0]
     need(node, [matrices], LONG_NUMBERS)
     rows, columns = known_size(matrices, -2), known_size(matrices, -1)
@@ -100,7 +100,7 @@ def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
 
 @lowering("MatrixBandPart")
 def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SELECT_V2 between the matrices and zero."""
+    """Emit SELECT_V2 between the matrices and zero, or LOGICAL_AND for bool."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS | _BOOLS)
     rows, columns = np.ogrid[: known_size(value, -2), : known_size(value, -1)]
@@ -118,7 +118,7 @@ def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
 
 
 class _Band:
-    """The diagonals that an op reads or writes: the lowest and the highest offset.
+    """The diagonals that an op reads or writes, from the lowest to the highest offset.
 
     Source: the op definitions of MatrixDiagPartV3 and MatrixDiagV3 in TensorFlow.
     """
@@ -139,14 +139,14 @@ class _Band:
         self._align = node.attr_str("align", "RIGHT_LEFT") if node.op.endswith("V3") else _LEFT
 
     def length(self, offset: Value, rows: Value | int, columns: Value | int) -> Value:
-        """The number of elements of the diagonal at an offset."""
+        """Return the number of elements of the diagonal at an offset."""
         work = self._work
         return work.minimum(
             work.add(rows, work.minimum(offset, 0)), work.sub(columns, work.maximum(offset, 0))
         )
 
     def shift(self, offset: Value, length: Value, longest: Value | int) -> Value:
-        """The index of a diagonal's first element among those of the longest one."""
+        """Return the padding before a diagonal's first element, which depends on the alignment."""
         work = self._work
         right = work.sub(longest, length)
         if self._align == _LEFT:
@@ -165,7 +165,7 @@ def _placed(
     sizes: tuple[Value, Value],
     otherwise: Value,
 ) -> Value:
-    """Matrices with diagonals in them, and other numbers elsewhere."""
+    """Return matrices with the given diagonals and other values elsewhere."""
     rows, columns = sizes
     longest = known_size(diagonals, -1)
     count = 1 if band.is_single else known_size(diagonals, -2)
@@ -184,7 +184,7 @@ def _placed(
 
 
 def _gathered(work: IndexArithmetic, value: Value, flat: Value, axes: int) -> Value:
-    """The elements of the last axes at some places, clipped to those that exist."""
+    """GATHER elements of the flattened last axes, with indices clipped to the valid range."""
     sizes = value.shape or ()
     last = math.prod(sizes[-axes:]) - 1
     places = work.maximum(work.minimum(flat, last), 0)
@@ -199,14 +199,14 @@ def _gathered(work: IndexArithmetic, value: Value, flat: Value, axes: int) -> Va
 
 
 def _chosen(scope: Scope, node: Node, inside: Value, value: Value, otherwise: Value) -> Value:
-    # The runtime takes a tensor of one element for a scalar if the file has no rank for it.
+    # The runtime treats a tensor of one element as a scalar if the file does not record its rank.
     shape = value.shape if scope.output_shape(node) is None else scope.output_shape(node)
     values = [inside, value, otherwise]
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
 
 
 def _is_plain(scope: Scope, node: Node, diagonal: Value) -> bool:
-    """Whether the result is a square matrix of a main diagonal, with zeros beside it."""
+    """Return whether the result is a square matrix with a main diagonal and zeros elsewhere."""
     known = [scope.known(node, i) for i in range(1, 5)]
     if any(values is None for values in known):
         return False
@@ -219,7 +219,7 @@ def _is_plain(scope: Scope, node: Node, diagonal: Value) -> bool:
 
 @lowering("Cumprod")
 def cumprod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """REDUCE_PROD of the input for each place, with ones where it does not reach."""
+    """REDUCE_PROD the input for each position, with ones for excluded factors."""
     value = inputs[0]
     need(node, [value], LONG_NUMBERS)
     (axis,) = scope.integers(node, 1, "axis")
@@ -245,7 +245,7 @@ def cumprod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _reached(node: Node, count: int) -> Array:
-    """For each place of a running product whether it has the factor at each place."""
+    """Return whether each position of a cumulative product includes the factor at each position."""
     here, there = np.ogrid[:count, :count]
     if node.attr_bool("reverse", False):
         here, there = there, here
@@ -255,7 +255,7 @@ def _reached(node: Node, count: int) -> Array:
 def _selected(
     scope: Scope, chosen: Value, value: Value, otherwise: int, shape: tuple[int, ...]
 ) -> Value:
-    """A value where a constant says so, and a number elsewhere."""
+    """Select a value where a condition holds, and a number elsewhere."""
     values = [chosen, value, number(scope, value, otherwise)]
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
 
@@ -264,12 +264,12 @@ _MEND = "write it as transpositions and products"
 
 
 class _Labels(Struct, frozen=True):
-    """The labels of an equation, by what becomes of them.
+    """The labels of an equation, by their role.
 
     Args:
-        batch: in both operands and in the result.
-        left, right: in one operand and in the result.
-        summed: in both operands alone.
+        batch: in both operands and the result.
+        left, right: in one operand and the result.
+        summed: in both operands, but not in the result.
     """
 
     batch: str
@@ -280,7 +280,7 @@ class _Labels(Struct, frozen=True):
 
 @lowering("Einsum")
 def einsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL or FULLY_CONNECTED of operands that are turned; SUM and TRANSPOSE of one."""
+    """Emit BATCH_MATMUL or FULLY_CONNECTED of transposed operands; for one, SUM and TRANSPOSE."""
     need_float(node, inputs)
     terms, wanted = _equation(node, inputs)
     if len(inputs) == 1:
@@ -289,7 +289,7 @@ def einsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _equation(node: Node, inputs: Sequence[Value]) -> tuple[list[str], str]:
-    """The labels of each operand and of the result, with letters in place of dots."""
+    """Return the labels of each operand and of the result, with ellipses replaced by letters."""
     text = node.attr_str("equation").replace(" ", "")
     given, arrow, wanted = text.partition("->")
     terms = given.split(",")
@@ -358,7 +358,7 @@ def _of_two(scope: Scope, inputs: Sequence[Value], terms: Sequence[str], wanted:
 
 
 def _sizes(values: Sequence[Value], labels: Sequence[str]) -> dict[str, int]:
-    """The size of each label, -1 where it is not known."""
+    """Return the size of each label, or -1 if unknown."""
     sizes: dict[str, int] = {}
     for value, term in zip(values, labels, strict=True):
         assert value.shape is not None
@@ -372,14 +372,14 @@ def _sizes(values: Sequence[Value], labels: Sequence[str]) -> dict[str, int]:
 
 
 def _turned(scope: Scope, value: Value, labels: str, wanted: str) -> Value:
-    """A value with its dimensions in the order of labels."""
+    """Transpose a value to the order of the wanted labels."""
     if labels == wanted:
         return value
     return transposed(scope, value, [labels.index(label) for label in wanted])
 
 
 def _grouped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
-    """A value under a shape with as many dimensions as wanted."""
+    """Reshape a value to merge or split its dimensions."""
     if value.shape == tuple(shape):
         return value
     if list(shape).count(-1) > 1:

@@ -1,4 +1,4 @@
-"""Pooling, and normalization over neighbouring channels."""
+"""Pooling and normalization."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from mobileprep.litert.shapes import (
 from mobileprep.litert.types import need_float
 
 _CODES = {"MaxPool": "MAX_POOL_2D", "AvgPool": "AVERAGE_POOL_2D"}
-# Of cubes: batch, depth, height, width and channels.
+# Rank of 3D inputs: batch, depth, height, width, and channels.
 _RANK: Final = 5
 
 
 @lowering("MaxPool", "AvgPool")
 def pool(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MAX_POOL_2D or AVERAGE_POOL_2D; MAXIMUM of the elements of each window of integers."""
+    """Emit MAX_POOL_2D or AVERAGE_POOL_2D; for integers, MAXIMUM of each window's elements."""
     if node.op == "MaxPool" and inputs[0].dtype in (DType.INT32, DType.INT64):
         return _pooled_integers(scope, node, inputs[0])
     need_float(node, inputs)
@@ -58,7 +58,7 @@ def _pooled_integers(scope: Scope, node: Node, value: Value) -> Value:
 
 @lowering("MaxPoolWithArgmax")
 def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """MAX_POOL_2D, and ARG_MAX of the elements of each window."""
+    """Emit MAX_POOL_2D, and ARG_MAX of the elements of each window."""
     need_float(node, inputs)
     (image,), shape = inputs, scope.output_shape(node)
     sizes, strides, padding = (
@@ -93,7 +93,7 @@ def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
 
 @lowering("MaxPool3D", "AvgPool3D")
 def pool_of_cubes(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Pooling along height and width, then along depth; means count what lies inside alone."""
+    """Pool along height and width, then along depth; means exclude padding."""
     need_float(node, inputs)
     cubes = channels_last(scope, node, inputs[0], _RANK)
     depth, height, width, channels = (known_size(cubes, axis) for axis in range(1, _RANK))
@@ -112,7 +112,7 @@ def pool_of_cubes(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 class _Window(NamedTuple):
-    """What a pool goes over its input with, along height and width."""
+    """The window of a pool along height and width."""
 
     sizes: Sequence[int]
     strides: Sequence[int]
@@ -140,7 +140,6 @@ def _times(open_size: int, size: int) -> int:
 
 @lowering("LRN")
 def local_response_normalization(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """LOCAL_RESPONSE_NORMALIZATION."""
     need_float(node, inputs)
     return scope.emit(
         "LOCAL_RESPONSE_NORMALIZATION",
@@ -161,7 +160,7 @@ _MOMENTS: Final = [0, 1, 2]
 
 @lowering("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MUL and ADD; the moments of the batch by MEAN where it is in training."""
+    """Emit MUL and ADD; in training mode, compute the batch's moments with MEAN."""
     need_float(node, inputs)
     readers = scope.graph.consumers.get(node.name, ())
     if any(r.node == node.name and r.index > 0 for n in readers for r in n.inputs):
@@ -189,7 +188,7 @@ def _reduced(scope: Scope, value: Value, axes: Value) -> Value:
 
 
 def _factor(scope: Scope, scale: Value, variance: Value, epsilon: float) -> Value:
-    """What every channel is multiplied with."""
+    """Return the multiplier of each channel."""
     if variance.data is not None:
         known = 1 / np.sqrt(variance.data + np.float32(epsilon))
         return _binary(scope, "MUL", scope.constant(known.astype(np.float32)), scale, scale)
@@ -204,7 +203,7 @@ _TABLES: Final = {"MUL": "MulOptions", "SUB": "SubOptions", "ADD": "AddOptions"}
 
 
 def _binary(scope: Scope, code: str, a: Value, b: Value, like: Value) -> Value:
-    """A sum, difference or product, at once where both sides are constants."""
+    """Emit ADD, SUB, or MUL; constants are folded."""
     if a.data is not None and b.data is not None:
         return scope.constant(_FUNCTIONS[code](a.data, b.data))
     options = {ACTIVATION: "NONE"}

@@ -1,4 +1,4 @@
-"""Random numbers."""
+"""Random numbers and fake quantization."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_INTEGERS: Final = 1 << 24
 
 @lowering("RandomUniform")
 def random_uniform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RANDOM_UNIFORM: other numbers than TensorFlow draws, of the same distribution."""
+    """Emit RANDOM_UNIFORM: the distribution is TensorFlow's, but the numbers differ."""
     kind = node.attr_dtype("dtype")
     if kind is not DType.FLOAT:
         reason = f"LiteRT draws float32, not {kind.short}"
@@ -31,7 +31,7 @@ def random_uniform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("RandomStandardNormal")
 def random_normal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RANDOM_STANDARD_NORMAL: other numbers than TensorFlow draws, of the same distribution."""
+    """Emit RANDOM_STANDARD_NORMAL: the distribution is TensorFlow's, but the numbers differ."""
     kind = node.attr_dtype("dtype")
     if kind is not DType.FLOAT:
         reason = f"LiteRT draws float32, not {kind.short}"
@@ -41,21 +41,21 @@ def random_normal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("RandomUniformInt")
 def random_integers(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """RANDOM_UNIFORM scaled to a range of at most 2**24 integers, and cut off."""
+    """Scale RANDOM_UNIFORM to a range of at most 2**24 integers, and truncate."""
     low, high = (int(scope.needed(node, i, "range").reshape(())) for i in (1, 2))
     if not max(abs(low), abs(high)) <= _MOST_INTEGERS:
         reason = f"it draws from {low} to {high}, and LiteRT draws float32, exact up to 2**24"
         raise CannotExpressError(reason, "draw from a smaller range, or feed the numbers")
     work = Arithmetic(scope)
     drawn = work.mul(_drawn(scope, node, "RANDOM_UNIFORM", inputs[0]), high - low)
-    # A product that is rounded up to the range would be an integer too many.
+    # A product that is rounded up to the range's size would be out of range.
     whole = work.minimum(work.one("FLOOR", drawn), high - low - 1)
     return work.cast(work.add(whole, low), node.attr_dtype("Tout", inputs[1].dtype))
 
 
 @lowering("Multinomial")
 def multinomial(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MULTINOMIAL: other classes than TensorFlow draws, of the same distribution."""
+    """Emit MULTINOMIAL: the distribution is TensorFlow's, but the classes differ."""
     need_float(node, inputs[:1])
     kind, shape = node.attr_dtype("output_dtype", DType.INT64), scope.output_shape(node)
     values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
@@ -73,7 +73,7 @@ def _seeds(node: Node) -> dict[str, int]:
 
 @lowering("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxArgs")
 def fake_quant(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """FAKE_QUANT, whose range is part of the file."""
+    """Emit FAKE_QUANT with a constant range."""
     need_float(node, inputs[:1])
     if node.op == "FakeQuantWithMinMaxVars":
         low, high = (float(scope.needed(node, i, "range").reshape(())) for i in (1, 2))
@@ -94,7 +94,7 @@ def fake_quant(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
 def round_trip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Numbers rounded to the steps of an integer type, by a product before and after ROUND."""
+    """Round to an integer grid: multiply, ROUND, and multiply by the inverse."""
     need_float(node, inputs[:3])
     x, work = inputs[0], Arithmetic(scope)
     is_given, axis = node.attr_bool("range_given", False), node.attr_int("axis", -1)
@@ -114,7 +114,7 @@ def round_trip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     inverse = work.div(high, most)
     scale = work.select(work.compare("GREATER", high, 0.0), work.div(most, high), limit)
     if least:
-        # The side with the larger steps decides.
+        # The end of the range that needs the larger steps determines the scale.
         below = work.select(work.compare("LESS", low, 0.0), work.div(least, low), limit)
         by_low = work.compare("LESS", below, scale)
         inverse = work.select(by_low, work.div(low, least), inverse)
@@ -134,7 +134,7 @@ def round_trip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _steps(scope: Scope, node: Node) -> tuple[float, float]:
-    """The lowest and the highest integer."""
+    """Return the smallest and largest integer."""
     if node.op == "QuantizeAndDequantizeV3":
         (bits,) = scope.integers(node, 3, "number of bits")
     else:

@@ -1,4 +1,4 @@
-"""Rows combined by segment, counted, and sorted into parts."""
+"""Segment reductions, bincount, unique, partitioning, and ragged tensors."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _SPARSE: Final = [
 
 @lowering("SegmentSum")
 def segment_sum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SEGMENT_SUM, or UNSORTED_SEGMENT_SUM where constant segments have gaps."""
+    """Emit SEGMENT_SUM, or UNSORTED_SEGMENT_SUM if constant segment IDs have gaps."""
     need(node, inputs[:1], NUMBERS)
     values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
     shape, kind = scope.output_shape(node), inputs[0].dtype
     steps = _steps(scope, node)
     if (steps <= 1).all():
         return scope.emit("SEGMENT_SUM", values, shape, kind, "SegmentSumOptions")
-    # SEGMENT_SUM ends the run at a gap; those of computed segments are not known before.
+    # SEGMENT_SUM aborts at a gap. Gaps in computed segment IDs cannot be detected in advance.
     rows = int(steps.sum())
     return combined(scope, "Sum", values[0], values[1], scope.integers_constant(np.array(rows)))
 
 
 def _steps(scope: Scope, node: Node) -> Array:
-    """By how much each segment of constant ones is above the one before, the first above -1."""
+    """Return the differences of consecutive constant segment IDs, the first relative to -1."""
     known = scope.known(node, 1)
     if known is None:
         return np.zeros(0, np.int64)
@@ -57,7 +57,7 @@ def _steps(scope: Scope, node: Node) -> Array:
 
 @lowering(*_UNSORTED)
 def unsorted_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """A builtin on segments in any order."""
+    """Emit the builtin for segments in any order."""
     need(node, inputs[:1], NUMBERS)
     values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2))]
     shape, kind = scope.output_shape(node), inputs[0].dtype
@@ -66,7 +66,7 @@ def unsorted_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
 
 @lowering("SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd")
 def segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The builtin for unsorted segments, with 0 for maxima and minima of no rows."""
+    """Emit the builtin for unsorted segments; maxima and minima of empty segments are 0."""
     data, kind = inputs[0], node.op.removeprefix("Segment")
     ids = as_int32(scope, node, 1, inputs[1])
     _steps(scope, node)
@@ -85,7 +85,7 @@ def segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering(*_SPARSE)
 def sparse_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """GATHER of the rows, and UNSORTED_SEGMENT_SUM."""
+    """GATHER the rows, then apply UNSORTED_SEGMENT_SUM."""
     need(node, inputs[:1], NUMBERS)
     data, indices = inputs[:2]
     ids = as_int32(scope, node, 2, inputs[2])
@@ -103,7 +103,7 @@ def sparse_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def _averaged(
     scope: Scope, rows: Value, ids: Value, count: Value, *, is_root: bool = False
 ) -> Value:
-    """Sums by segment, divided by the number of rows or by its square root."""
+    """Divide sums by segment by the number of rows or by its square root."""
     work = Arithmetic(scope)
     divisor = work.maximum(_row_counts(scope, rows, ids, count), 1)
     if is_root:
@@ -112,7 +112,7 @@ def _averaged(
 
 
 def _row_counts(scope: Scope, rows: Value, ids: Value, count: Value) -> Value:
-    """The number of rows of each segment as float32, with a size of 1 for each other axis."""
+    """Return the number of rows per segment as float32, broadcastable to the rows."""
     if rows.rank is None:
         reason = "the rank of its data is not known"
         raise CannotExpressError(reason, GIVE_SHAPES)
@@ -122,7 +122,7 @@ def _row_counts(scope: Scope, rows: Value, ids: Value, count: Value) -> Value:
 
 
 def _count(scope: Scope, ids: Value) -> Value:
-    """The number of segments: the largest and 1 more."""
+    """Return the number of segments: the largest ID plus 1."""
     if ids.data is not None:
         return scope.integers_constant(np.array(ids.data.max(initial=-1) + 1))
     axes = scope.integers_constant([0], "axes")
@@ -132,7 +132,7 @@ def _count(scope: Scope, ids: Value) -> Value:
 
 
 def combined(scope: Scope, kind: str, rows: Value, ids: Value, count: Value) -> Value:
-    """UNSORTED_SEGMENT_SUM or one of its relatives."""
+    """Emit UNSORTED_SEGMENT_SUM, PROD, MAX, or MIN."""
     known = -1 if count.data is None else int(count.data)
     shape = None
     if rows.shape is not None and ids.rank is not None:
@@ -143,7 +143,7 @@ def combined(scope: Scope, kind: str, rows: Value, ids: Value, count: Value) -> 
 
 @lowering("Bincount", "DenseBincount")
 def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """UNSORTED_SEGMENT_SUM, or its maximum for a binary output, of ones or of weights."""
+    """Emit UNSORTED_SEGMENT_SUM of ones or weights, limited to 1 for a binary output."""
     numbers, weights = as_int32(scope, node, 0, inputs[0]), inputs[2]
     kind = weights.dtype
     is_binary = node.op == "DenseBincount" and node.attr_bool("binary_output", False)
@@ -157,7 +157,7 @@ def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         need(node, [weights], NUMBERS)
     work = IndexArithmetic(scope)
     size = work.reshaped(as_int32(scope, node, 1, inputs[1]), ())
-    # Numbers beyond the size do not count: they go to no segment.
+    # Values out of range are ignored: the ID -1 belongs to no segment.
     ids = work.select(work.less(numbers, size), numbers, work.number(-1))
     count = size
     if in_rows:
@@ -178,7 +178,6 @@ _UNIQUE: Final = LONG_NUMBERS | {DType.INT16, DType.INT8, DType.UINT8}
 
 @lowering("Unique", "UniqueV2")
 def unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """UNIQUE."""
     _check_unique(scope, node, inputs)
     kind, value = node.attr_dtype("out_idx", DType.INT32), inputs[0]
     outputs = [(scope.output_shape(node), value.dtype), (value.shape, kind)]
@@ -187,7 +186,7 @@ def unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ..
 
 @lowering("UniqueWithCounts", "UniqueWithCountsV2")
 def unique_with_counts(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """UNIQUE, and UNSORTED_SEGMENT_SUM of ones."""
+    """Emit UNIQUE, and UNSORTED_SEGMENT_SUM of ones."""
     _check_unique(scope, node, inputs)
     kind, value = node.attr_dtype("out_idx", DType.INT32), inputs[0]
     outputs = [(scope.output_shape(node), value.dtype), (value.shape, DType.INT32)]
@@ -209,7 +208,7 @@ def _check_unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> None:
 
 @lowering("InvertPermutation")
 def invert_permutation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SCATTER_ND of the places."""
+    """SCATTER_ND the indices to their positions."""
     work, kind = IndexArithmetic(scope), inputs[0].dtype
     order = as_int32(scope, node, 0, inputs[0])
     (size,) = work.sizes(order)
@@ -221,7 +220,7 @@ def invert_permutation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Val
 
 @lowering("DynamicPartition")
 def dynamic_partition(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """For each part WHERE, and GATHER_ND of the rows."""
+    """For each partition, emit WHERE, then GATHER_ND of the rows."""
     data, parts = inputs[0], as_int32(scope, node, 1, inputs[1])
     result = []
     for i in range(node.attr_int("num_partitions")):
@@ -235,7 +234,7 @@ def dynamic_partition(scope: Scope, node: Node, inputs: Sequence[Value]) -> tupl
 
 @lowering("DynamicStitch", "ParallelDynamicStitch")
 def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """UNSORTED_SEGMENT_MAX of row numbers, as the last row wins, and GATHER of the rows."""
+    """Find the last row of each index with UNSORTED_SEGMENT_MAX of row numbers, then GATHER."""
     count = len(inputs) // 2
     work, shape = IndexArithmetic(scope), scope.output_shape(node)
     if shape is None or -1 in shape[1:]:
@@ -247,13 +246,13 @@ def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     (total,) = work.sizes(places)
     last = combined(scope, "Max", work.range(total), places, _count(scope, places))
     options = {"axis": 0, "batch_dims": 0}
-    # An index that no tensor has takes the first row.
+    # An index that does not occur selects the first row.
     given = [rows, work.maximum(last, 0)]
     return scope.emit("GATHER", given, shape, rows.dtype, "GatherOptions", **options)
 
 
 def joined(scope: Scope, parts: Sequence[Value]) -> Value:
-    """Tensors one after another along the first axis."""
+    """Concatenate tensors along the first axis."""
     if len(parts) == 1:
         return parts[0]
     known = [part.data for part in parts if part.data is not None]
@@ -272,7 +271,7 @@ _IDS: Final = b"VALUE_ROWIDS"
 
 @lowering("RaggedRange")
 def ragged_range(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """The lengths of all rows, and for each number the start of its row and its place there."""
+    """Compute the length of each row, then the start of its row and its position for each value."""
     need(node, inputs, NUMBERS)
     start, limit, delta = inputs
     whole, work = IndexArithmetic(scope), Arithmetic(scope, start.dtype)
@@ -292,7 +291,7 @@ def ragged_range(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Val
 
 @lowering("RaggedGather")
 def ragged_gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """GATHER of the splits of each level, and of the values."""
+    """GATHER the splits of each level and the values."""
     *nested, values, indices = inputs
     if indices.rank != 1:
         reason = "the rank of its indices is not known to be 1"
@@ -311,7 +310,7 @@ def ragged_gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Va
 
 @lowering("RaggedTensorToTensor")
 def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """For each place of the result the number of its value, by UNSORTED_SEGMENT_MAX, and GATHER."""
+    """Compute the value index of each cell with UNSORTED_SEGMENT_MAX, then GATHER."""
     wanted, values, default = inputs[:3]
     if values.shape is None or wanted.shape is None or -1 in values.shape[1:]:
         reason = "the shape of its values is not known"
@@ -359,8 +358,8 @@ class _Rows:
 
     Args:
         work: emits operators.
-        lengths: the length of each row, if ``splits`` are not given.
-        splits: 0, and the sum of the lengths up to each row.
+        lengths: the length of each row, unless ``splits`` is specified.
+        splits: 0, followed by the cumulative sum of the lengths.
     """
 
     def __init__(
@@ -377,7 +376,7 @@ class _Rows:
         (last,) = work.sizes(self.splits)
         total = self.gathered(self.splits, work.sub(last, 1))
         one = filled(work.scope, ends, np.int32(1))
-        # Of the rows, as many have ended before each value as its row's number tells.
+        # A value's row ID is the number of rows that end before it.
         ended = self._sums(combined(work.scope, "Sum", one, ends, work.add(total, 1)))
         bounds = [work.number([0]), work.joined([total])]
         given = [ended, *bounds]
@@ -386,20 +385,20 @@ class _Rows:
 
     @property
     def longest(self) -> Value:
-        """The largest length."""
+        """The maximum length."""
         given, options = [self.lengths, self._work.number([0])], {"keep_dims": False}
         emit, table = self._work.scope.emit, "ReducerOptions"
         return emit("REDUCE_MAX", given, (), DType.INT32, table, **options)
 
     def gathered(self, value: Value, indices: Value) -> Value:
-        """Elements of a tensor of any type along its first axis."""
+        """GATHER elements of a tensor of any type along its first axis."""
         shape = (*(indices.shape or ()), *(value.shape or ())[1:])
         options = {"axis": 0, "batch_dims": 0}
         given, emit = [value, indices], self._work.scope.emit
         return emit("GATHER", given, shape, value.dtype, "GatherOptions", **options)
 
     def _part(self, splits: Value, start: int) -> Value:
-        """All splits but the last one, or all but the first one."""
+        """Return all splits except the last one (``start`` 0) or the first one (``start`` 1)."""
         work = self._work
         (size,) = work.sizes(splits)
         given = [splits, work.number([start]), work.joined([work.sub(size, 1)])]

@@ -1,4 +1,4 @@
-"""Sequences, buckets, and sets."""
+"""Sequences, buckets, lookup tables, and control flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _INDICES: Final = frozenset({DType.INT32, DType.INT64})
 
 @lowering("ReverseSequence")
 def reverse_sequence(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """REVERSE_SEQUENCE."""
     need(node, inputs[:1], LONG_NUMBERS | {DType.INT16, DType.UINT8})
     need(node, inputs[1:], _INDICES)
     return scope.emit(
@@ -40,7 +39,6 @@ def reverse_sequence(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
 
 @lowering("Bucketize")
 def bucketize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BUCKETIZE."""
     need(node, inputs, LONG_NUMBERS | {DType.DOUBLE})
     return scope.emit(
         "BUCKETIZE",
@@ -54,14 +52,13 @@ def bucketize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("BroadcastArgs")
 def broadcast_args(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BROADCAST_ARGS."""
     need(node, inputs, _INDICES)
     return scope.emit("BROADCAST_ARGS", inputs, scope.output_shape(node), inputs[0].dtype)
 
 
 @lowering("CTCGreedyDecoder")
 def ctc_greedy_decoder(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """ARG_MAX of each step, and WHERE of the steps that count."""
+    """Emit ARG_MAX of each time step, and WHERE of the steps to keep."""
     need_float(node, inputs[:1])
     scores, lengths = inputs[0], as_int32(scope, node, 1, inputs[1])
     whole, work = IndexArithmetic(scope), Arithmetic(scope)
@@ -116,7 +113,7 @@ _PAIRS: Final = ((DType.STRING, DType.INT64), (DType.INT64, DType.STRING))
 
 @lowering("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
 def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """HASHTABLE, with its entries as constants; one for all nodes of one name."""
+    """Emit HASHTABLE with its entries as constants; nodes with the same name share it."""
     made = [op for op in scope.ops if op.code == TABLE and op.node is not None]
     for op in made:
         if op.node is not None and table_name(op.node) == table_name(node):
@@ -144,7 +141,6 @@ def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering(*FINDS)
 def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """HASHTABLE_FIND."""
     handle, keys, default = inputs
     _check_handle(handle)
     if default.shape != ():
@@ -157,7 +153,7 @@ def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering(*SIZES)
 def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """HASHTABLE_SIZE, whose number LiteRT puts into a vector."""
+    """Emit HASHTABLE_SIZE, and reshape LiteRT's vector result to a scalar."""
     _check_handle(inputs[0])
     options = "HashtableSizeOptions"
     return reshaped(scope, scope.emit("HASHTABLE_SIZE", inputs, (1,), DType.INT64, options), ())
@@ -174,7 +170,7 @@ _MOST_BRANCHES: Final = 64
 
 @lowering("While", "StatelessWhile")
 def while_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """WHILE, whose condition and body are subgraphs."""
+    """Emit WHILE with its condition and body as subgraphs."""
     turning = [
         Value(value.name, value.dtype, scope.output_shape(node, i))
         for i, value in enumerate(inputs)
@@ -187,7 +183,7 @@ def while_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ..
 
 @lowering("If", "StatelessIf")
 def if_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """IF, whose branches are subgraphs."""
+    """Emit IF with its branches as subgraphs."""
     if not node.attr_dtypes("Tout"):
         message = "it gives nothing"
         raise CannotExpressError(message, "leave it out")
@@ -200,7 +196,7 @@ def if_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
 
 @lowering("Case", "StatelessCase")
 def case(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """An IF for each branch but the last, which all other numbers take, in the one before."""
+    """Emit nested IFs, one per branch except the last, which is the default."""
     branches = node.attribute("branches").value
     kinds = node.attr_dtypes("Tout")
     if not 0 < len(branches) <= _MOST_BRANCHES or not kinds:
@@ -218,13 +214,13 @@ def case(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]
 
 
 def _numbered(program: Program) -> Program:
-    """A branch that is given the number that was chosen, too."""
+    """Add the branch index as the first input of a branch."""
     port = Port("branch_number", Value("branch_number", DType.INT32, ()))
     return replace(program, inputs=(port, *program.inputs))
 
 
 def _chosen(place: int, program: Program, rest: Program) -> Program:
-    """What runs a branch where its number was chosen, and the rest elsewhere."""
+    """Return a program that runs a branch if its index was chosen, else the rest."""
     given = tuple(Port(p.name, replace(p.value)) for p in program.inputs)
     made = tuple(
         Port(p.name, replace(p.value, name=f"{p.name}_chosen", data=None)) for p in program.outputs
@@ -246,7 +242,7 @@ _COMPUTED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64})
 
 @lowering("TensorScatterUpdate")
 def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """DYNAMIC_UPDATE_SLICE for one row; SCATTER_ND and a choice for many."""
+    """Emit DYNAMIC_UPDATE_SLICE for one row, or SCATTER_ND and SELECT_V2 for several."""
     target, indices, rows = inputs
     if target.rank is None or indices.shape is None or indices.shape[-1:] != (1,):
         reason = "its indices are not a column of row numbers"
@@ -268,7 +264,7 @@ def _cast(scope: Scope, value: Value, kind: DType) -> Value:
 
 
 def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Value:
-    """The target with rows at computed indices."""
+    """Replace rows of the target at computed indices."""
     assert target.rank is not None
     kind = target.dtype
     shape, options = (target.rank,), {"out_type": "INT32"}
@@ -287,7 +283,7 @@ def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Valu
 
 
 def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[Value, Value]:
-    """Indices and rows without those that later ones replace, as far as the indices are known."""
+    """Remove rows that later ones overwrite, if the indices are known."""
     known = scope.known(node, 1)
     if known is None:
         return indices, rows

@@ -1,6 +1,6 @@
 """Fourier transforms of any length, as products with sines and cosines.
 
-A complex tensor exists in the program only as its real and imaginary part.
+A complex tensor exists in the program only as its real and imaginary parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import known_size, reshaped
 from mobileprep.litert.types import need_float
 
-# Axes that each op transforms, and those along which only half of the spectrum exists.
+# Number of axes that each op transforms.
 _FORWARD: Final = {"FFT": 1, "FFT2D": 2, "RFFT": 1, "RFFT2D": 2}
 _INVERSE: Final = {"IFFT": 1, "IFFT2D": 2, "IRFFT": 1, "IRFFT2D": 2}
 _READERS: Final = frozenset(
@@ -30,12 +30,12 @@ _READERS: Final = frozenset(
 _LONGEST: Final = 1 << 12
 
 Parts = tuple[Value, Value | None]
-"""Real and imaginary part; None for a real tensor."""
+"""The real and imaginary part; the latter is None for a real tensor."""
 
 
 @lowering("RFFT", "RFFT2D")
 def real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL by the waves of half a spectrum along the last axis, of a whole one before."""
+    """Multiply by the waves of half a spectrum along the last axis, a full one along others."""
     need_float(node, inputs[:1])
     *before, length = _lengths(scope, node, _FORWARD[node.op])
     parts = _along_last(scope, (inputs[0], None), _waves(scope, inputs[0], -1, length, half=True))
@@ -46,7 +46,7 @@ def real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("FFT", "FFT2D", "IFFT", "IFFT2D")
 def complex_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL by waves along each axis."""
+    """Multiply by waves along each axis with BATCH_MATMUL."""
     parts: Parts = _halves(scope, inputs[0])
     inverse = node.op in _INVERSE
     for axis in range(-1, -1 - {**_FORWARD, **_INVERSE}[node.op], -1):
@@ -58,7 +58,7 @@ def complex_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
 
 @lowering("IRFFT", "IRFFT2D")
 def inverse_real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """BATCH_MATMUL by waves; of half a spectrum along the last axis."""
+    """Multiply by waves with BATCH_MATMUL, using half a spectrum along the last axis."""
     *before, length = _lengths(scope, node, _INVERSE[node.op])
     parts: Parts = _halves(scope, inputs[0])
     for size in before:
@@ -66,7 +66,7 @@ def inverse_real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) ->
     count = length // 2 + 1
     waves = _waves(scope, inputs[0], -1, length, inverse=True)
     waves[count:] = 0
-    # The other half of the spectrum has the conjugate values, so both add the same real numbers.
+    # The other half of the spectrum is conjugate, so both halves contribute the same real numbers.
     waves[1 : (length + 1) // 2] *= 2
     real, imaginary = parts
     assert imaginary is not None
@@ -81,7 +81,7 @@ def inverse_real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) ->
 
 @lowering("Complex")
 def complex_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Both parts."""
+    """Combine two parts to a complex tensor."""
     need_float(node, inputs)
     shape = scope.output_shape(node)
     real, imaginary = (repeated(scope, value, shape) for value in inputs)
@@ -90,7 +90,7 @@ def complex_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Conj")
 def conj(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The imaginary part with its sign changed; a real tensor as it is."""
+    """Negate the imaginary part; a real tensor is unchanged."""
     if inputs[0] not in scope.halves:
         need_float(node, inputs)
         return inputs[0]
@@ -100,14 +100,14 @@ def conj(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("ComplexAbs")
 def complex_abs(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The root of the sum of both parts' squares."""
+    """Compute the square root of the sum of squares of both parts."""
     squares = [_unary(scope, "SQUARE", part) for part in _halves(scope, inputs[0])]
     return _unary(scope, "SQRT", binary(scope, "ADD", "AddOptions", *squares))
 
 
 @lowering("Angle")
 def angle(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """ATAN2 of the parts."""
+    """Emit ATAN2 of the parts."""
     real, imaginary = _halves(scope, inputs[0])
     shape, table = scope.output_shape(node), "ATan2Options"
     return scope.emit("ATAN2", [imaginary, real], shape, DType.FLOAT, table)
@@ -115,12 +115,12 @@ def angle(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Real", "Imag")
 def part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """One of the parts."""
+    """Return one of the parts."""
     return _halves(scope, inputs[0])[node.op == "Imag"]
 
 
 def _whole(scope: Scope, node: Node, parts: Parts) -> Value:
-    """A complex tensor of two parts."""
+    """Return a complex tensor of two parts; raises an error for unsupported readers."""
     readers = scope.graph.consumers.get(node.name, ())
     other = next((reader for reader in readers if reader.op not in _READERS), None)
     if other is not None:
@@ -145,9 +145,9 @@ def _lengths(scope: Scope, node: Node, count: int) -> tuple[int, ...]:
 def _waves(
     scope: Scope, value: Value, axis: int, length: int, *, half: bool = False, inverse: bool = False
 ) -> Array:
-    """The complex waves of a transform: a row for each element, a column for each frequency.
+    """Return the complex waves of a transform: a row per element, a column per frequency.
 
-    Elements beyond the length are cut off, as in TensorFlow.
+    Elements beyond the length are ignored, as in TensorFlow.
     """
     given = known_size(value, axis)
     if not 0 < length <= _LONGEST or not 0 < given <= _LONGEST:
@@ -173,7 +173,7 @@ def _along_last(scope: Scope, parts: Parts, waves: Array) -> Parts:
 
 
 def _along_rows(scope: Scope, parts: Parts, waves: Array) -> Parts:
-    """A transform along the last axis but one."""
+    """Transform along the second-to-last axis."""
     real, imaginary = parts
     assert imaginary is not None
     one, two = _row_times(scope, waves.real, real), _row_times(scope, waves.imag, imaginary)
@@ -218,7 +218,7 @@ def _unary(scope: Scope, code: str, value: Value) -> Value:
 
 @lowering("AudioSpectrogram")
 def spectrogram(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The custom operator AudioSpectrogram."""
+    """Emit the custom operator AudioSpectrogram."""
     need_float(node, inputs)
     options: Mapping[str, int | bool] = {
         "window_size": node.attr_int("window_size"),
@@ -231,7 +231,7 @@ def spectrogram(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Mfcc")
 def mfcc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """The custom operator Mfcc, whose limits of frequency are whole numbers."""
+    """Emit the custom operator Mfcc, whose frequency limits must be integers."""
     need_float(node, inputs[:1])
     upper = node.attr_float("upper_frequency_limit", 4000.0)
     lower = node.attr_float("lower_frequency_limit", 20.0)

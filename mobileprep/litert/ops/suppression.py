@@ -1,4 +1,4 @@
-"""Boxes of which only the best ones are kept."""
+"""Non-maximum suppression of boxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import known_size, pad, reshaped
 from mobileprep.litert.types import need_float
 
-# Images times classes, each of which is an operator.
+# Maximum number of images times classes; each is an operator.
 _MOST_RUNS: Final = 1 << 10
 _JOIN: Final = "ConcatenationOptions"
 _LOWEST: Final = float(np.finfo(np.float32).min)
@@ -25,7 +25,7 @@ _LOWEST: Final = float(np.finfo(np.float32).min)
 
 @lowering("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
 def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """NON_MAX_SUPPRESSION_V4, whose padding is cut off."""
+    """Emit NON_MAX_SUPPRESSION_V4, and slice off its padding."""
     indices, count = _suppressed(scope, node, inputs)
     if _most(scope, node) == 0:
         # LiteRT's interpreter rejects a result of SLICE that has no elements.
@@ -37,7 +37,7 @@ def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Va
 
 @lowering("NonMaxSuppressionV4")
 def padded_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """NON_MAX_SUPPRESSION_V4, which pads with zeros always."""
+    """Emit NON_MAX_SUPPRESSION_V4, which always pads with zeros; slice off unwanted padding."""
     if not node.attr_bool("pad_to_max_output_size", False):
         indices, count = _suppressed(scope, node, inputs)
         zero = _zero(scope)
@@ -49,14 +49,13 @@ def padded_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tup
 
 @lowering("NonMaxSuppressionV5")
 def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """NON_MAX_SUPPRESSION_V5."""
     need_float(node, [*inputs[:2], *inputs[3:]])
     most = _most(scope, node)
     outputs = [((most,), DType.INT32), ((most,), DType.FLOAT), ((), DType.INT32)]
     values = list(inputs)
     if float(scope.needed(node, 5, "sigma")) > 0:
-        # TensorFlow ignores the threshold then. LiteRT does not, and drops a box that it has taken
-        # by its overlap with itself, which is 1.
+        # TensorFlow ignores the threshold in this case. LiteRT does not, and would drop a selected
+        # box because of its overlap with itself, which is 1.
         values[3] = scope.constant(np.array(1, np.float32), "overlap")
     table = "NonMaxSuppressionV5Options"
     made = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
@@ -101,9 +100,10 @@ def _lowest(scope: Scope) -> Value:
 
 @lowering("TFLite_Detection_PostProcess")
 def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """The custom operator of that name, which exporters of detection models put into graphs.
+    """Emit the custom operator of this name, which exporters of detection models add to graphs.
 
-    It gives boxes [1, n, 4], classes [1, n], scores [1, n] and the number of detections [1].
+    Its outputs are boxes [1, n, 4], classes [1, n], scores [1, n], and the number of detections
+    [1].
     """
     need_float(node, inputs)
     most = node.attr_int("max_detections")
@@ -125,7 +125,7 @@ def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
 
 @lowering("CombinedNonMaxSuppression")
 def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """NON_MAX_SUPPRESSION_V4 for each image and class, and TOPK_V2 of each image's boxes."""
+    """Emit NON_MAX_SUPPRESSION_V4 per image and class, then TOPK_V2 of each image's boxes."""
     need_float(node, [*inputs[:2], *inputs[4:]])
     boxes, scores = inputs[:2]
     sizes = [*(boxes.shape or (-1,))[:1], *(boxes.shape or (-1,))[2:3], *(scores.shape or ())[2:]]
@@ -159,14 +159,14 @@ def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> t
 
 
 class _Combined:
-    """The operators of one node.
+    """The lowering of one CombinedNonMaxSuppression node.
 
     Args:
         scope: where operators are emitted.
-        node: with ``clip_boxes``.
-        limits: the largest overlap and the lowest score.
-        per_class: the largest number of boxes of a class.
-        most: the largest number of boxes of an image.
+        node: the node, for ``clip_boxes``.
+        limits: the maximum overlap and the minimum score.
+        per_class: the maximum number of boxes per class.
+        most: the maximum number of boxes per image.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class _Combined:
         self._most = most
 
     def best(self, boxes: Value, scores: Value) -> tuple[Value, Value]:
-        """The boxes that are kept, and their scores, the lowest number for each that is not."""
+        """Return the selected boxes and their scores; unused slots have the lowest float."""
         whole, count = IndexArithmetic(self._scope), self._per_class
         outputs = [((count,), DType.INT32), ((), DType.INT32)]
         values = [boxes, reshaped(self._scope, scores, (-1,)), whole.number(np.array(count))]
@@ -195,7 +195,7 @@ class _Combined:
         )
 
     def joined(self, classes: Sequence[tuple[Value, Value]]) -> tuple[Value, Value, Value, Value]:
-        """The best boxes of an image with scores, classes, and their number."""
+        """Return the best boxes of an image with their scores, classes, and number."""
         scope, work, count = self._scope, Arithmetic(self._scope), self._per_class
         total = count * len(classes)
         boxes, scores = (self._concatenated(parts) for parts in zip(*classes, strict=True))
@@ -238,7 +238,7 @@ class _Combined:
 
 
 def _column(scope: Scope, value: Value, begin: Sequence[int], width: int) -> Value:
-    """The numbers of one image and class as a matrix [boxes, width]."""
+    """Return the numbers of one image and class as a matrix [boxes, width]."""
     sizes = [1, -1, *[1] * (len(begin) - 2)]
     if width > 1:
         sizes[-1] = width

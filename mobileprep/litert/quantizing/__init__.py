@@ -1,1 +1,1 @@
-"""Programs that compute in integers, by LiteRT's quantization specification."""
+"""Programs with integer arithmetic, following LiteRT's quantization specification."""

@@ -1,4 +1,4 @@
-"""Which operators of a program compute in integers, and why the others do not."""
+"""Choose the operators of a program that compute in integers."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_fl
 from mobileprep.transforms.quantize_nodes import Rules, Settings
 from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
 
-# What has a form in integers, and is computed so by a rule that does not say what is done.
+# Ops that rules without an explicit mode quantize.
 _LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
 _SHOWN: Final = 3
 
 
 class OperatorChoice(Struct, frozen=True):
-    """What is done to the operators of a program.
+    """The operators that compute in integers, and their parameters.
 
     Args:
-        ops: those that compute in integers.
-        scales: the steps of what they take and give.
-        rules: what decides how layers are treated.
-        reasons: why operators stay float that might be expected not to.
+        ops: the operators that compute in integers.
+        scales: the scales and zero points of their inputs and outputs.
+        rules: the rules for the treatment of layers.
+        reasons: why other operators stay float, unless that is expected.
     """
 
     ops: frozenset[Op]
@@ -44,11 +44,11 @@ class OperatorChoice(Struct, frozen=True):
     reasons: Mapping[Op, str]
 
     def settings_of(self, op: Op) -> Settings:
-        """What the rules say of an operator."""
+        """Return the settings that the rules specify for an operator."""
         return settings_of(op, self.rules)
 
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each kind of operator that stays float, and for each rescaled tensor."""
+        """Return a sentence for each kind of operator in float, and for each rescaled tensor."""
         alike: dict[tuple[str, str], list[str]] = {}
         for op, reason in self.reasons.items():
             alike.setdefault((op.code, reason), []).append(op.outputs[0].name)
@@ -64,7 +64,7 @@ class OperatorChoice(Struct, frozen=True):
 
 
 def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
-    """Which operators compute in integers."""
+    """Choose the operators that compute in integers."""
     rules = Rules("quantize", asked.rules, eightbit=_LAYER_OPS)
     reasons: dict[Op, str] = {}
     kept: list[Op] = []
@@ -88,15 +88,15 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Op
 
 
 def settings_of(op: Op, rules: Rules) -> Settings:
-    """What rules say of an operator, by the node that it comes from."""
+    """Return the settings that rules specify for an operator, based on its original node."""
     if op.node is None:
         return Settings("nodes")
-    # Corners of boxes in 8 bits would be too coarse.
+    # 8 bits are too coarse for box coordinates.
     return Settings("float") if KEEP_FLOAT in op.node.attrs else rules.settings(op.node)
 
 
 def tensors_with_ranges(program: Program) -> tuple[str, ...]:
-    """The names of all tensors whose range decides what integers stand for, in order."""
+    """Return the names of all tensors whose range determines a scale, in order."""
     ops = [op for op in program.ops if op.code in KERNELS]
     eight = [op for op in ops if DType.INT8 in KERNELS[op.code].types]
     scales = Scales(program, eight, DType.INT8, {})
@@ -109,7 +109,7 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
 
 
 def fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
-    """What operators of fixed steps put out: it is known of those too that stay float."""
+    """Return the output ranges of operators with fixed scales, including those that stay float."""
     found: dict[str, Range] = {}
     for op in program.ops:
         kernel = KERNELS.get(op.code)
@@ -125,7 +125,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
-    """Why an operator cannot compute in integers; empty where a rule says so, None if it can."""
+    """Return why an operator stays float ("" if a rule excludes it), or None if it does not."""
     if settings.mode != "nodes":
         return ""
     kernel = KERNELS.get(op.code)
@@ -146,7 +146,7 @@ def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
 
 
 def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:
-    """Operators for which a range is missing."""
+    """Return the operators with an unknown range, and the reason."""
     found: dict[Op, str] = {}
     for op in ops:
         slots: list[Slot] = [scales.slot(op, i) for i in activations(op)]
@@ -164,9 +164,9 @@ def _constant_name(op: Op, index: int) -> str:
 
 
 def _lonely(program: Program, ops: Sequence[Op], asked: Integers) -> set[Op]:
-    """Operators that only choose among numbers, with no neighbour that computes in integers.
+    """Return operators that only select numbers and have no integer neighbors.
 
-    Their numbers would be rounded for nothing.
+    Quantizing their inputs would lose precision without a benefit.
     """
     kept = {op for op in ops if KERNELS[op.code].rule != "same"}
     waiting = [op for op in ops if op not in kept]
@@ -193,26 +193,30 @@ def _lonely(program: Program, ops: Sequence[Op], asked: Integers) -> set[Op]:
 
 
 def _integer_ends(program: Program, asked: Integers) -> set[Value]:
-    """Inputs and outputs that are integers in the file."""
+    """Return inputs and outputs that are integers in the file."""
     inputs = program.inputs if asked.input_type != "float" else ()
     outputs = program.outputs if asked.output_type != "float" else ()
     return {port.value for port in (*inputs, *outputs)}
 
 
 _SOFTMAXES: Final = frozenset({"SOFTMAX", "LOG_SOFTMAX"})
-# exp(-8) is less than half a step of a softmax in int8: of two numbers one step apart one is gone.
+# exp(-8) is less than half a step of an int8 softmax, so one of two adjacent inputs vanishes.
 _MOST_STEP: Final = 8.0
 
 
 def hidden_by_masks(
     ops: Sequence[Op], readers: Readers, scales: Scales, kind: DType, ranges: Mapping[str, Range]
 ) -> dict[Op, str]:
-    """The softmaxes that would see nothing but their masks in integers, and why.
+    """Return softmaxes whose inputs' scale is too coarse because of a mask, and the reason.
 
-    With them go the operators that put the mask in.
+    The operators that apply the mask are included.
 
     Args:
+        ops: the operators that compute in integers.
+        readers: the producers of values.
+        scales: the scales of the operators.
         kind: int8 or int16.
+        ranges: the ranges of tensors by name.
     """
     found: dict[Op, str] = {}
     kept = frozenset(ops)
@@ -234,7 +238,7 @@ def hidden_by_masks(
 def _masking(
     masked: Value, readers: Readers, kind: DType, ranges: Mapping[str, Range]
 ) -> Iterator[Op]:
-    """The operators that a mask's numbers come from, and those that hand them on."""
+    """Yield the operators that compute a mask's values, and those that pass them on."""
     waiting, seen = [masked], {masked}
     while waiting:
         value = waiting.pop()

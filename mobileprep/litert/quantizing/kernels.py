@@ -1,7 +1,7 @@
-"""What LiteRT's kernels demand of integers, operator by operator.
+"""Requirements of LiteRT's integer kernels, by operator.
 
 Source: LiteRT's quantization specification
-(https://ai.google.dev/edge/litert/models/quantization_spec), and what its interpreter takes.
+(https://ai.google.dev/edge/litert/models/quantization_spec), and the behavior of its interpreter.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ class Kernel(Struct, frozen=True):
     """How an operator computes in integers.
 
     Args:
-        types: of its activations.
-        rule: what its output stands for: numbers of a range of its ``own``, of the ``same`` as
-            its inputs, or of a ``fixed`` one.
+        types: the supported activation types.
+        rule: the range of its output: its ``own``, the ``same`` as its inputs, or ``fixed``.
         fixed: scale and zero point of a fixed output, by type.
-        clips: whether a constant beyond the range of all else does what the range's end does.
-        least: a factor, and the power of the inputs' largest scale that it is of: the runtime ends
-            the app where the scale of its output is less.
-        options: what its options say of integers, by type.
+        clips: whether a constant beyond the range of the other inputs has the effect of its limit.
+        least: a factor and a power: the runtime aborts if the output scale is below the factor
+            times that power of the largest input scale.
+        options: additional options of the integer form, by type.
     """
 
     types: frozenset[DType]
@@ -47,7 +46,7 @@ class Kernel(Struct, frozen=True):
 
 
 class LayerInputs(Struct, frozen=True):
-    """The places of a layer's inputs: the activations, its weights, its bias."""
+    """The indices of a layer's inputs: activations, weights, and bias."""
 
     image: int
     weights: int
@@ -67,10 +66,10 @@ LAYERS: Final[Mapping[str, LayerInputs]] = {
     "FULLY_CONNECTED": LayerInputs(0, 1, 2),
     "TRANSPOSE_CONV": LayerInputs(2, 1, 3),
 }
-"""Operators with weights of int8, and a bias of int32 or, with activations of int16, of int64."""
+"""Operators with int8 weights and an int32 bias, or int64 with int16 activations."""
 
 SIZES: Final = frozenset({"SHAPE"})
-"""Operators that look at sizes alone, and take tensors of any type."""
+"""Operators that read only the shape of tensors, of any type."""
 
 _ANY_SCALE: Final = {DType.INT16: {"pot_scale_int16": False}}
 _UNIT: Final = 1 / 32768
@@ -80,9 +79,9 @@ _SAME: Final = Kernel(_BOTH, "same")
 _SAME_EIGHT: Final = Kernel(_EIGHT, "same")
 _CLIPPED: Final = Kernel(_BOTH, "same", clips=True)
 
-# Left out: RSQRT and RESIZE_BILINEAR of int16, which are off by hundreds of steps; EXP of int16,
-# whose table is off by up to 0.2 % of the range near its end; SCATTER_ND, which fills with integers
-# of 0; comparisons, which end the app or are wrong from a scale of 1 on.
+# Excluded: int16 RSQRT and RESIZE_BILINEAR, which are off by hundreds of steps; int16 EXP, whose
+# table is off by up to 0.2 % of the range near its end; SCATTER_ND, which fills with the integer 0
+# instead of the zero point; comparisons, which abort or are wrong for scales of 1 and more.
 KERNELS: Final[Mapping[str, Kernel]] = {
     **dict.fromkeys(LAYERS, _OWN),
     **dict.fromkeys(("ADD", "SUB"), Kernel(_BOTH, options=_ANY_SCALE, least=(2**-12, 1))),
@@ -116,24 +115,24 @@ Range = tuple[float, float]
 
 _LARGEST: Final = {DType.INT8: 127, DType.INT16: 32767}
 _LOWEST_BYTE: Final = -128
-# How many steps lie between the ends of a range.
+# Number of steps in a range.
 _COUNTS: Final = {DType.INT8: 255, DType.INT16: 2 * 32767}
-# The upper end where a tensor is zero throughout. A larger one would give sums with the tensor a
-# coarser scale, as the runtime bounds the quotient of the two.
+# Upper end for a tensor of zeros. A larger one would make sums with the tensor coarser, because the
+# runtime limits the ratio of the two scales.
 _STEPS_UNIT: Final = 1.0
-# Where the values of a tensor are too small for the factors of the kernels.
+# Minimum scale; smaller ones exceed the range of the kernels' multipliers.
 _LEAST_SCALE: Final = 1e-10
-# Half of what the sums of a layer can hold.
+# Half of the range of a layer's accumulators.
 _MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
 
 
 class IntegerSteps(Struct, frozen=True):
-    """Integers of a tensor: each stands for ``scale * (integer - zero)``.
+    """The quantization of a tensor: a value is ``scale * (integer - zero)``.
 
     Args:
         kind: int8 or int16.
         scale: positive, a float32.
-        zero: what stands for 0.0.
+        zero: the zero point.
     """
 
     kind: DType
@@ -142,18 +141,18 @@ class IntegerSteps(Struct, frozen=True):
 
     @property
     def quantization(self) -> Quantization:
-        """The same as the file has it."""
+        """The scale and zero point as records of the file."""
         return Quantization(np.array([self.scale], np.float32), np.array([self.zero], np.int64))
 
     @property
     def span(self) -> Range:
-        """The least and the greatest number."""
+        """The smallest and largest representable value."""
         most = _LARGEST[self.kind]
         least = _LOWEST_BYTE if self.kind is DType.INT8 else -most
         return (least - self.zero) * self.scale, (most - self.zero) * self.scale
 
     def integers(self, values: Array) -> Array:
-        """Finite floats as the integers next to them; beyond the range, its ends."""
+        """Quantize finite floats, clipping to the range."""
         limits = np.iinfo(self.kind.numpy)
         rounded = np.rint(values.astype(np.float64) / self.scale) + self.zero
         found: Array = np.clip(rounded, limits.min, limits.max).astype(self.kind.numpy)
@@ -161,11 +160,12 @@ class IntegerSteps(Struct, frozen=True):
 
 
 def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
-    """The steps for a range, which is widened to hold zero: int8 uses it all, int16 is symmetric.
+    """Return the quantization for a range, extended to include zero; int16 is symmetric.
 
     Args:
+        span: the range.
         kind: int8 or int16.
-        least: the least scale; narrower ranges are widened.
+        least: the minimum scale; narrower ranges are widened.
     """
     low, high = min(span[0], 0.0), max(span[1], 0.0)
     if kind is DType.INT16:
@@ -182,7 +182,7 @@ def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
 
 
 def span_of(values: Array) -> Range | None:
-    """The least and the greatest of some numbers; None where one is not finite."""
+    """Return the minimum and maximum, or None if either is not finite."""
     if not values.size:
         return 0.0, 0.0
     low, high = float(values.min()), float(values.max())
@@ -190,7 +190,7 @@ def span_of(values: Array) -> Range | None:
 
 
 def union(one: Range | None, other: Range | None) -> Range | None:
-    """The range that holds two; None counts as nothing."""
+    """Return the smallest range that contains both; None counts as empty."""
     if one is None or other is None:
         return one or other
     return min(one[0], other[0]), max(one[1], other[1])
@@ -199,10 +199,12 @@ def union(one: Range | None, other: Range | None) -> Range | None:
 def quantized_bias(
     values: Array, scale: float, weights: Quantization, kind: DType
 ) -> tuple[Array, Quantization]:
-    """A bias on the steps of a layer's sums: the input's scale times that of the weights.
+    """Quantize a bias with the scale of a layer's sums: the input scale times the weight scales.
 
     Args:
-        values: float32, one for each output channel.
+        values: float32, one per output channel.
+        scale: the input scale.
+        weights: the quantization of the weights.
         kind: int32 or int64.
     """
     scales = (np.float64(scale) * weights.scales.astype(np.float64)).astype(np.float32)
@@ -211,7 +213,7 @@ def quantized_bias(
 
 
 def least_scales(values: Array, scale: float, kind: DType) -> Array:
-    """The least scales of weights with which a layer's sums can hold the bias of each channel."""
+    """Return the minimum weight scale of each channel so that a layer's sums can hold the bias."""
     found: Array = np.abs(values.astype(np.float64)) / (scale * _MOST_BIAS[kind])
     return found
 
@@ -226,19 +228,18 @@ _TAKEN: Final[Mapping[DType, frozenset[EndType]]] = {
 
 
 class Integers(Struct, frozen=True):
-    """How a program computes in integers.
+    """Options for a program that computes in integers.
 
     Args:
-        kind: of activations: int8 or int16.
-        ranges: of tensors, by name.
-        is_trained: whether ranges of fake quantization count before those of ``ranges``.
-        rules: which layers are treated otherwise, as ``quantize_nodes`` takes them; of several
-            that fit one, the last counts.
-        input_type: what float inputs of the program are in the file.
-        output_type: what float outputs are.
+        kind: the activation type: int8 or int16.
+        ranges: the ranges of tensors by name.
+        is_trained: whether ranges of fake quantization take precedence over ``ranges``.
+        rules: exceptions for layers, in the syntax of ``quantize_nodes``; the last match wins.
+        input_type: the type of the program's float inputs in the file.
+        output_type: the type of the program's float outputs in the file.
 
     Raises:
-        UsageError: inputs or outputs of that type do not go with the activations.
+        UsageError: the input or output type is incompatible with the activation type.
     """
 
     kind: DType = DType.INT8

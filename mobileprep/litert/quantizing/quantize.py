@@ -1,4 +1,4 @@
-"""From a program in float to one in integers."""
+"""Convert a float program to integer arithmetic."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _SUMS: Final = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}
 
 
 class Rewriter:
-    """Operators in the making, and the forms of each value.
+    """The rewritten operators, and the integer and float forms of each value.
 
     Args:
-        program: the program in float.
-        choice: which of its operators compute in integers.
+        program: the float program.
+        choice: the operators to convert to integers.
         kind: int8 or int16.
     """
 
@@ -54,7 +54,7 @@ class Rewriter:
         self._weights: dict[tuple[Value, bytes], Value] = {}
 
     def given(self, value: Value, form: Value, steps: IntegerSteps) -> None:
-        """Tell that a value is there in integers."""
+        """Record the integer form of a value."""
         self._made[value] = form
         self._steps[value] = steps
 
@@ -68,11 +68,11 @@ class Rewriter:
         self.ops.append(op if inputs == op.inputs else replace(op, inputs=inputs))
 
     def as_made(self, value: Value) -> Value:
-        """A value in the form in which it is there."""
+        """Return the available form of a value."""
         return self._made.get(value, value)
 
     def as_float(self, value: Value) -> Value:
-        """A value in float; a DEQUANTIZE stands before its first reader."""
+        """Return a value in float, adding a DEQUANTIZE before its first reader if necessary."""
         form = self._made.get(value)
         if form is None:
             return value
@@ -85,7 +85,7 @@ class Rewriter:
         return self._floats[value]
 
     def as_integers(self, value: Value, steps: IntegerSteps) -> Value:
-        """A value on some steps; a QUANTIZE stands before its first reader if it is not."""
+        """Return a value in integers, adding a QUANTIZE before its first reader if necessary."""
         if self._steps.get(value) == steps:
             return self._made[value]
         if (value, steps) not in self._integers:
@@ -124,7 +124,7 @@ class Rewriter:
         return self._constants[value, steps]
 
     def _weigh(self, op: Op, inputs: list[Value | None]) -> None:
-        """Put weights and bias of a layer into integers."""
+        """Quantize the weights and bias of a layer."""
         layer = LAYERS[op.code]
         weights, image = op.inputs[layer.weights], inputs[layer.image]
         assert weights is not None
@@ -172,11 +172,11 @@ _HINT: Final = f"{GIVE_RANGES}, or leave its type float"
 
 
 class Quantized(Struct, frozen=True):
-    """A program in integers.
+    """A program with integer arithmetic.
 
     Args:
         program: the program.
-        notes: which of its operators stay float and why, a sentence each.
+        notes: a sentence for each kind of operator that stays float, with the reason.
     """
 
     program: Program
@@ -184,13 +184,18 @@ class Quantized(Struct, frozen=True):
 
 
 def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Quantized:
-    """The program with its operators in integers, as far as the runtime and the ranges allow.
+    """Convert operators to integers, as far as the runtime and the ranges allow.
 
-    What loops and branches run stays float. Layers that stay float store their weights in int8, as
-    ``in_int8`` does, unless a rule says that they are not to be touched.
+    Bodies of loops and branches stay float. Layers that stay float store their weights as int8,
+    like ``in_int8``, unless a rule excludes them.
 
     Args:
+        program: the float program.
+        asked: the options.
         trained: the ranges of FAKE_QUANT operators, by the name of the tensor that they clip.
+
+    Raises:
+        UsageError: the range of an integer input or output is unknown.
     """
     ranges = {**fixed_ranges(program, asked.kind), **asked.ranges, **trained}
     if not asked.is_trained:
@@ -221,7 +226,7 @@ def _within(measured: Range, trained: Range) -> Range:
 
 
 class _Ends(Struct, frozen=True):
-    """Inputs and outputs of the program, in the types that the app wants."""
+    """Inputs and outputs of the program, in the requested types."""
 
     rewriter: Rewriter
     choice: OperatorChoice
@@ -229,7 +234,7 @@ class _Ends(Struct, frozen=True):
     asked: Integers
 
     def input(self, port: Port) -> Port:
-        """An input; its integers are those that its readers take."""
+        """Return an input with the quantization that its readers expect."""
         if self.asked.input_type == "float" or not is_float(port.value):
             return port
         steps = self._steps(port, "input")
@@ -242,7 +247,6 @@ class _Ends(Struct, frozen=True):
         return Port(port.name, fed)
 
     def output(self, port: Port) -> Port:
-        """An output."""
         if self.asked.output_type == "float" or not is_float(port.value):
             return Port(port.name, self.rewriter.as_float(port.value))
         steps = self._steps(port, "output")
@@ -277,7 +281,7 @@ def _requantized(taken: Value, given: Value) -> Op:
 
 
 def _needed(ops: Sequence[Op], outputs: Sequence[Port]) -> tuple[Op, ...]:
-    """Without conversions that nobody reads."""
+    """Remove conversions without readers."""
     read = {port.value for port in outputs}
     read.update(value for op in ops for value in op.inputs if value is not None)
     return tuple(op for op in ops if any(value in read for value in op.outputs))

@@ -1,4 +1,4 @@
-"""Which tensors share a scale and zero point, and their values."""
+"""Determine scales and zero points, and which tensors share them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from mobileprep.litert.quantizing.kernels import (
     union,
 )
 
-# Of a layer's output, a step is at least this share of what one weight can add to it: else the
-# factor that brings sums to the output is larger than kernels take.
+# Limits the multiplier that rescales a layer's sums, input scale * weight scale / output scale, to
+# 64, which kernels support. The weight scale is the largest weight / 127.
 _MOST_SHARE: Final = 127 * 64
 
-# A tensor whose step would grow by more than this factor in a group keeps its own scale. Twice the
-# step is a loss of one bit.
+# A tensor whose scale would grow by more than this factor in a group keeps its own. A factor of 2
+# loses one bit.
 _MOST_GROWTH: Final = 2.0
 
-# What clips at a number refuses one that is beyond 32 bits in steps of its output.
+# Operators that clip at a constant, which must fit in 32 bits when divided by the output scale.
 _CLIPPING: Final = frozenset({"RELU6", "RELU_N1_TO_1"})
 _LEAST_CLIPPED: Final = 2.0**-28
 
 Slot = Value | tuple[Op, int]
-"""A tensor that is computed or fed; or an input of one operator that has steps of its own there."""
+"""A tensor that is computed or fed, or an operator's input that has its own scale there."""
 
 
 def activations(op: Op) -> list[int]:
-    """The places of an operator's inputs that become integers by their range."""
+    """Return the indices of an operator's inputs that are quantized by their range."""
     layer = LAYERS.get(op.code)
     if layer is not None:
         return [layer.image]
@@ -47,17 +47,17 @@ def activations(op: Op) -> list[int]:
 
 
 def results(op: Op) -> list[Value]:
-    """The outputs of an operator that become integers."""
+    """Return the outputs of an operator that are quantized."""
     return [value for value in op.outputs if is_float(value)]
 
 
 def is_float(value: Value | None) -> bool:
-    """Whether a value is in float32."""
+    """Return whether a value is float32."""
     return value is not None and value.dtype is DType.FLOAT
 
 
 class Rescaled(Struct, frozen=True, eq=False):
-    """An input that an operator rescales, as other readers of the tensor need a finer scale.
+    """An input that an operator rescales because other readers need a finer scale.
 
     Args:
         op: the operator.
@@ -81,7 +81,7 @@ class Scales:
         program: the whole program.
         ops: its operators that compute in integers, in order.
         kind: int8 or int16.
-        ranges: of tensors, by name.
+        ranges: the ranges of tensors by name.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class Scales:
             self._hold(op)
 
     def slot(self, op: Op, index: int) -> Slot:
-        """What stands for an operator's input."""
+        """Return the slot of an operator's input."""
         value = op.inputs[index]
         if value is None or value.data is not None or (op, index) in self._own:
             return (op, index)
         return value
 
     def steps(self, slot: Slot) -> IntegerSteps | None:
-        """The steps of a tensor; None where no range is known."""
+        """Return the quantization of a tensor, or None if its range is unknown."""
         root = self._root(slot)
         if root in self._fixed:
             return self._fixed[root]
@@ -124,7 +124,7 @@ class Scales:
         return None if span is None else steps_of(span, self._kind, self._least.get(root, 0.0))
 
     def is_fixed(self, slot: Slot) -> bool:
-        """Whether a tensor's steps are those that the runtime demands."""
+        """Return whether the runtime fixes a tensor's scale and zero point."""
         return self._root(slot) in self._fixed
 
     def _fix(self, op: Op) -> None:
@@ -140,7 +140,7 @@ class Scales:
         mixed: Sequence[Op],
         ranges: Mapping[str, Range],
     ) -> None:
-        """Join the operands of all mixed operators, except those that are to be rescaled."""
+        """Join the operands of all mixed operators, except those to be rescaled."""
         self._spans = self._found(ops, ranges)
         alone = {v: (self._root(v), self.steps(v)) for op in mixed for v in _computed(op)}
         before = dict(self._parents)
@@ -159,15 +159,15 @@ class Scales:
         needed: dict[Op | None, float] = {op: self._scale_alone(op) for op in mixed}
 
         def is_read_elsewhere(value: Value, op: Op) -> bool:
-            """Whether another reader needs a finer scale than the operator, which joins it."""
+            """Return whether another reader needs a scale much finer than the group's."""
             joined = self.steps(results(op)[0])
             limit = 0.0 if joined is None else joined.scale / _MOST_GROWTH
             readers = reading[alone[value][0]]
             return any(needed.get(reader, 0.0) < limit for reader in readers if reader is not op)
 
         join()
-        # From the last operator to the first: what is rescaled there no longer widens the groups
-        # of operators before it.
+        # From the last operator to the first: a rescaled input no longer widens the groups of
+        # preceding operators.
         for op in reversed(mixed):
             done = len(self.rescaled)
             for index in activations(op):
@@ -182,7 +182,7 @@ class Scales:
                 join()
 
     def _scale_alone(self, op: Op) -> float:
-        """The scale of a group that has only the operands of one operator."""
+        """Return the scale of a group with only the operands of one operator."""
         span: Range | None = None
         for slot in (*results(op), *(self.slot(op, i) for i in activations(op))):
             fixed = self._fixed.get(self._root(slot))
@@ -192,8 +192,7 @@ class Scales:
     def _reading(
         self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]
     ) -> dict[Slot, list[Op | None]]:
-        """The readers of some groups, None for the program's caller; without those that are part
-        of the group, as their results have its scale."""
+        """Return the readers of each group, except operators in the group; None is the caller."""
         found: dict[Slot, list[Op | None]] = {root: [] for root in roots}
         integer = frozenset(ops)
         for op in program.ops:
@@ -207,7 +206,7 @@ class Scales:
         return found
 
     def _join_mixed(self, op: Op) -> None:
-        """Join several inputs with the output, those of fixed steps only if all have the same."""
+        """Join several inputs with the output; fixed scales join only if they are all equal."""
         values = _computed(op)
         fixed = {self._fixed.get(self._root(value)) for value in values}
         is_free = not any((op, i) in self._own for i in activations(op))
@@ -221,7 +220,7 @@ class Scales:
         self._join([*results(op), *(self.slot(op, i) for i in activations(op))])
 
     def _widening(self, op: Op) -> bool:
-        """Whether constants widen the range of an operator's output."""
+        """Return whether constants widen the range of an operator's output."""
         values = [op.inputs[i] for i in activations(op)]
         constants = [v.data for v in values if v is not None and v.data is not None]
         if not KERNELS[op.code].clips:
@@ -230,7 +229,7 @@ class Scales:
         return any(_shows(op, data, steps) for data in constants for steps in fixed)
 
     def _hold(self, op: Op) -> None:
-        """Note the least scale of an operator's output with which the runtime computes it."""
+        """Record the minimum output scale that the runtime requires for an operator."""
         taken = [self.steps(self.slot(op, i)) for i in activations(op)]
         scale = max((steps.scale for steps in taken if steps is not None), default=0.0)
         factor, power = KERNELS[op.code].least
@@ -285,20 +284,20 @@ class Scales:
             root, other = self._root(slots[0]), self._root(slot)
             if root == other:
                 continue
-            # The group keeps the steps that are fixed.
+            # A fixed scale applies to the whole group.
             if other in self._fixed:
                 root, other = other, root
             self._parents[other] = root
 
 
 def _clips(op: Op) -> bool:
-    """Whether an operator, or what is fused into it, clips at numbers other than 0."""
+    """Return whether an operator, or its fused activation, clips at a number other than 0."""
     fused = None if op.options is None else op.options.values.get("fused_activation_function")
     return op.code in _CLIPPING or fused in _CLIPPING
 
 
 def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
-    """Whether elements of a constant that integers cannot represent get into the output."""
+    """Return whether elements of a constant outside the representable range reach the output."""
     low, high = steps.span
     is_above = constant.max(initial=low) > high + steps.scale
     is_below = constant.min(initial=high) < low - steps.scale
@@ -306,13 +305,13 @@ def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
 
 
 def _computed(op: Op) -> list[Value]:
-    """The different tensors that an operator takes and that are no constants."""
+    """Return the distinct inputs of an operator that are not constants."""
     found = (op.inputs[i] for i in activations(op))
     return list(dict.fromkeys(v for v in found if v is not None and v.data is None))
 
 
 def _is_mixed(op: Op) -> bool:
-    """Whether a result may be beyond the range of one of an operator's inputs."""
+    """Return whether a result may exceed the range of one of an operator's inputs."""
     return len(_computed(op)) > 1 or any(_is_constant(op, i) for i in activations(op))
 
 

@@ -1,1 +1,1 @@
-"""Transforms run one after another, and what to tell of the whole chain."""
+"""Chains of transforms, and warnings about them."""

@@ -1,4 +1,4 @@
-"""Runs transforms one after another, and keeps a record of what each did."""
+"""Run transforms in sequence and record the effect of each."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from mobileprep.transforms.rewriting.batch_norms import is_inference
 
 
 class ChainStep(Struct, frozen=True):
-    """One transform of a chain, with its options typed as its schema says.
+    """One transform of a chain, with options that match its schema.
 
-    ``plugin`` is the Python file of a transform that is none of the package's own.
+    ``plugin`` is the Python file of a transform that is not built in.
     """
 
     name: str
@@ -48,9 +48,10 @@ class ChainStep(Struct, frozen=True):
 
 
 class StepRecord(Struct, frozen=True):
-    """What one step did, in numbers.
+    """Statistics of one step.
 
-    Node counts are of names: a node of the same name that differs in anything is changed.
+    Nodes are compared by name: a node counts as changed if another node of the same name replaces
+    it and differs in any way.
     """
 
     name: str
@@ -71,10 +72,10 @@ def run_chain(
     *,
     watch: Callable[[StepRecord, Graph], None] | None = None,
 ) -> tuple[Graph, list[StepRecord]]:
-    """Apply steps in order; every result is checked, its outputs too but with ``tf115``.
+    """Apply steps in order and check every result.
 
-    The functions of the library are carried through. As the original does, ``tf115``
-    keeps those too that nothing calls any more.
+    Outputs are checked only without ``tf115``. Library functions are preserved; like the original,
+    ``tf115`` also keeps functions that are no longer called.
     """
     records = []
     steps = list(steps)
@@ -90,7 +91,7 @@ def run_chain(
 
 
 def run_step(graph: Graph, step: ChainStep, context: Context) -> Result:
-    """Apply one step; an ignored error leaves the graph as it was, with a warning."""
+    """Apply one step; with ``ignore_errors``, an error becomes a warning and keeps the graph."""
     try:
         result = _apply(graph, step, context)
         if not context.tf115:
@@ -114,7 +115,7 @@ def _apply(graph: Graph, step: ChainStep, context: Context) -> Result:
 
 
 def _check_outputs(name: str, before: Graph, after: Graph, context: Context) -> None:
-    """Hold a step to the outputs: an app that fetches one that is gone would fail on the device."""
+    """Raise an error if a step removed an output, which an app would try to fetch on the device."""
     if after is before:
         return
     lost = (n for n in sorted(nodes_of(context.outputs)) if n in before and n not in after)
@@ -131,7 +132,7 @@ def _record(name: str, before: Graph, result: Result) -> StepRecord:
         old, new = before.by_name, after.by_name
         kept = sum(map(old.__contains__, new))
         added, removed = len(new) - kept, len(old) - kept
-        # Nodes are never changed in place, so identity settles nearly every comparison.
+        # Nodes are immutable, so identity settles nearly every comparison.
         others = (old.get(name) for name, node in new.items() if old.get(name) is not node)
         changed = sum(was is not None and was != new[was.name] for was in others)
     return StepRecord(
@@ -151,9 +152,12 @@ _AUTHOR = Author("plugin", TransformError, "so that nothing would have been buil
 
 
 def load_plugin(name: str, path: Path) -> type[Transform]:
-    """The transform of that name in a Python file, which is run anew.
+    """Run a Python file and return its transform with the given name.
 
-    A class that the file imports from a module of the user's counts, one of this package not.
+    Classes that the file imports from other user modules count; built-in transforms do not.
+
+    Raises:
+        UsageError: the file does not define this transform.
     """
     module = load_file(path, f"mobileprep_plugin_{name}", _AUTHOR)
     found = {n: kind for n, kind in transforms_in(module).items() if not is_built_in(kind)}
@@ -167,7 +171,11 @@ def load_plugin(name: str, path: Path) -> type[Transform]:
 def apply_plugin(
     name: str, options: Mapping[str, Any], path: Path, graph: Graph, context: Context
 ) -> Result:
-    """Load and apply a user's transform."""
+    """Load and apply a user's transform.
+
+    Raises:
+        TransformError: the transform does not return a valid Result.
+    """
     kind = load_plugin(name, path)
     with blaming(path, _AUTHOR):
         result = make_transform(name, options, kind).apply(graph, context)
@@ -186,7 +194,7 @@ def apply_plugin(
 
 
 def _no_graph(found: object) -> str:
-    """Why something is no graph, or an empty text where it is one."""
+    """Return the reason why a value is not a valid graph, or an empty string."""
     if not isinstance(found, Graph):
         return f"is {type(found).__name__}"
     names: set[str] = set()
@@ -201,10 +209,10 @@ def _no_graph(found: object) -> str:
 
 
 def _no_node(found: object) -> str:
-    """Why something is no node of a graph, or an empty text where it is one."""
+    """Return the reason why a value is not a valid node, or an empty string."""
     if not isinstance(found, Node):
         return f"has {type(found).__name__} among its nodes"
-    # What a user's file puts there, no type checker has seen.
+    # Plugins are not type-checked.
     name: object = found.name
     op: object = found.op
     if not isinstance(name, str):
@@ -218,7 +226,7 @@ def _no_node(found: object) -> str:
 
 
 def _no_numbers(result: Result) -> tuple[str, str]:
-    """What no report can tell of a Result, and what it should be; empty texts where all is well."""
+    """Return the problem of a Result that reports cannot contain, and a hint, or empty strings."""
     matched: object = result.matched
     skipped: object = result.skipped
     warnings: object = result.warnings
@@ -246,7 +254,7 @@ _FOLDS: Final = frozenset(
 def cautions(
     graph: Graph, earlier: Sequence[str], name: str, options: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """What the user should know before a step runs, a sentence each, with what to do."""
+    """Return warnings for the user before a step runs, one sentence each, with a remedy."""
     ops = {node.op for node in graph}
     told = []
     if name == "remove_nodes" and "Identity" in options.get("op", ()) and ops & _CONTROL_FLOW:
@@ -268,7 +276,7 @@ def cautions(
 
 
 def _has_quantized(graph: Graph) -> bool:
-    """Whether some weights are stored in 8 bits and turned back to floats already."""
+    """Return whether the graph already has weights that are stored in 8 bits."""
     names = graph.by_name
     return any(
         node.op == "Dequantize"
@@ -284,14 +292,14 @@ _MEND: Final = "fuse_batch_norms, or optimize, which contains it,"
 
 
 def norms_left(graph: Graph, context: Context) -> str:
-    """What is to be said of batch normalizations after a chain; empty where it left none.
+    """Return a warning about unfolded batch normalizations after a chain, or an empty string.
 
-    They are looked for by folding them, and those too whose weights are stored in 8 bits by now,
-    which no transform folds any more.
+    The function detects them by folding them. It also reports normalizations of weights that are
+    already stored in 8 bits, which no transform can fold any more.
     """
     if not any(node.op in BATCH_NORMS or node.op in SCALINGS for node in graph):
         return ""
-    # Only now: few graphs that ship have any, and what folds them is slow to import.
+    # Only now: few shipped graphs have batch norms, and importing the folding code is slow.
     from mobileprep.transforms.fuse_batch_norms import norms_merged
 
     protected = context.protected
@@ -307,7 +315,7 @@ def norms_left(graph: Graph, context: Context) -> str:
 
 
 def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
-    """What a model shows before its chain runs: batch normalizations that no step of it folds."""
+    """Return a warning about batch normalizations that no step of a chain will fold."""
     if _FUSES & set(steps):
         return ""
     from mobileprep.transforms.fold_old_batch_norms import FOLDED  # as above
@@ -321,7 +329,7 @@ def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
 
 
 def _as_floats(graph: Graph) -> Graph:
-    """The graph with ones in place of constants that are stored in 8 bits."""
+    """Replace constants that are stored in 8 bits with ones."""
     nodes = [_as_float(n, graph) for n in graph]
     if all(a is b for a, b in zip(nodes, graph, strict=True)):
         return graph
@@ -332,7 +340,7 @@ def _as_float(node: Node, graph: Graph) -> Node:
     stored = graph.get(node.inputs[0].node) if node.op == "Dequantize" and node.inputs else None
     if stored is None or stored.op != "Const":
         return node
-    # One number in memory for all of them.
+    # A single element in memory represents them all.
     one = np.ones(1, np.float32)
     shape = stored.attr_tensor("value").shape
     return constant(node.name, Tensor(DType.FLOAT, shape, values=one))

@@ -1,4 +1,4 @@
-"""Takes the branch for inference where a graph chooses between training and inference."""
+"""Select the inference branch where a graph switches between training and inference."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ _UNSURE: Final = "its branches do not show which of them is for inference"
 
 @transform("choose_inference")
 class ChooseInference(Transform, frozen=True):
-    """The branches for training go, with the Switch and Merge nodes around them.
+    """Remove the training branches and the Switch and Merge nodes around them.
 
-    A graph that trains and infers has a boolean placeholder for the phase, and a conditional at
-    each batch normalization and dropout. The phase is known by fused batch normalizations that
-    use the batch's statistics in the one branch and averages in the other, or by the default of a
-    PlaceholderWithDefault that is no input. A placeholder that is an input stays, unused.
+    A graph for training and inference has a boolean placeholder for the phase, and a conditional at
+    each batch normalization and dropout. The inference value of the phase is derived from fused
+    batch normalizations that use batch statistics in one branch and averages in the other, or from
+    the default of a PlaceholderWithDefault that is not an input. A placeholder that is an input is
+    kept, unused.
     """
 
     summary = "Takes the branch for inference where a graph chooses between training and inference."
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Decide every conditional whose phase is known."""
+        """Resolve every conditional whose phase is known."""
         check_inputs(graph, "")
         protected = context.protected
         phases = _phases(graph, context)
@@ -53,7 +54,7 @@ class ChooseInference(Transform, frozen=True):
 
 
 def _phases(graph: Graph, context: Context) -> dict[str, bool | None]:
-    """Boolean placeholders that conditionals go by, and what they are for inference if known."""
+    """Return the placeholders that control conditionals, with inference values or None."""
     votes: dict[str, set[bool]] = {}
     for node in graph:
         name = condition(graph, node)
@@ -64,7 +65,8 @@ def _phases(graph: Graph, context: Context) -> dict[str, bool | None]:
             found = _branch(graph, node)
             if found is not None and found[0] in votes:
                 name, branch = found
-                # In training mode it stands in the other branch than inference takes.
+                # In training mode, the normalization is in the branch that inference does not
+                # take.
                 votes[name].add(branch != node.attr_bool("is_training", True))
     fed = {name.partition(":")[0] for name in context.inputs}
     defaults = {n: _default(graph, graph[n]) for n in votes if n not in fed}
@@ -72,7 +74,7 @@ def _phases(graph: Graph, context: Context) -> dict[str, bool | None]:
 
 
 def _branch(graph: Graph, norm: Node) -> tuple[str, bool] | None:
-    """The phase that decides whether a normalization runs, and what it is then."""
+    """Return the phase that controls a normalization, and the value that enables it."""
     source = norm.data_inputs[0]
     name = condition(graph, graph[source.node])
     return (name, source.index == 1) if name else None

@@ -1,4 +1,4 @@
-"""Conditionals of control flow v1 whose condition is known, decided."""
+"""Resolve control flow v1 conditionals with known conditions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mobileprep.graph.tensor import Tensor
 
 
 def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -> Graph | str:
-    """The graph with the branches alone that run when some boolean nodes have known values.
+    """Return the graph with only the branches that run for the given boolean node values.
 
-    Switch and Merge become Identity; what takes a known value takes a constant instead, and the
-    nodes themselves stay where they are protected. A reason instead where that cannot be done.
+    Switch and Merge become Identity. Consumers of a known value use a constant instead; the nodes
+    themselves are kept only if protected. Returns the reason on failure.
     """
     choice = _Choice(graph, known)
     dead = choice.dead()
@@ -45,7 +45,7 @@ class _Choice:
                 self._live[node.name] = int(known[name])
 
     def dead(self) -> frozenset[str]:
-        """The nodes that do not run."""
+        """Return the nodes that do not run."""
         dead: set[str] = set()
         waiting = list(self._graph)
         while waiting:
@@ -58,7 +58,7 @@ class _Choice:
     def decided(
         self, node: Node, dead: Collection[str], protected: Collection[str]
     ) -> tuple[Node, ...]:
-        """What takes the place of a node that runs."""
+        """Return the replacement for a node that runs."""
         if node.name in self._known:
             value = Tensor.of(np.array(self._known[node.name]))
             number = constant(self._names[node.name], value)
@@ -96,7 +96,7 @@ class _Choice:
 
 
 def condition(graph: Graph, node: Node) -> str:
-    """The name of the node whose value a Switch goes by; empty for another op."""
+    """Return the name of the node that controls a Switch; empty for other ops."""
     if node.op != "Switch" or len(node.data_inputs) != 2:
         return ""
     return source_behind(graph, node.data_inputs[1]).node

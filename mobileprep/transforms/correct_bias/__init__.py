@@ -1,4 +1,4 @@
-"""Shifts biases by what rounding the weights will move each channel's mean."""
+"""Correct biases for the shift in channel means that weight rounding causes."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from mobileprep.transforms.rewriting.biases import Biased, with_biases
 from mobileprep.transforms.rewriting.clipping import eightbit_constant, range_with_zero, rounded
 from mobileprep.transforms.rewriting.layers import linear_weights, weight_axes
 
-# What quantize_weights stores.
+# The number of bits that quantize_weights stores.
 _WHOLE_BITS: Final = 8
 _NO_MEANS: Final = "the mean of its input is not known"
 
 
 @transform("correct_bias")
 class CorrectBias(Transform, frozen=True):
-    """Biases take back what rounded weights will add to the mean of each channel.
+    """Correct biases for the shift in channel means that rounded weights will cause.
 
-    It stands before quantizing: the weights stay float, and are rounded here only to see what that
-    will do. So one graph tells both sides, and ranges that are measured afterwards fit the biases
+    Run it before quantization: the weights stay float and are rounded only to measure the effect.
+    Both versions come from the same graph, and ranges that are measured afterwards match the biases
     that ship.
 
-    With data, means are measured on it. Without, the mean of what a layer takes follows from the
-    statistics that fuse_batch_norms has kept; it is not known where no normalization is before.
+    With data, means are measured. Without, the mean of a layer's input is derived from the
+    statistics that fuse_batch_norms stores; it is unknown if no normalization precedes the layer.
 
     Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
     (2019), section 4.2.
@@ -119,7 +119,7 @@ class CorrectBias(Transform, frozen=True):
             raise refuse(self.transform_name, message, "name a .npz file with samples")
 
     def _biased(self, graph: Graph, context: Context) -> Biased:
-        """The layers that the outputs need, and whose weights will be rounded."""
+        """Add biases to the layers that the outputs need and whose weights will be rounded."""
         ends = [parse_ref(name).node for name in context.outputs]
         needed = reachable(graph, [e for e in ends if e in graph]) if ends else graph.by_name
 
@@ -130,7 +130,7 @@ class CorrectBias(Transform, frozen=True):
         return with_biases(graph, wanted, context.protected)
 
     def _rounded(self, graph: Graph, weights: Node) -> Node:
-        """Weights as they will be after quantizing."""
+        """Return the weights with their values after quantization."""
         values = weights.attr_tensor("value").array()
         if self.granularity == "channel":
             back = linear_weights(values, weight_axes(graph, weights), self.bits).decoded()

@@ -1,7 +1,7 @@
-"""The mean of each channel of a graph's tensors, as far as normalizations tell it.
+"""Derive channel means of a graph's tensors from batch normalizations.
 
 Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019),
-section 4.2.1 and appendix C: what a normalization puts out is taken as normally distributed.
+section 4.2.1 and appendix C. The output of a normalization is assumed to be normally distributed.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from mobileprep.transforms.rewriting.layers import (
 
 _ACTIVATIONS: Final = {"Relu": math.inf, "Relu6": 6.0}
 _SUMS: Final = frozenset({"Add", "AddV2"})
-# Borders of zeros count for little in a channel's mean; the paper leaves them out as well.
+# Zero borders hardly affect a channel's mean; the paper ignores them as well.
 _KEEPING: Final = IDENTITIES | {"AvgPool", "Pad"}
 
 
 class _Clipped(Struct, frozen=True):
-    """Normally distributed channels, cut off at both ends.
+    """Normally distributed channels, clipped at both ends.
 
     Args:
-        before: what they were before.
-        low: the lower end of all.
-        high: the upper end of each; float64 [channels].
+        before: statistics before clipping.
+        low: lower bound of all channels.
+        high: upper bound of each channel; float64 [channels].
     """
 
     before: ChannelStatistics
@@ -56,16 +56,16 @@ class _Clipped(Struct, frozen=True):
 
 
 def channel_means(graph: Graph) -> dict[str, Array]:
-    """The means of channels that are in the last dimension, by the node that puts them out.
+    """Return the channel means of node outputs with channels last, by node name.
 
-    Known are those of BiasAdds that have statistics, of Relu, Relu6 and Minimum after them, of sums
-    of known ones, and of what averages them over pictures.
+    Means are known for BiasAdd with statistics, for Relu, Relu6, and Minimum after it, for sums of
+    tensors with known means, and for ops that average these over height and width.
     """
     return _Search(graph).run()
 
 
 class _Search:
-    """One walk over the graph in the order of execution."""
+    """One traversal of the graph in execution order."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -110,7 +110,7 @@ class _Search:
         return replace(taken, high=np.minimum(taken.high, bound))
 
     def _per_channel(self, ref: Ref, channels: int) -> Array | None:
-        """A constant of one number, or of one for each channel in the last dimension."""
+        """Return a constant as one value per last-dimension channel, or None if it does not fit."""
         node = node_behind(self._graph, ref)
         if node.op != "Const":
             return None
@@ -146,18 +146,18 @@ class _Search:
 
 
 def _averages_pictures(graph: Graph, node: Node, _channels: int) -> bool:
-    """Whether a Mean is over the height and the width alone."""
+    """Return whether a Mean reduces only height and width."""
     axes = _whole_numbers(graph, node)
     return bool(axes) and set(axes) <= {1, 2}
 
 
 def _leaves_channels(graph: Graph, node: Node, channels: int) -> bool:
-    """Whether the last dimension of what a Reshape puts out is still that of the channels."""
+    """Return whether the output of a Reshape still has the channels in the last dimension."""
     return _whole_numbers(graph, node)[-1:] == [channels]
 
 
 def _whole_numbers(graph: Graph, node: Node) -> list[int]:
-    """The elements of the constant that a node takes second; none where it is no such constant."""
+    """Return the elements of the second input if it is an integer constant, or an empty list."""
     if len(node.data_inputs) < 2:
         return []
     constant = node_behind(graph, node.data_inputs[1])
@@ -184,12 +184,13 @@ def _source(ref: Ref) -> str:
 
 
 def clipped_means(statistics: ChannelStatistics, low: float, high: Array | float) -> Array:
-    """The means of normally distributed channels that are cut off at both ends.
+    """Return the means of normally distributed channels that are clipped at both ends.
 
     Returns:
-        float64 [channels]. With ``a`` and ``b`` the ends in deviations from the mean, that is
-        ``low * P(a) + high * (1 - P(b)) + mean * (P(b) - P(a)) + deviation * (p(a) - p(b))``, where
-        ``p`` is the density of the standard normal distribution and ``P`` its distribution.
+        float64 [channels]. With ``a`` and ``b`` the ends in deviations from the mean, that is ``low
+        * P(a) + high * (1 - P(b)) + mean * (P(b) - P(a)) + deviation * (p(a) - p(b))``, where ``p``
+        is the density of the standard normal distribution and ``P`` its cumulative distribution
+        function.
     """
     ends = np.broadcast_to(high, statistics.means.shape)
     found = zip(statistics.means, statistics.deviations, ends, strict=True)
@@ -220,10 +221,15 @@ _APPLIED_EVENLY: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"}
 def analytically_corrected(
     biased: Biased, rounded: Mapping[str, Node], means: Mapping[str, Array]
 ) -> tuple[Graph, int]:
-    """The graph with biases that keep the channels' means where they are in float.
+    """Return the graph with biases that preserve the float channel means.
+
+    Args:
+        biased: the graph and its layers.
+        rounded: rounded weights, by name of the float weights.
+        means: channel means of node outputs; float64 [channels].
 
     Returns:
-        The graph, and how many layers were corrected.
+        The graph, and the number of corrected layers.
     """
     corrected: dict[str, Node] = {}
     for layer in biased.layers:
@@ -238,7 +244,7 @@ def analytically_corrected(
 
 
 def _mean(layer: BiasedLayer, means: Mapping[str, Array]) -> Array | None:
-    """The mean of each channel that a layer takes, or None where it is not known."""
+    """Return the mean of each input channel of a layer, or None if unknown."""
     node, ref = layer.layer, layer.layer.data_inputs[0]
     if node.op not in _APPLIED_EVENLY or ref.index or output_axis(node) != -1:
         return None
@@ -250,14 +256,14 @@ def _mean(layer: BiasedLayer, means: Mapping[str, Array]) -> Array | None:
 
 
 Runs = Sequence[Mapping[str, Array]]
-"""What to feed, run by run."""
+"""Inputs of the graph, one mapping per run."""
 
 
 def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Runs) -> Graph:
-    """The graph with biases that keep the channels' means where they are in float.
+    """Return the graph with biases that preserve the float channel means measured on ``runs``.
 
-    The outputs of the layers that later ones need are kept for all runs, so that each layer runs
-    once with float weights and once with rounded ones.
+    Outputs of a layer are cached for all runs while later layers need them, so each layer runs once
+    with float weights and once with rounded ones.
     """
     wanted = _float_means(biased, runs)
     now = replaced(biased.graph, rounded)
@@ -279,7 +285,7 @@ def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Run
 
 
 def _float_means(biased: Biased, runs: Runs) -> list[Array]:
-    """For each layer the mean of each channel that it puts out, over all runs."""
+    """Return the mean of each output channel over all runs, per layer."""
     interpreter = Interpreter(biased.graph)
     names = [layer.layer.name for layer in biased.layers]
     totals = [np.zeros(layer.channels) for layer in biased.layers]
@@ -293,19 +299,18 @@ def _float_means(biased: Biased, runs: Runs) -> list[Array]:
 
 
 def _empirical_mean(outputs: Sequence[Array], layer: BiasedLayer) -> Array:
-    """The mean of each channel over all outputs."""
     lines = [_by_channel(output, layer) for output in outputs]
     total: Array = sum(part.sum(axis=0, dtype=np.float64) for part in lines)
     return total / max(sum(map(len, lines)), 1)
 
 
 def _by_channel(output: Array, layer: BiasedLayer) -> Array:
-    """Shape [elements of each channel, channels]."""
+    """Reshape to [elements per channel, channels]."""
     return np.moveaxis(output, layer.axis, -1).reshape(-1, layer.channels)
 
 
 def _last_uses(graph: Graph, layers: Sequence[str]) -> dict[str, int]:
-    """For each layer by its place the last layer that takes its output with no other between."""
+    """Return the index of the last layer that directly uses each layer's output."""
     done: set[str] = set()
     last = {}
     for at, name in enumerate(layers):

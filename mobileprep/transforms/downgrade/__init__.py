@@ -1,4 +1,4 @@
-"""Has an older release of TensorFlow load what a newer one wrote."""
+"""Make a graph loadable for an older release of TensorFlow."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _LACKS: Final = {
 
 @transform("downgrade")
 class Downgrade(Transform, frozen=True):
-    """Newer ops become older ones that do the same, and what an older release need not know goes.
+    """Replace newer ops with equivalent older ones, and drop attributes that are not needed.
 
-    What still stands in the way is told op by op. Versions of the graph are lowered where nothing
-    does.
+    The remaining incompatibilities are reported op by op. If there are none, the minimum consumer
+    version of the graph is lowered.
     """
 
     summary = (
@@ -54,7 +54,7 @@ class Downgrade(Transform, frozen=True):
     tensorflow: Annotated[Release, Option("The release that shall load the graph.")] = TF115
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace, drop, and tell what is left."""
+        """Downgrade the graph and report the remaining incompatibilities."""
         skipped: Counter[str] = Counter()
         facts = Facts(graph, context.outputs)
         nodes = [self._older(n, facts, skipped, graph.library) for n in graph]
@@ -68,7 +68,7 @@ class Downgrade(Transform, frozen=True):
         return Result(done, matched + changed, skipped, tuple(self._told(gaps)))
 
     def _older(self, node: Node, facts: Facts, skipped: Counter[str], library: Library) -> Node:
-        """A node of ops and attributes that the release knows, as far as there are any."""
+        """Replace a node with ops and attributes that the release supports, as far as possible."""
         found = REPLACEMENTS.get(node.op)
         while found is not None and node.op not in library.functions:
             check_input_count(node, "")
@@ -98,7 +98,7 @@ class Downgrade(Transform, frozen=True):
         return self._older(node, Facts(Graph()), Counter(), library)
 
     def _gaps(self, graph: Graph) -> Iterable[tuple[str, ReleaseGap, str]]:
-        """What the release lacks: op, gap and node."""
+        """Yield unsupported features as (op, gap, node name)."""
         producer = min(graph.versions.producer, GRAPH_VERSIONS[self.tensorflow])
         bodies = [f.nodes for f in graph.library.functions.values()]
         for nodes in (graph.nodes, *bodies):

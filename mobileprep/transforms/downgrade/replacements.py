@@ -1,4 +1,4 @@
-"""Older ops that do what newer ones do, and when they do."""
+"""Replacements of newer ops with older equivalents, and their preconditions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _BATCH_NORM_OUTPUTS: Final = 5
 
 
 class Facts:
-    """What replacements ask of a graph, worked out when first asked for.
+    """Facts about a graph that replacements need, computed on first use.
 
     Args:
         graph: the graph.
-        fetched: tensors that count as used, as the user names them.
+        fetched: names of tensors that count as used, as the user spelled them.
     """
 
     def __init__(self, graph: Graph, fetched: tuple[str, ...] = ()) -> None:
@@ -48,15 +48,15 @@ class Facts:
         return frozenset((r.node, r.index) for r in [*refs, *map(parse_ref, self._fetched)])
 
     def shape(self, ref: Ref) -> TensorShape:
-        """A tensor's shape, as far as it is known."""
+        """Return a tensor's shape, as far as it is known."""
         return shape_of(self._shapes, ref)
 
     def is_used(self, node: str, index: int) -> bool:
-        """Whether anything takes an output."""
+        """Return whether an output has a consumer or is fetched."""
         return (node, index) in self._used
 
     def is_one_number(self, ref: Ref) -> bool:
-        """Whether a tensor is a constant whose elements are all the same."""
+        """Return whether a tensor is a constant with equal elements."""
         node = self._graph.get(ref.node)
         if node is None or node.op != "Const":
             return False
@@ -64,7 +64,7 @@ class Facts:
 
 
 class Left(Struct, frozen=True):
-    """Why a node stays as it is."""
+    """Reason why a node is not replaced."""
 
     reason: str
 
@@ -115,7 +115,7 @@ def _batch_norm(node: Node, facts: Facts) -> Node | Left:
 
 
 def _diagonal(older: str, position: int) -> Replacement:
-    """A replacement whose ``position``-th input tells which diagonals are meant."""
+    """Create a replacement whose ``position``-th input selects the diagonals."""
 
     def found(node: Node, facts: Facts) -> Node | Left:
         aligned = node.attr_str("align", "RIGHT_LEFT")
@@ -145,13 +145,13 @@ REPLACEMENTS: Final[Mapping[str, Replacement]] = {
     "QuantizeAndDequantizeV4": _renamed("QuantizeAndDequantizeV2"),
     "SelectV2": _select,
 }
-"""By op, what makes an older op of a node."""
+"""Functions that replace a node with an older op, by op."""
 
 IN_FUNCTIONS: Final = frozenset({"AddV2", "BatchMatMulV3", "CheckNumericsV2"})
-"""Those that need to know of the node alone, and so are replaced in the bodies of functions."""
+"""Ops whose replacement depends only on the node, and therefore works in function bodies."""
 
 
 def _are_same(shapes: list[TensorShape]) -> bool:
-    """Whether all shapes are known in full, and equal."""
+    """Return whether all shapes are fully known and equal."""
     first = shapes[0]
     return first is not None and -1 not in first and all(shape == first for shape in shapes)

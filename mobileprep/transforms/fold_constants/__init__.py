@@ -1,4 +1,4 @@
-"""Replaces what can be computed from constants alone by its value.
+"""Replace constant expressions with their values.
 
 Source: ``FoldConstants`` of TensorFlow 1.15's graph transforms.
 """
@@ -31,7 +31,7 @@ _MOST_NAMED: Final = 3
 
 @transform("fold_constants")
 class FoldConstants(Transform, frozen=True):
-    """Computes nodes whose inputs are constants, and drops what the outputs no longer need."""
+    """Evaluate nodes with constant inputs, and drop nodes that the outputs no longer need."""
 
     summary = "Replaces what always gives the same value by a constant of that value."
     of_graph_transform_tool = True
@@ -60,7 +60,7 @@ class FoldConstants(Transform, frozen=True):
     ] = MAX_CONSTANT_BYTES
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Fold."""
+        """Fold all constant expressions within the size limit."""
         if not context.outputs:
             message = "no outputs are named"
             raise refuse(self.transform_name, message, "name the outputs of the graph")
@@ -95,7 +95,7 @@ class FoldConstants(Transform, frozen=True):
             graph.library,
             frozenset(self.exclude_op),
             frozenset(self.exclude_node),
-            # 1.15 compares it as an unsigned number: a negative one is no limit.
+            # 1.15 compares it as an unsigned number, so a negative value means no limit.
             most if tf115 is None else most % (1 << 64),
             tf115,
         )
@@ -109,7 +109,7 @@ class FoldConstants(Transform, frozen=True):
 
 
 def _warnings(folding: Folding) -> tuple[str, ...]:
-    """What to tell of nodes that are constant and stay for what they would take."""
+    """Return warnings about constant nodes that would cost too much memory or time to fold."""
     left = [folding.run.nodes[name] for name in folding.costly]
     if not left:
         return ()
@@ -122,10 +122,10 @@ def _warnings(folding: Folding) -> tuple[str, ...]:
 def _but_of_branches(
     graph: Graph, shape_of: Callable[[Ref], TensorShape]
 ) -> Callable[[Ref], TensorShape]:
-    """Shapes, but of what a Switch passes on.
+    """Return a shape function that does not know the shapes of Switch outputs.
 
-    A constant in place of such a shape could only wait for the Switch, which runs whichever branch
-    is taken, and so would all that takes the constant.
+    A constant for such a shape could only depend on the Switch itself, which runs for either
+    branch, so consumers of the constant would also run for either branch.
     """
 
     def known(ref: Ref) -> TensorShape:

@@ -1,4 +1,4 @@
-"""Puts folded constants into a graph where their nodes stood, under the nodes' names."""
+"""Insert folded constants into a graph in place of their nodes, under the same names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mobileprep.transforms.rewriting.constant_folding.search import Folding
 
 
 def folded_in_place(graph: Graph, folding: Folding) -> Graph:
-    """The folded graph; the graph itself where nothing changes.
+    """Return the folded graph, or the graph itself if nothing changes.
 
-    A node with one output becomes a constant of its own name, so that outputs stay what they
-    were called. A tensor that is a constant's unchanged is taken from that constant, so that none
-    is there twice; an output of this kind stays as it is. A node with several outputs gets a
-    constant beside it for each. What the outputs no longer need goes; inputs stay.
+    A node with one output becomes a constant of the same name, so output names are preserved. A
+    tensor that equals an existing constant is redirected to it instead of being duplicated, except
+    if it is a graph output. A node with several outputs gets a separate constant for each. Nodes
+    that the outputs do not need are removed, except inputs.
     """
     nodes = list(_Places(graph, folding).nodes())
     by_name = {n.name: n for n in nodes}
@@ -34,7 +34,7 @@ def folded_in_place(graph: Graph, folding: Folding) -> Graph:
 
 
 class _Places:
-    """Where each folded tensor's value is to be found."""
+    """Locations of the values of folded tensors."""
 
     def __init__(self, graph: Graph, folding: Folding) -> None:
         self._graph = graph
@@ -53,13 +53,13 @@ class _Places:
                 self._place(ref, value)
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes of the graph after folding, those that are not needed any more included."""
+        """Yield all nodes after folding, including those that are no longer needed."""
         for node in self._graph:
             yield self._in_place.get(node.name) or self._rewired(node)
             yield from self._beside.get(node.name, ())
 
     def _constants(self) -> Mapping[int, str]:
-        """The names of Const nodes by the identity of their value."""
+        """Return the names of Const nodes by the identity of their values."""
         found: dict[int, str] = {}
         for name in self._folding.constant.order:
             node = self._folding.run.nodes[name]
@@ -68,7 +68,7 @@ class _Places:
         return found
 
     def _share(self, ref: Ref, same: str) -> None:
-        # A constant that waits for other nodes, as in a branch that may not run, is another one.
+        # A constant with different control inputs, as in a branch that may not run, is not equal.
         controls = self._folding.constant.controls
         if controls[ref.node] == controls[same]:
             self._sources[ref] = Ref(same)

@@ -1,4 +1,4 @@
-"""Replaces ranges that are measured at run time by ranges seen in a log."""
+"""Replace ranges measured at run time with ranges from a log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mobileprep.transforms.freeze_requantization_ranges.range_log import Range, 
 
 @transform("freeze_requantization_ranges")
 class FreezeRequantizationRanges(Transform, frozen=True):
-    """RequantizationRange becomes two constants, which cost nothing at run time.
+    """Replace RequantizationRange with two constants, which have no cost at run time.
 
     Source: ``freeze_requantization_ranges`` of TensorFlow 1.15's graph transforms.
     """
@@ -52,7 +52,7 @@ class FreezeRequantizationRanges(Transform, frozen=True):
     ] = 5.0
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace every node that the log has ranges of."""
+        """Replace every RequantizationRange with valid ranges in the log."""
         ranges = self._ranges(graph)
         renames = Renames()
         nodes: list[Node] = []
@@ -101,7 +101,7 @@ class FreezeRequantizationRanges(Transform, frozen=True):
             raise refuse(self.transform_name, message, "log ranges of RequantizationRange alone")
 
     def _usual(self, seen: Sequence[Range]) -> Range:
-        """The range without the outermost ends, found in single precision as in the original."""
+        """Return the range without outliers, computed in single precision like the original."""
         count = np.float32(len(seen))
         hundred = np.float32(100)
         passed_over = np.float32(self.min_percentile) / hundred
@@ -112,7 +112,7 @@ class FreezeRequantizationRanges(Transform, frozen=True):
 
 
 def _reason_to_stay(node: Node, ranges: Mapping[str, Range]) -> str:
-    """Why a range goes on being measured; the original freezes what Requantize does not take."""
+    """Return why a range is still measured; the original freezes ranges that Requantize rejects."""
     if node.op != "RequantizationRange":
         return ""
     found = ranges.get(node.name)
@@ -122,7 +122,7 @@ def _reason_to_stay(node: Node, ranges: Mapping[str, Range]) -> str:
 
 
 def _at(values: Sequence[float], position: float) -> float:
-    """The value at a position rounded half up, or the nearest end."""
+    """Return the value at a position, rounded half up and clamped to the valid indices."""
     return values[min(max(int(np.floor(position + 0.5)), 0), len(values) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""Reads the ranges that a run of a graph with logging printed."""
+"""Read ranges from the log of a graph with logging nodes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ _NAME_END: Final = "__print__"
 _VALUES: Final = "__requant_min_max:"
 _NUMBER: Final = r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?inf)\s*"
 _BOTH: Final = re.compile(rf"\[{_NUMBER}\][^\[\]]*\[{_NUMBER}\][^\[\]]*\Z", re.IGNORECASE)
-# What terminals and log viewers put around text for colours.
+# Color codes of terminals and log viewers.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Range(NamedTuple):
-    """The least and the greatest number of a tensor."""
+    """Minimum and maximum of a tensor."""
 
     low: float
     high: float
 
 
 def read_range_log(path: Path) -> dict[str, list[Range]]:
-    """The ranges of a log, by the name of the node that measured them.
+    """Return the ranges of a log by the name of the node that measured them.
 
-    Lines look like ``...;NAME__print__;__requant_min_max:[-1.5][2.5]``; others are passed over.
-    What stands before, such as the time and the source file that TensorFlow's own log begins lines
-    with, and after does not matter, nor do colours, nor that PowerShell writes UTF-16.
+    Lines look like ``...;NAME__print__;__requant_min_max:[-1.5][2.5]``; other lines are ignored. So
+    are prefixes, such as TensorFlow's time and source file, suffixes, and color codes. UTF-16, as
+    written by PowerShell, is supported.
+
     Source: ``ExtractMinMaxRecords`` of TensorFlow 1.15's graph transforms.
     """
     data = read_bytes(path, limit=_LARGEST)

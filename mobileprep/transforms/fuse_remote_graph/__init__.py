@@ -1,4 +1,4 @@
-"""Puts part of a graph into one node, which a remote processor runs."""
+"""Move part of a graph into one node that a remote processor runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mobileprep.transforms.tf115.importing import imported_nodes
 
 @transform("fuse_remote_graph")
 class FuseRemoteGraph(RemoteOptions, frozen=True):
-    """A part of the graph becomes a RemoteFusedGraphExecute op, which carries the part inside.
+    """Replace part of the graph with a RemoteFusedGraphExecute op that contains it.
 
     Source: ``fuse_remote_graph`` of TensorFlow 1.15's graph transforms.
     """
@@ -37,7 +37,7 @@ class FuseRemoteGraph(RemoteOptions, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Put every part into its node, and keep what the outputs need of the rest."""
+        """Move each part into its node, and keep the other nodes that the outputs need."""
         checked = self.checked(graph, context)
         if not names(self.fused_nodes) and not self._is_bordered and not self.fused_op_types:
             raise self._without_part()
@@ -106,7 +106,7 @@ class FuseRemoteGraph(RemoteOptions, frozen=True):
         )
 
     def _node(self, graph: Graph, part: Cluster, members: Sequence[Node], name: str) -> Node:
-        """The node that stands for a part, whose nodes and those that feed it are the members."""
+        """Create the node for a part; ``members`` are its nodes and those that feed it."""
         borders = {r.node: r.index for r in part.inputs}
         for node_name in borders:
             if len(output_dtypes(graph[node_name], graph)) > 1:
@@ -142,7 +142,7 @@ def _refs(tensors: Sequence[str]) -> list[Ref]:
 
 
 def _dtype(graph: Graph, ref: Ref) -> DType:
-    """A tensor's type; the original takes every tensor that has none recorded for float."""
+    """Return a tensor's type; like the original, default to float if none is recorded."""
     types = output_dtypes(graph[ref.node], graph)
     return types[ref.index].base if ref.index < len(types) else DType.FLOAT
 
@@ -163,7 +163,7 @@ def _recorded_at(node: Node, index: int) -> Record | None:
 
 
 def _placeholder(node: Node, index: int) -> Node:
-    """What stands for a node outside; a scalar of float32 where nothing else is recorded."""
+    """Create a placeholder with a node's recorded type and shape, or a float32 scalar."""
     if node.op == "Placeholder":
         return node
     dtype, shape = _recorded_at(node, index) or (DType.FLOAT, ())
@@ -174,12 +174,12 @@ def _placeholder(node: Node, index: int) -> Node:
 
 
 def _surrounded(part: Cluster) -> frozenset[str]:
-    """The names of a part's nodes, and of those that feed it."""
+    """Return the names of a part's nodes and of those that feed it."""
     return part.nodes.union(r.node for r in part.inputs)
 
 
 def _results(places: Mapping[Ref, Ref], fused: Mapping[str, Node], context: Context) -> list[Node]:
-    """What takes the place of the graph's outputs that are in parts."""
+    """Return the replacements of graph outputs that are inside parts."""
     of_node: dict[str, list[Ref]] = defaultdict(list)
     for ref, place in places.items():
         of_node[ref.node].append(place)
@@ -200,12 +200,14 @@ def _redirected(node: Node, places: dict[Ref, Ref]) -> Node:
 
 
 class Cluster(Struct, frozen=True):
-    """A part of a graph; its tensors are spelt as the user or, with all numbers, the tool does.
+    """Part of a graph.
+
+    Tensors are spelled as the user wrote them, or with all output numbers as the tool does.
 
     Args:
         nodes: the names of its nodes.
         inputs: the tensors that its nodes take from others.
-        outputs: the tensors that others, or nobody, take from its nodes.
+        outputs: the tensors that other nodes take from it, and those of nodes without consumers.
     """
 
     nodes: frozenset[str]
@@ -214,7 +216,7 @@ class Cluster(Struct, frozen=True):
 
 
 def connected_parts(graph: Graph, chosen: Collection[str]) -> list[Cluster]:
-    """The chosen nodes, those that feed each other together, in stored order."""
+    """Return the chosen nodes as connected components, in stored order."""
     place = {n.name: i for i, n in enumerate(graph)}
     done: set[str] = set()
     parts: list[Cluster] = []
@@ -227,7 +229,7 @@ def connected_parts(graph: Graph, chosen: Collection[str]) -> list[Cluster]:
 
 
 def part_between(graph: Graph, inputs: Sequence[Ref], outputs: Sequence[Ref]) -> Cluster:
-    """All nodes that the outputs need, up to the inputs."""
+    """Return the part of all nodes that the outputs need, up to the inputs."""
     nodes, _ = needed(graph, inputs, outputs)
     return Cluster(frozenset(nodes), tuple(inputs), tuple(outputs))
 
@@ -235,7 +237,7 @@ def part_between(graph: Graph, inputs: Sequence[Ref], outputs: Sequence[Ref]) ->
 def needed(
     graph: Graph, inputs: Sequence[Ref], outputs: Sequence[Ref]
 ) -> tuple[set[str], set[str]]:
-    """The nodes that the outputs need, and those of the inputs that they come down to."""
+    """Return the nodes that the outputs need, and the nodes of the inputs among their sources."""
     given = set(inputs)
     waiting = [r.node for r in outputs]
     seen, borders = set(waiting), set[str]()
@@ -292,10 +294,13 @@ def execute_info(
     inputs: Sequence[tuple[str, Record | None]],
     outputs: Sequence[tuple[str, Record | None]],
 ) -> bytes:
-    """The serialized message.
+    """Return the serialized message.
 
     Args:
-        inputs: the tensors that go in, with their types and shapes where they are recorded.
+        part: the nodes to run remotely.
+        executor: the name of the remote program.
+        inputs: input tensor names, with types and shapes if recorded.
+        outputs: output tensor names, with types and shapes if recorded.
     """
     return b"".join(
         [

@@ -1,4 +1,4 @@
-"""What the transforms for remote processors have in common: their options, and recorded shapes."""
+"""Options and shape records shared by the remote graph transforms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LARGEST_FEED: Final = 1 << 28
 
 
 class RemoteOptions(Transform, frozen=True):
-    """Which part of a graph a remote processor is to run, and what its op is called."""
+    """Selection of the graph part that a remote processor runs, and the name of its op."""
 
     remote_fused_graph_executor_name: Annotated[
         str,
@@ -71,7 +71,12 @@ class RemoteOptions(Transform, frozen=True):
     ] = ""
 
     def checked(self, graph: Graph, context: Context) -> Graph:
-        """The graph with the shapes of all tensors recorded, where input types are given."""
+        """Validate the graph, and record all tensor shapes if input types are set.
+
+        Raises:
+            TransformError: the executor is empty, or an input type or shape is invalid.
+            InvalidGraphError: a tensor does not exist.
+        """
         if not self.remote_fused_graph_executor_name:
             message = "remote_fused_graph_executor_name is empty"
             raise self.refused(message, "name an executor")
@@ -81,7 +86,7 @@ class RemoteOptions(Transform, frozen=True):
         return self._with_shapes(graph, context) if self.input_types else graph
 
     def refused(self, message: str, hint: str = "") -> TransformError:
-        """The error of this transform."""
+        """Create an error of this transform."""
         return refuse(self.transform_name, message, hint)
 
     def _with_shapes(self, graph: Graph, context: Context) -> Graph:
@@ -118,12 +123,12 @@ class RemoteOptions(Transform, frozen=True):
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names in a list divided by commas; none in an empty text."""
+    """Split a comma-separated list; an empty string has no names."""
     return tuple(text.split(",")) if text else ()
 
 
 def recorded(node: Node) -> tuple[tuple[DType, ...], tuple[tuple[int, ...], ...]] | None:
-    """The types and shapes of a node's outputs, where they have been recorded."""
+    """Return the recorded types and shapes of a node's outputs, or None."""
     if OUTPUT_TYPES not in node.attrs or OUTPUT_SHAPES not in node.attrs:
         return None
     shapes = node.attr_shapes(OUTPUT_SHAPES)
@@ -131,7 +136,7 @@ def recorded(node: Node) -> tuple[tuple[DType, ...], tuple[tuple[int, ...], ...]
 
 
 def with_record(node: Node, types: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> Node:
-    """A node with the types and shapes of its outputs recorded."""
+    """Record the types and shapes of a node's outputs."""
     attrs = {
         OUTPUT_TYPES: AttrValue("list(type)" if types else "list", tuple(types)),
         OUTPUT_SHAPES: AttrValue("list(shape)" if shapes else "list", tuple(shapes)),
@@ -140,7 +145,7 @@ def with_record(node: Node, types: Sequence[DType], shapes: Sequence[tuple[int, 
 
 
 def output_dtypes(node: Node, graph: Graph) -> Sequence[DType]:
-    """The types of a node's outputs; none where its op is not known."""
+    """Return the types of a node's outputs, or an empty list if the op is unknown."""
     definition = signature_of(node, graph.library)
     return [] if definition is None else output_types(node, definition)
 

@@ -1,4 +1,4 @@
-"""Stores large float constants in two to eight bits, with a scale for each channel."""
+"""Store large float constants in 2 to 8 bits, with a scale per channel."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _BITS: Final = (2, 8)
 
 @transform("linear_quantize_weights")
 class LinearQuantizeWeights(Transform, frozen=True):
-    """A float32 constant becomes whole numbers of few bits, and nodes that make floats of them.
+    """Replace float32 constants with low-bit integers and nodes that decode them.
 
-    Weights of layers have a scale for each output channel, tables one for each row, and other
-    constants one; weights that are multiples of one step already, because they were in as few bits
-    before, keep it. Zero stays zero. Codes of less than eight bits lie side by side in bytes, that
-    of three, five, six or seven bits in parts of four, two and one. They are decoded by RightShift,
-    BitwiseAnd, Cast, Sub and Mul, which TensorFlow's default mobile builds have.
+    Layer weights have one scale per output channel, tables one per row, and other constants one in
+    total. Weights that are already multiples of one step, because they were quantized before, keep
+    that step. Zero is preserved. Codes of less than 8 bits are packed into bytes; codes of 3, 5, 6,
+    or 7 bits are split into parts of 4, 2, and 1 bits. Decoding uses RightShift, BitwiseAnd, Cast,
+    Sub, and Mul, which TensorFlow's default mobile builds include.
     """
 
     summary = (
@@ -58,7 +58,6 @@ class LinearQuantizeWeights(Transform, frozen=True):
     ] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Quantize the large constants."""
         if not _BITS[0] <= self.bits <= _BITS[1]:
             message = f"bits is {self.bits}"
             raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")
@@ -84,7 +83,7 @@ class LinearQuantizeWeights(Transform, frozen=True):
     def _decoded(
         self, graph: Graph, node: Node, value: Tensor, kept_float: Container[str], to: Decoding
     ) -> list[Node] | str:
-        """The nodes that stand for a constant from now on, or why it stays as it is."""
+        """Return the nodes that replace a constant, or the reason to keep it."""
         if value.size < max(self.minimum_size, 1):
             return _TOO_SMALL
         if node.name in kept_float:

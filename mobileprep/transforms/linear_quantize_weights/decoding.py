@@ -1,4 +1,4 @@
-"""The nodes that decode weights of few bits at run time."""
+"""Nodes that decode low-bit weights at run time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mobileprep.transforms.rewriting.layers import LinearWeights
 _BYTE: Final = 8
 _PARTS: Final = (4, 2, 1)
 _NODE: Final = 100
-"""Bytes that a node takes besides its names and its elements."""
+"""Approximate size of a node in bytes, without its names and elements."""
 
 _UINT8: Final = {"T": attr.dtype(DType.UINT8)}
 _INDEX: Final = {"Index": attr.dtype(DType.INT32)}
@@ -28,11 +28,11 @@ _SHAPE: Final = {"Tshape": attr.dtype(DType.INT32)}
 
 
 class _Part(Struct, frozen=True):
-    """Some bits of each code.
+    """A range of bits of each code.
 
     Args:
-        width: how many.
-        shift: how many bits of the code lie below them.
+        width: number of bits.
+        shift: number of lower bits in the code.
     """
 
     width: int
@@ -40,7 +40,7 @@ class _Part(Struct, frozen=True):
 
 
 def parts_of(bits: int) -> list[_Part]:
-    """The parts of four, two and one bits that codes of fewer than eight bits are stored in."""
+    """Return the parts of 4, 2, and 1 bits that store codes of fewer than 8 bits."""
     parts = []
     for width in _PARTS:
         if bits >= width:
@@ -50,7 +50,7 @@ def parts_of(bits: int) -> list[_Part]:
 
 
 def packed(codes: NDArray[np.uint8], part: _Part) -> NDArray[np.uint8]:
-    """Some bits of codes, the first code lowest in the first byte."""
+    """Pack some bits of codes into bytes, with the first code in the lowest bits."""
     each = _BYTE // part.width
     digits = (codes >> part.shift) & ((1 << part.width) - 1)
     shifted = digits.reshape(-1, each) << (np.arange(each, dtype=np.uint8) * part.width)
@@ -59,11 +59,11 @@ def packed(codes: NDArray[np.uint8], part: _Part) -> NDArray[np.uint8]:
 
 
 class Decoding:
-    """Makes the nodes for one graph; small constants that all need are made once.
+    """Decoding nodes of one graph; small constants are shared.
 
     Args:
         graph: the graph.
-        bits: how many bits a code has.
+        bits: number of bits per code.
     """
 
     def __init__(self, graph: Graph, bits: int) -> None:
@@ -72,13 +72,13 @@ class Decoding:
         self._shared: dict[tuple[str, str, tuple[Ref, ...]], str] = {}
 
     def size(self, old: Node, weights: LinearWeights) -> int:
-        """About how many bytes the nodes will take in a file."""
+        """Return the approximate size of the nodes in a file, in bytes."""
         count = 5 if self._bits == _BYTE else 5 + 5 * len(parts_of(self._bits))
         elements = weights.codes.size * self._bits // _BYTE + weights.scale.nbytes
         return elements + count * (_NODE + 2 * len(old.name))
 
     def nodes(self, old: Node, weights: LinearWeights) -> list[Node]:
-        """The nodes that decode weights, the last one under the old constant's name."""
+        """Return the nodes that decode weights; the last one has the old constant's name."""
         made = _Nodes(old, self._names, self._shared)
         if self._bits == _BYTE:
             codes = made.constant("codes", weights.codes)
@@ -96,7 +96,7 @@ class Decoding:
         return [*made.nodes, Node(old.name, "Mul", inputs, old.device, kind)]
 
     def _unpacked(self, made: _Nodes, codes: NDArray[np.uint8]) -> str:
-        """The node that gives codes in their shape."""
+        """Return the name of the node that outputs the codes in their shape."""
         flat = codes.reshape(-1)
         filled = np.pad(flat, (0, -flat.size % _BYTE))
         whole = ""
@@ -117,7 +117,7 @@ class Decoding:
 
 
 def _digits(made: _Nodes, stored: Array, part: _Part) -> str:
-    """The node that gives some bits of each code, in one dimension."""
+    """Return the name of the node that outputs some bits of each code, in one dimension."""
     width = part.width
     codes = made.constant(f"codes_{width}", stored)
     steps = np.arange(0, _BYTE, width, dtype=np.uint8)
@@ -130,7 +130,7 @@ def _digits(made: _Nodes, stored: Array, part: _Part) -> str:
 
 
 class _Nodes:
-    """The nodes for one constant, in order."""
+    """Nodes for one constant, in order."""
 
     def __init__(
         self,
@@ -144,20 +144,20 @@ class _Nodes:
         self.nodes: list[Node] = []
 
     def add(self, what: str, op: str, inputs: tuple[str, ...], attrs: dict[str, AttrValue]) -> str:
-        """A node with inputs by name; its own name."""
+        """Add a node and return its name."""
         name = self._names.name(f"{self._old.name}_{what}")
         refs = tuple(Ref(i) for i in inputs)
         self.nodes.append(Node(name, op, refs, self._old.device, attrs))
         return name
 
     def constant(self, what: str, values: Array) -> str:
-        """A constant in the branch or the loop of the old one."""
+        """Add a constant in the branch or loop of the old one and return its name."""
         name = self._names.name(f"{self._old.name}_{what}")
         self.nodes.append(constant(name, Tensor.packed(values), self._old.device, self._old.inputs))
         return name
 
     def shared(self, what: str, values: Array) -> str:
-        """A constant for all weights of one device, branch and loop."""
+        """Return the name of a constant shared by all weights of one device, branch, and loop."""
         key = (what, self._old.device, self._old.inputs)
         if key not in self._shared:
             self._shared[key] = self._names.name(f"decoding/{what}")

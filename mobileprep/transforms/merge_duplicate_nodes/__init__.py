@@ -1,4 +1,4 @@
-"""Merges nodes that differ in nothing but their names."""
+"""Merge nodes that differ only in their names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWi
 
 @transform("merge_duplicate_nodes")
 class MergeDuplicateNodes(Transform, frozen=True):
-    """Of nodes with equal ops, inputs, devices and attributes one stays and feeds what all fed.
+    """Merge nodes with equal ops, inputs, devices, and attributes.
 
-    Merging goes on until no duplicates are left, as nodes become equal when their inputs do. The
-    first one in stored order stays. The original sorts the nodes by a hash after every round, so
-    that it is the one of the least hash that stays after the first round. With ``tf115`` it is
-    so here too, but for the hash of long constants where a graph holds many of them.
+    Merging repeats until all duplicates are merged, because nodes become equal when their inputs
+    are merged. The first node in stored order is kept. The original sorts the nodes by a hash after
+    every round, so after the first round it keeps the node with the smallest hash. ``tf115``
+    reproduces this, except for the hashes of long constants if a graph has many of them.
 
     Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
     """
@@ -37,7 +37,7 @@ class MergeDuplicateNodes(Transform, frozen=True):
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Merge the nodes; inputs and outputs of the graph keep theirs."""
+        """Merge all duplicates except inputs and outputs of the graph."""
         merging = _Merging(graph, context)
         merging.run()
         if not merging.survivor and not context.tf115:
@@ -47,27 +47,27 @@ class MergeDuplicateNodes(Transform, frozen=True):
 
 
 class _Merging:
-    """Rounds of merging; each looks only at nodes whose inputs the round before has changed."""
+    """Rounds of merging; each only considers nodes whose inputs changed in the previous round."""
 
     def __init__(self, graph: Graph, context: Context) -> None:
         self._graph = graph
         self._protected = context.protected
-        # 1.15 hashes the names of these alone, not of what is named as "node:1".
+        # 1.15 hashes only the names of these, not names with an index such as "node:1".
         named = frozenset((*context.inputs, *context.outputs))
         self._hashes = NodeHashes(graph, named) if context.tf115 else None
         self._node = dict(graph.by_name)
-        # A node as it was a round before, where it was another.
+        # Versions of nodes before the last round, if they changed.
         self._before: dict[str, Node] = {}
         self._place = {name: i for i, name in enumerate(self._node)}
-        # By the identity of the attributes, which nodes of a kind often share.
+        # By the identity of the attributes, which similar nodes often share.
         self._attrs: dict[int, int] = {}
-        # Keys are numbered: a number is hashed more quickly.
+        # Keys are replaced with numbers, which hash faster.
         self._numbers: dict[Hashable, int] = {}
         self._key: dict[str, int] = {}
-        # By key: the one node that has it, as nearly all are, or the nodes that share it.
+        # By key: the only node with that key, which is the usual case, or all nodes that share it.
         self._single: dict[int, str] = {}
         self._equal: dict[int, dict[str, None]] = {}
-        # Consumers of merged nodes, by who took their place.
+        # Consumers of merged nodes, by the node that replaced them.
         self._taken_over: dict[str, list[str]] = defaultdict(list)
         self.survivor: dict[str, str] = {}
 
@@ -81,7 +81,7 @@ class _Merging:
             first = False
 
     def skipped(self) -> Counter[str]:
-        """How many nodes have an equal and stay, by reason."""
+        """Count duplicates that were not merged, by reason."""
         found: Counter[str] = Counter()
         for group in self._equal.values():
             if len(group) > 1:
@@ -89,7 +89,7 @@ class _Merging:
         return found
 
     def nodes(self) -> list[Node]:
-        """The nodes that are left, in stored order or in that of the original's hashes."""
+        """Return the remaining nodes, in stored order or in that of the original's hashes."""
         moved = self.survivor
         nodes = [colocated(n, lambda name: moved.get(name, name)) for n in self._node.values()]
         if self._hashes is None:
@@ -104,7 +104,7 @@ class _Merging:
         if attrs is None:
             attrs = self._attrs[id(node.attrs)] = self._number(attrs_key(node))
         own_name = name if name in self._protected else ""
-        # Texts are hashed more quickly than references.
+        # Strings hash faster than references.
         inputs = (r if r.index or r.output else r.node for r in node.inputs)
         key = self._number((attrs, node.op, own_name, node.device, *inputs))
         self._enter(name, key)
@@ -143,12 +143,12 @@ class _Merging:
         return merged
 
     def _keep_order(self, names: list[str]) -> None:
-        """Nodes of equal hashes stand in this order from now on."""
+        """Assign the given order to nodes with equal hashes."""
         places = sorted(self._place[name] for name in names)
         self._place.update(zip(names, places, strict=True))
 
     def _redirect(self, merged: Iterable[str]) -> list[str]:
-        """Give the consumers of merged nodes the survivors, and name these consumers."""
+        """Redirect the consumers of merged nodes to the survivors, and return their names."""
         consumers: dict[str, None] = {}
         for name in merged:
             of_name = self._consumers_of(name)
@@ -166,7 +166,7 @@ class _Merging:
         return changed
 
     def _consumers_of(self, name: str) -> list[str]:
-        """Who takes a node's outputs by now."""
+        """Return the current consumers of a node."""
         own = [n.name for n in self._graph.consumers.get(name, ())]
         return own + self._taken_over.pop(name, [])
 
@@ -174,7 +174,7 @@ class _Merging:
         tensors = [self._survivor_of(r) for r in node.data_inputs]
         controls = [self._survivor_of(r) for r in node.control_inputs]
         if self._hashes is None:
-            # The original keeps a control input twice when two of its nodes become one.
+            # The original duplicates a control input when two of its nodes are merged.
             controls = list(dict.fromkeys(controls))
         return node.with_inputs((*tensors, *controls))
 
@@ -183,7 +183,7 @@ class _Merging:
         return ref if survivor is None else ref.renamed(survivor)
 
     def _rank(self, name: str) -> tuple[int, int]:
-        """Where a node stands after a round: by its hash in that round, then as stored."""
+        """Return a node's sort key after a round: its hash, then its stored position."""
         place = self._place[name]
         if self._hashes is None:
             return place, place

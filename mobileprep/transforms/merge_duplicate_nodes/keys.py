@@ -1,4 +1,4 @@
-"""What a node is apart from its name: a key to find duplicates by."""
+"""Keys that are equal for nodes that differ only in their names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _DIGEST_SIZE: Final = 16
 
 
 def attrs_key(node: Node) -> Hashable:
-    """The node's attributes as something that is equal for equal attributes.
+    """Return a hashable key that is equal for equal attributes.
 
-    A constant that is written as leading values is no duplicate of one written as bytes, as the
-    original has it.
+    Like in the original, a constant with leading values is not a duplicate of one stored as bytes.
     """
     return tuple((name, _value_key(node.attrs[name])) for name in sorted(node.attrs))
 
@@ -27,7 +26,7 @@ def _value_key(value: AttrValue) -> Hashable:
     return value if value.kind in REPEATED_KINDS else (value.kind, _key(value.value))
 
 
-def _key(value: Any) -> Hashable:  # noqa: ANN401 - whatever an attribute holds
+def _key(value: Any) -> Hashable:  # noqa: ANN401 - any attribute value
     if isinstance(value, Tensor):
         return _tensor_key(value)
     if isinstance(value, FuncRef):
@@ -47,7 +46,7 @@ def _tensor_key(tensor: Tensor) -> Hashable:
     if tensor.values is not None:
         return *head, "values", tensor.values.tobytes()
     if tensor.content is None and tensor.size <= 1:
-        # A single number that was worked out is written as a value.
+        # A single computed number is written as a value.
         return *head, "values", bytes(tensor.raw())
     return *head, hashlib.blake2b(tensor.raw(), digest_size=_DIGEST_SIZE).digest()
 

@@ -1,4 +1,4 @@
-"""Turns float ops into eight-bit ones, and converts between the two where they meet."""
+"""Replace float ops with 8-bit ops, and insert conversions between the two."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _HINT: Final = "give a range that begins at or below zero and ends above its beg
 
 @transform("quantize_nodes")
 class QuantizeNodes(Transform, frozen=True):
-    """Ops with an eight-bit form compute in eight bits; the graph's outputs stay float.
+    """Replace ops that have an 8-bit form; the graph's outputs stay float.
 
     Source: ``quantize_nodes`` of TensorFlow 1.15's graph transforms.
     """
@@ -98,10 +98,10 @@ class QuantizeNodes(Transform, frozen=True):
     rule: Annotated[
         tuple[str, ...],
         Option(
-            "With ranges or range_file, what is done to some layers: "
+            "With ranges or range_file, exceptions for some layers: "
             "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel "
             "method=min_max|percentile|entropy|mse percentile=50..100 ops=OP,OP "
-            "nodes=REGEX`, of which each may be left out. Of several that fit a layer, the last "
+            "nodes=REGEX`, each part of which is optional. Of several that fit a layer, the last "
             "one counts. Repeated for several."
         ),
     ] = ()
@@ -124,7 +124,7 @@ class QuantizeNodes(Transform, frozen=True):
     ] = "1.15"
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Quantize the nodes; float nodes and conversions that this leaves unused stay."""
+        """Quantize the nodes; float nodes and conversions that become unused are kept."""
         if self.ranges is not None or self.range_file is not None:
             return self._with_eightbit_layers(graph, context)
         if self.rule:
@@ -167,8 +167,8 @@ class QuantizeNodes(Transform, frozen=True):
     def _with_eightbit_ops(
         self, graph: Graph, chosen: Mapping[str, Node], fallback: Fallback | None, context: Context
     ) -> Graph:
-        # In a loop, constants have to be tied to what they are used with; the original ties them
-        # everywhere, which keeps them from being merged.
+        # In a loop, constants must be tied to their consumers by control inputs. The original ties
+        # them everywhere, which prevents merging them.
         tied = None if context.tf115 else loop_nodes(graph)
         empty = frozenset() if context.tf115 else may_be_empty(graph)
         names = FreshNames(graph.by_name)

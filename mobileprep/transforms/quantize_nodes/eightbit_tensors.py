@@ -1,4 +1,4 @@
-"""Float tensors in eight bits: each quantized once, and carried on so where that can be."""
+"""Quantize each float tensor once, and keep it in 8 bits across ops where possible."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ Ports = tuple[Ref, Ref, Ref]
 
 _MOVING: Final = IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}
 CARRYING: Final = _MOVING | {"ConcatV2", "MaxPool", "Relu", "Relu6"}
-"""Ops that eight-bit numbers are carried on by where nothing else needs their results."""
+"""Ops that can compute in 8 bits if no consumer needs their float results."""
 
 PADS: Final = frozenset({"MirrorPad", "Pad"})
-"""Ops that do so as well, in releases that have kernels for it."""
+"""Ops with the same property in releases that have the kernels."""
 
 _MOST: Final = {"Relu": float("inf"), "Relu6": 6.0}
-# Less than what the end of a range is rounded by: a step of it is a 255th.
+# Less than the rounding of a range's end: one step is 1/255 of the range.
 _ROUNDING: Final = 1e-4
-# QuantizeV2 makes narrower ranges as wide as this.
+# QuantizeV2 widens narrower ranges to this width.
 _NARROWEST: Final = 0.01
 
 
 class EightbitTensors:
-    """The eight-bit forms of one graph's float tensors.
+    """8-bit forms of the float tensors of one graph.
 
     Args:
         graph: the float graph.
-        ranges: what is known of its tensors.
-        computing: the layers that compute in eight bits, and whether the 32-bit results of each
-            can be brought to eight bits at once.
-        protected: names of nodes that stay.
+        ranges: known ranges of its tensors.
+        computing: the layers that compute in 8 bits, and whether the 32-bit results of each can be
+            requantized directly.
+        protected: names of nodes that must not be removed.
         in_loops: the nodes of loops, see ``loop_nodes``.
-        carrying: ops besides ``CARRYING`` that carry eight-bit numbers on, some of ``PADS``.
+        carrying: additional ops from ``PADS`` that can compute in 8 bits.
     """
 
     def __init__(
@@ -65,29 +65,29 @@ class EightbitTensors:
         self._taken: dict[str, bool] = {}
         self._new: list[Node] = []
         self.measured: list[str] = []
-        """The tensors whose range is found when the graph runs."""
+        """Names of the tensors whose range is measured when the graph runs."""
 
     def name(self, base: str) -> str:
-        """A name that the graph has not."""
+        """Return a name that is unused in the graph."""
         return self._names.name(base)
 
     def main(self, layer: str) -> str:
-        """The name of the node that has a layer's 32-bit results."""
+        """Return the name of the node with a layer's 32-bit results."""
         if layer not in self._mains:
             self._mains[layer] = self.name(f"{layer}/eightbit")
         return self._mains[layer]
 
     def take_new(self) -> list[Node]:
-        """The nodes that were made since the last call."""
+        """Return the nodes created since the last call."""
         new, self._new = self._new, []
         return new
 
     def constant(self, base: str, node: Node, beside: Ref) -> Ref:
-        """A new constant, put into the loop of a tensor.
+        """Create a constant in the same loop as a tensor.
 
         Args:
-            base: its name, or the beginning of it.
-            node: the constant.
+            base: its name, or a prefix of it.
+            node: the constant to copy.
             beside: the tensor.
         """
         inputs = (control(beside.node),) if beside.node in self._in_loops else ()
@@ -96,12 +96,12 @@ class EightbitTensors:
         return Ref(made.name)
 
     def narrow(self, ref: Ref) -> bool:
-        """Whether a tensor's range is narrower than the kernel can have it."""
+        """Return whether a tensor's range is narrower than the kernel supports."""
         known = self._ranges.known(ref)
         return known is not None and known.steps.high - known.steps.low < _NARROWEST
 
     def quantized(self, ref: Ref) -> Ports:
-        """The eight-bit form of a tensor: its integers, and the ends of their range."""
+        """Return the 8-bit form of a tensor: its integers, and the ends of their range."""
         ref = Ref(ref.node, ref.index)
         if (ref, None) not in self._made:
             self._made[(ref, None)] = self._quantized(ref)
@@ -122,7 +122,7 @@ class EightbitTensors:
         return self._by_steps(known.tensor, known.steps)
 
     def _carried(self, node: Node, steps: EvenSteps | None) -> Ports | None:
-        """A node's result computed in eight bits, or None where that cannot be."""
+        """Return a node's result computed in 8 bits, or None if that is not possible."""
         source = node.data_inputs[0]
         if node.op in _MOST:
             cut = steps is not None and _cuts(steps, node)
@@ -148,7 +148,7 @@ class EightbitTensors:
         if steps is None or self._ranges.known(source) is not None:
             ports = self.quantized(source)
         else:
-            # Zeros beside it change no range that holds zero.
+            # Padding with zeros does not change a range that contains zero.
             ports = self._by_steps(self._before_cut(source, steps), steps)
         name = self.name(f"{node.name}/eightbit")
         attrs = {**node.attrs, "T": QUINT8}
@@ -160,7 +160,7 @@ class EightbitTensors:
         return make.port(name, 0), *ports[1:]
 
     def _zero(self, prefix: str, source: Ref, ports: Ports) -> Ref:
-        """What stands for 0.0 among a tensor's integers."""
+        """Return the integer that represents 0.0 in a quantized tensor."""
         zero = self.constant(f"{prefix}/zero", make.scalar("", 0.0), source)
         inputs = (zero, *ports[1:])
         name = self.name(f"{prefix}/zero_point")
@@ -175,13 +175,13 @@ class EightbitTensors:
         return make.port(name, 0), *parts[0][1:]
 
     def _before_cut(self, ref: Ref, steps: EvenSteps) -> Ref:
-        """What an activation takes that the range of some steps makes needless, or its result."""
+        """Return the input of an activation if clipping to ``steps`` replaces it, or ``ref``."""
         node = self._graph[ref.node]
         needless = node.op in _MOST and self._passes(node) and _cuts(steps, node)
         return node.data_inputs[0] if needless else ref
 
     def _passes(self, node: Node) -> bool:
-        """Whether a node's result is only needed in eight bits, and it could compute in them."""
+        """Return whether a node can compute in 8 bits and only 8-bit consumers need its result."""
         if node.control_inputs or not node.data_inputs or not self._only_taken(node):
             return False
         if node.op == "ConcatV2":
@@ -192,7 +192,7 @@ class EightbitTensors:
 
     def _only_taken(self, node: Node) -> bool:
         if node.name not in self._taken:
-            # What leads back to a node through a loop is not looked at again.
+            # Stops the recursion when a loop leads back to the node.
             self._taken[node.name] = False
             consumers = self._graph.consumers.get(node.name, ())
             self._taken[node.name] = node.name not in self._protected and all(
@@ -201,7 +201,7 @@ class EightbitTensors:
         return self._taken[node.name]
 
     def _takes(self, consumer: Node, name: str) -> bool:
-        """Whether a node needs another one's result in eight bits alone."""
+        """Return whether a node only needs the 8-bit form of another node's result."""
         places = [i for i, r in enumerate(consumer.inputs) if r.node == name]
         if consumer.op == "ConcatV2":
             whole = places and max(places) < len(consumer.data_inputs) - 1
@@ -211,7 +211,7 @@ class EightbitTensors:
         return consumer.name in self._computing or self._passes(consumer)
 
     def _is_alone(self, ref: Ref, consumer: Node) -> bool:
-        """Whether no other eight-bit node takes a tensor, which had to be quantized once more."""
+        """Return whether no other 8-bit layer uses a tensor, which would quantize it again."""
         others = self._graph.consumers.get(ref.node, ())
         return all(n is consumer or n.name not in self._computing for n in others)
 
@@ -231,7 +231,7 @@ class EightbitTensors:
         return self._made[(ref, steps)]
 
     def _measured(self, ref: Ref) -> Ports:
-        """A tensor in eight bits of the range that it has when the graph runs."""
+        """Return a tensor in 8 bits with its range measured when the graph runs."""
         self.measured.append(str(ref))
         prefix = f"{_as_name(ref)}_eightbit"
         tied = ref.node in self._in_loops
@@ -241,12 +241,12 @@ class EightbitTensors:
 
 
 def _cuts(steps: EvenSteps, activation: Node) -> bool:
-    """Whether quantization by some steps cuts where an activation does, or before."""
+    """Return whether quantizing with ``steps`` clips at or below the activation's bounds."""
     return steps.zero == 0 and steps.high <= _MOST[activation.op] * (1 + _ROUNDING)
 
 
 def _eightbit_inputs(node: Node) -> Ports | None:
-    """What a node makes floats of, where those are eight-bit numbers of the same kind."""
+    """Return the inputs of a Dequantize that are compatible 8-bit numbers, or None."""
     if node.op != "Dequantize" or len(node.data_inputs) != 3 or node.control_inputs:
         return None
     is_same = node.attr_dtype("T") is DType.QUINT8 and node.attr_str("mode", "") == "MIN_FIRST"

@@ -1,4 +1,4 @@
-"""Which layers are quantized, and why the others are not."""
+"""Selection of layers to quantize, with reasons for the others."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _EIGHT_BITS: Final = 8
 
 
 class Weights(Struct, frozen=True):
-    """The weights that a layer has.
+    """Weights of a layer.
 
     Args:
-        name: of the constant.
-        value: as the layer gets them.
-        gated: whether they come through the gate of a loop or a branch.
-        trained: the steps that they are on.
+        name: name of the constant.
+        value: values at the layer's input.
+        gated: whether they pass through a loop's Enter or a branch's Switch.
+        trained: learned quantization steps of the weights.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Weights(Struct, frozen=True):
     trained: TrainedSteps | None = None
 
     def quantized(self, layer: Node, settings: WeightSettings) -> QuantizedWeights:
-        """The weights in eight bits; steps that were learnt decide before the settings."""
+        """Return the weights in 8 bits; learned steps take precedence over the settings."""
         axes = layer_kind(layer).channels
         learnt = self.trained
         if learnt is not None and settings.bits == _EIGHT_BITS:
@@ -75,7 +75,7 @@ class Weights(Struct, frozen=True):
 
 
 def layer_weights(graph: Graph, layer: Node) -> Weights | str:
-    """The weights of a layer, or why they cannot be quantized."""
+    """Return the weights of a layer, or the reason why they cannot be quantized."""
     if len(layer.data_inputs) < 2:
         return _NO_CONSTANT
     path = _path(graph, layer.data_inputs[1])
@@ -98,7 +98,7 @@ def layer_weights(graph: Graph, layer: Node) -> Weights | str:
 
 
 def _path(graph: Graph, ref: Ref) -> list[Node] | None:
-    """The nodes from a tensor up to the constant that it is made of, or None."""
+    """Return the nodes from a tensor back to its constant, or None."""
     path: list[Node] = []
     while len(path) < _LONGEST:
         node = graph.get(ref.node)
@@ -116,7 +116,7 @@ def _path(graph: Graph, ref: Ref) -> list[Node] | None:
 
 
 def _value(graph: Graph, path: list[Node]) -> Tensor | None:
-    """What the last node of a path becomes on its way to the first."""
+    """Evaluate a path from its last node, the constant, to its first."""
     value = path[-1].attr_tensor("value")
     for node in reversed(path[:-1]):
         if node.op in IDENTITIES or node.op in _GATES:
@@ -139,19 +139,19 @@ _NO_KERNEL: Final = {
     ),
 }
 _NO_FORM: Final = "its op has no 8-bit form"
-# As many products of two eight-bit numbers surely fit a sum of 32 bits.
+# This many products of two 8-bit numbers always fit in a 32-bit sum.
 _MOST_PRODUCTS: Final = (1 << 31) // (255 * 255)
 
 
 class Layer(Struct, frozen=True):
-    """A layer that is quantized.
+    """A layer to quantize.
 
     Args:
         node: the layer.
         weights: its weights.
-        settings: how.
-        is_worth_storing: whether its weights are stored in eight bits where it cannot compute so.
-        why_float: why it cannot compute in eight bits, as it should; empty where it can.
+        settings: how to quantize it.
+        is_worth_storing: whether its weights are stored in 8 bits if it cannot compute in 8 bits.
+        why_float: the reason why it cannot compute in 8 bits as requested, or an empty string.
     """
 
     node: Node
@@ -162,19 +162,19 @@ class Layer(Struct, frozen=True):
 
     @property
     def computes(self) -> bool:
-        """Whether it computes in eight bits; else its weights alone are stored in them."""
+        """Whether it computes in 8 bits; otherwise, only its weights are stored in 8 bits."""
         return self.settings.mode == "nodes" and not self.why_float
 
 
 class LayerChoice(Struct, frozen=True):
-    """The layers to quantize by name, and how many stay float by reason."""
+    """Layers to quantize by name, and counts of layers that stay float by reason."""
 
     layers: Mapping[str, Layer]
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
     def computing(self) -> frozenset[str]:
-        """Those that compute in eight bits."""
+        """Names of the layers that compute in 8 bits."""
         return frozenset(name for name, layer in self.layers.items() if layer.computes)
 
 
@@ -186,13 +186,13 @@ def choose_layers(
     trained: bool,
     store_rest: bool = True,
 ) -> LayerChoice:
-    """Choose the layers that are quantized.
+    """Choose the layers to quantize.
 
     Args:
         trained: whether ranges come from training, so that a layer whose input was trained with
             more bits stays float.
-        store_rest: whether layers that cannot compute in eight bits store their weights in them,
-            where that makes the file smaller.
+        store_rest: whether layers that cannot compute in 8 bits store their weights in 8 bits if
+            that reduces the file size.
     """
     conditions, runs = _Conditions(graph), WouldRun(graph)
     skipped: Counter[str] = Counter()
@@ -216,7 +216,7 @@ def choose_layers(
 
 
 def stored_though(reason: str) -> str:
-    """What is told of a layer whose weights alone are in eight bits."""
+    """Return the reason for a layer that only has its weights in 8 bits."""
     return f"{reason}; its weights are stored in 8 bits"
 
 
@@ -262,7 +262,7 @@ def _reason_of_sums(node: Node, weights: Weights) -> str:
 
 
 class _Conditions:
-    """Under which conditions inputs of layers are there."""
+    """Conditions under which inputs of layers are available."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -279,16 +279,16 @@ class _Conditions:
         return conditional_nodes(self._graph)
 
     def hold_for(self, layer: Node) -> bool:
-        """Whether a layer's first input is there only where its second one is."""
+        """Return whether a layer's first input is available only when its second one is."""
         values, weights = layer.data_inputs[:2]
         if values.node not in self._conditional:
             return False
         return self._branches.of(weights) <= self._branches.of(values)
 
 
-# As quantize_weights has it.
+# The default minimum_size of quantize_weights.
 _LEAST: Final = 1024
-# About what the nodes that decode weights take of a file.
+# Approximate file size of the nodes that decode weights.
 _DECODING_BYTES: Final = 512
 _PASSING: Final = IDENTITIES | ENTERS | SWITCHES
 
@@ -296,11 +296,11 @@ _PASSING: Final = IDENTITIES | ENTERS | SWITCHES
 def is_worth_storing(
     graph: Graph, layer: Node, weights: Weights, quantized: Collection[str]
 ) -> bool:
-    """Whether a file becomes smaller by weights in eight bits.
+    """Return whether storing weights in 8 bits reduces the file size.
 
     Args:
-        quantized: the names of all layers that take eight-bit weights; where others take the same
-            weights, they have to stay.
+        quantized: the names of all layers with 8-bit weights; other consumers of the same weights
+            require the float weights.
     """
     size = weights.value.size
     channels = output_channels(layer, Tensor.of(weights.value)) or 0
@@ -309,7 +309,7 @@ def is_worth_storing(
         return False
     stored = graph[weights.name]
     if stored.op == "Const" and stored.attr_tensor("value").dtype is not DType.FLOAT:
-        return False  # in eight bits already
+        return False  # already in 8 bits
 
     def passed(name: str) -> Iterator[str]:
         return (n.name for n in graph.consumers.get(name, ()) if n.op in _PASSING)

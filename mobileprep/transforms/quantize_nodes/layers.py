@@ -1,8 +1,8 @@
-"""Layers in eight bits: weights quantized ahead, 32-bit sums to floats, and floats in between.
+"""Layers with 8-bit weights and inputs, whose 32-bit sums are converted to floats.
 
-The original brings the sums of a layer to eight bits before it adds the bias, in eight bits again.
-Here the sums become floats as they are, and bias and activation are computed in floats: what is
-rounded is the input of a layer, once, and its weights.
+The original requantizes a layer's sums to 8 bits before adding the bias, which is also in 8 bits.
+Here the sums are dequantized directly, and bias and activation are computed in floats, so only a
+layer's input and its weights are rounded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ def quantize_layers(
     warn: bool,
     carrying: Collection[str] = (),
 ) -> Result:
-    """Quantize the chosen layers."""
+    """Quantize the chosen layers.
+
+    Args:
+        warn: whether to warn about tensors without a known range.
+        carrying: additional ops that can compute in 8 bits, see ``EightbitTensors``.
+    """
     done = _Layers(graph, choice, ranges, context, carrying)
     nodes: list[Node] = []
     for node in graph:
@@ -74,7 +79,7 @@ def _warnings(measured: list[str]) -> tuple[str, ...]:
 
 
 class _Layers:
-    """Makes the nodes of one graph's layers."""
+    """Builder of the nodes of one graph's layers."""
 
     def __init__(
         self,
@@ -102,7 +107,7 @@ class _Layers:
         self._stored: dict[tuple[object, ...], _Stored] = {}
 
     def nodes(self, node: Node) -> list[Node]:
-        """What takes the place of a node."""
+        """Return the replacement of a node."""
         layer = self._layers.get(node.name)
         is_narrow = node.name in self.narrow
         if layer is None or (is_narrow and not layer.is_worth_storing):
@@ -132,7 +137,7 @@ class _Layers:
         return [main, floats, Node(node.name, "Mul", scaled, node.device, {"T": make.FLOAT})]
 
     def _storing(self, layer: Layer) -> list[Node]:
-        """The layer in floats, its weights made of eight-bit ones."""
+        """Return the float layer with weights that are dequantized at run time."""
         node = layer.node
         stored = self._stored_weights(layer, spread=True)
         name = self.tensors.name(f"{node.name}/weights")
@@ -145,7 +150,7 @@ class _Layers:
         return [*nodes, node.with_inputs(changed)]
 
     def _weights(self, layer: Layer) -> QuantizedWeights:
-        """The weights of a layer in eight bits, made once for all that have them alike."""
+        """Return the weights of a layer in 8 bits, cached for layers with the same weights."""
         key = _alike(layer)
         if key not in self._quantized:
             found = layer.weights.quantized(layer.node, layer.settings.weights)
@@ -153,7 +158,7 @@ class _Layers:
         return self._quantized[key]
 
     def _stored_weights(self, layer: Layer, *, spread: bool = False) -> _Stored:
-        """The constants of a layer's weights, made once for all layers that have them alike.
+        """Return the constants of a layer's weights, cached for layers with the same weights.
 
         Args:
             spread: whether the scales are laid out along the weights' own axes.
@@ -187,7 +192,7 @@ class _Layers:
 
 
 class _Stored(Struct, frozen=True):
-    """The constants of weights: integers, both ends of their range, and the channels' scales."""
+    """Constants of weights: integers, the ends of their range, and the channel scales."""
 
     ports: Ports
     scales: Ref | None
@@ -199,5 +204,5 @@ def _spread_shape(found: QuantizedWeights, axes: tuple[int, ...]) -> tuple[int, 
 
 
 def _alike(layer: Layer) -> tuple[object, ...]:
-    """What the eight-bit form of a layer's weights depends on."""
+    """Return the cache key of the 8-bit form of a layer's weights."""
     return layer.weights.name, layer_kind(layer.node).channels, layer.settings.weights

@@ -1,4 +1,4 @@
-"""The nodes that eight-bit graphs are built from, named and spelt as the original tool does."""
+"""Nodes of 8-bit graphs, with the names and attributes that the original tool uses."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MIN_FIRST: Final = attr.string("MIN_FIRST")
 _WITH_ZERO: Final = "_with_zero"
 
 
-# A number stands behind it where the name was taken.
+# A number is appended if the name already exists.
 _HOLDS_ZERO: Final = re.compile(rf"{_WITH_ZERO}(_[0-9]+)?\Z")
 
 
-# Large graphs get many of each, which share their attributes.
+# Large graphs have many of each, which share their attributes.
 _RESHAPE_DIMS: Final = constant("", Tensor.packed(np.array([-1], np.int32))).attrs
 
 
@@ -61,48 +61,52 @@ _MEASUREMENT: Final = {"Tinput": QINT32}
 
 
 def port(node: str, index: int) -> Ref:
-    """An output of a node with its number spelt out, 0 too."""
+    """Return an output of a node with an explicit number, including 0."""
     return Ref(node, index, explicit=True)
 
 
 def ports(node: str) -> tuple[Ref, Ref, Ref]:
-    """The value, the minimum and the maximum that a node puts out."""
+    """Return the value, the minimum, and the maximum outputs of a node."""
     return port(node, 0), port(node, 1), port(node, 2)
 
 
 def scalar(name: str, value: float) -> Node:
-    """A float32 constant."""
+    """Create a float32 constant."""
     return constant(name, Tensor.packed(np.asarray(value, np.float32)))
 
 
 def quantize(name: str, value: Ref, low: str, high: str, dtype: AttrValue = QUINT8) -> Node:
-    """Floats to integers of a range that two nodes give."""
+    """Create a node that quantizes floats with a range from two nodes."""
     attrs = CONVERSION if dtype is QUINT8 else {"T": dtype, "mode": MIN_FIRST}
     return Node(name, "QuantizeV2", (value, Ref(low), Ref(high)), attrs=attrs)
 
 
 def dequantize(name: str, inputs: Iterable[Ref]) -> Node:
-    """Eight-bit integers, their minimum and their maximum, to floats."""
+    """Create a node that converts 8-bit integers, their minimum, and their maximum to floats."""
     return Node(name, "Dequantize", tuple(inputs), attrs=CONVERSION)
 
 
 def requantize(name: str, source: str, low: Ref, high: Ref) -> Node:
-    """A node's 32-bit integers to eight-bit ones of a range."""
+    """Create a node that converts another node's 32-bit integers to 8 bits with a given range."""
     return Node(name, "Requantize", (*ports(source), low, high), attrs=_REQUANTIZATION)
 
 
 def requantization_range(name: str, source: str) -> Node:
-    """The range that a node's 32-bit integers take up."""
+    """Create a node that measures the range of another node's 32-bit integers."""
     return Node(name, "RequantizationRange", ports(source), attrs=_MEASUREMENT)
 
 
 def quantized_input(
     names: FreshNames, prefix: str, value: Ref, *, tied: bool, with_zero: bool = False
 ) -> list[Node]:
-    """A float tensor to eight bits of the range that it has when the graph runs.
+    """Create nodes that quantize a float tensor to 8 bits with its range at run time.
 
     Args:
-        tied: whether the constants have control inputs, which put them into the tensor's loop.
+        names: generator of new names.
+        prefix: prefix of the new names.
+        value: the tensor.
+        tied: whether the constants have control inputs, which place them in the tensor's loop.
+        with_zero: whether to extend the range to contain zero.
     """
     after = (control(value.node),) if tied else ()
     dims = Node(names.name(f"{prefix}/reshape_dims"), "Const", after, attrs=_RESHAPE_DIMS)
@@ -120,7 +124,7 @@ def quantized_input(
 
 
 def held_by_zero(names: FreshNames, prefix: str, low: Ref, high: Ref) -> list[Node]:
-    """A measured range made to hold zero, as that of an empty tensor does not."""
+    """Create nodes that extend a measured range to contain zero, for example for empty tensors."""
     zero = Node(names.name(f"{prefix}/zero"), "Const", (control(low.node),), attrs=_ZERO)
     ends = (("min", "Minimum", low), ("max", "Maximum", high))
     held = [
@@ -136,7 +140,7 @@ def held_by_zero(names: FreshNames, prefix: str, low: Ref, high: Ref) -> list[No
 
 
 def holds_zero(name: str) -> bool:
-    """Whether a node is named as those that make a measured range hold zero."""
+    """Return whether a node has the name of one that extends a measured range to zero."""
     return _HOLDS_ZERO.search(name) is not None
 
 
@@ -144,11 +148,11 @@ LEVELS = 256
 
 
 class EvenSteps(Struct, frozen=True):
-    """What the integers 0 to 255 stand for: ``(integer - zero) * size``.
+    """Floats that the integers 0 to 255 represent: ``(integer - zero) * size``.
 
     Args:
-        size: the distance between two of the floats, above zero.
-        zero: the integer that stands for 0.0, from 0 to 255.
+        size: the distance between adjacent floats, above zero.
+        zero: the integer that represents 0.0, from 0 to 255.
     """
 
     size: float
@@ -156,28 +160,28 @@ class EvenSteps(Struct, frozen=True):
 
     @classmethod
     def over(cls, low: float, high: float) -> EvenSteps:
-        """The 256 steps over a range, which is made to hold zero, and moved so that zero is one.
+        """Create 256 steps over a range, extended and shifted so that zero is one of them.
 
         Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
         Integer-Arithmetic-Only Inference" (2018), section 3.
         """
         low, high = min(low, 0.0), max(high, 0.0)
         size = (high - low) / (LEVELS - 1)
-        # Of nothing but zeros, any steps will do.
+        # If all values are zero, any steps work.
         return cls(size, round(-low / size)) if size > np.finfo(np.float32).tiny else cls(1.0, 0)
 
     @property
     def low(self) -> float:
-        """What 0 stands for."""
+        """The float that 0 represents."""
         return -self.zero * self.size
 
     @property
     def high(self) -> float:
-        """What 255 stands for."""
+        """The float that 255 represents."""
         return (LEVELS - 1 - self.zero) * self.size
 
     def nearest(self, values: Array, lowest: int = 0, highest: int = LEVELS - 1) -> Array:
-        """The nearest integer for each float, uint8; beyond both ends, the ends."""
+        """Return the nearest integer of each float as uint8, clipped to the given ends."""
         levels = np.rint(values / np.float32(self.size)) + np.float32(self.zero)
         found: Array = np.clip(levels, lowest, highest).astype(np.uint8)
         return found

@@ -1,4 +1,4 @@
-"""The tensors of a float graph whose ranges eight-bit layers can be given."""
+"""Tensors of a float graph whose ranges 8-bit layers can use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ _OF_ITS_INPUT: Final = CARRYING | IDENTITIES
 def ranged_tensors(
     graph: Graph, ignored: Collection[str] = (), rules: Collection[str] = ()
 ) -> tuple[Edge, ...]:
-    """What eight-bit layers would take, and what that is carried on from in eight bits.
+    """Return the inputs of 8-bit layers, and the tensors that they are derived from in 8 bits.
+
+    Args:
+        graph: the float graph.
+        ignored: ops that stay float.
+        rules: quantization rules, see ``Rules``.
 
     Returns:
-        Tensors in the order of the graph, constants left out.
+        Tensors in graph order, without constants.
     """
     read = Rules("quantize_nodes", tuple(rules))
     choice = choose_layers(graph, read, frozenset(ignored), trained=False)

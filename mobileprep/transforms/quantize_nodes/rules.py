@@ -1,4 +1,4 @@
-"""Rules: which nodes are quantized, and how."""
+"""Rules that select the nodes to quantize and their settings."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _CHOICES: Final = {
 _LEAST_PERCENTILE: Final = 50
 _MOST_PERCENTILE: Final = 100
 _HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
-# What has an eight-bit form: a rule that does not say what is done stores the weights of others.
+# Ops with an 8-bit form. For other ops, a rule without a mode only stores the weights in 8 bits.
 _EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
 
 
 class Settings(Struct, frozen=True):
-    """What is done to a layer.
+    """Quantization settings of a layer.
 
     Args:
-        mode: ``nodes`` computes in eight bits, ``weights`` only stores the weights so, and
+        mode: ``nodes`` computes in 8 bits, ``weights`` only stores the weights in 8 bits, and
             ``float`` does neither.
         weights: how its weights are quantized.
     """
@@ -57,13 +57,16 @@ class Settings(Struct, frozen=True):
 
 
 class LayerRule(Struct, frozen=True):
-    """Settings for some nodes; None leaves what earlier rules say.
+    """Settings for some nodes; None means that the rule does not set a value.
 
     Args:
-        nodes: a regular expression that is looked for in a node's name.
-        ops: ops, or none for all.
+        nodes: a regular expression to search for in node names.
+        ops: matching ops, or empty for all.
         mode: see ``Settings``.
-        bits: see ``WeightSettings``, as are the others.
+        bits: see ``WeightSettings``.
+        granularity: see ``WeightSettings``.
+        method: see ``WeightSettings``.
+        percentile: see ``WeightSettings``.
     """
 
     nodes: str = ""
@@ -75,22 +78,22 @@ class LayerRule(Struct, frozen=True):
     percentile: float | None = None
 
     def fits(self, node: Node) -> bool:
-        """Whether the rule is about a node."""
+        """Return whether the rule applies to a node."""
         if self.ops and node.op not in self.ops:
             return False
         return not self.nodes or compiled(self.nodes.encode()).is_in(node.name.encode())
 
 
 class Rules:
-    """Rules in the order in which they were given: the last one that fits a node decides.
+    """Rules in the order of their definition; the last one that matches a node applies.
 
     Args:
         transform: the name of the transform, for errors.
-        texts: a rule each: words ``key=value`` with blanks between.
-        eightbit: ops that compute in eight bits by a rule that does not say what is done.
+        texts: one rule per string: ``key=value`` words separated by spaces.
+        eightbit: ops that compute in 8 bits with a rule that does not set a mode.
 
     Raises:
-        TransformError: a rule is not understood.
+        TransformError: a rule is invalid.
     """
 
     def __init__(
@@ -101,12 +104,12 @@ class Rules:
         self._rules = [_parsed(transform, text) for text in texts]
 
     def settings(self, node: Node) -> Settings:
-        """What is done to a layer."""
+        """Return the settings of a layer."""
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
         return Settings("nodes") if not fitting else self._by_rule(node, fitting[-1])
 
     def decide(self, node: Node) -> bool:
-        """Whether any rule is about a node."""
+        """Return whether any rule applies to a node."""
         return any(self._fits(rule, node) for rule in self._rules)
 
     def _by_rule(self, node: Node, rule: LayerRule) -> Settings:
@@ -115,7 +118,7 @@ class Rules:
             for name in ("bits", "granularity", "method", "percentile")
             if (value := getattr(rule, name)) is not None
         }
-        # A rule that only says how means that it is to be done.
+        # A rule that only sets details implies that the layer is quantized.
         mode = rule.mode or ("nodes" if node.op in self._eightbit else "weights")
         return Settings(mode, WeightSettings(**given))
 
@@ -170,26 +173,25 @@ def _check_expression(transform: str, nodes: str) -> None:
         raise refuse(transform, str(error), "fix the regular expression of the rule") from error
 
 
-# What computes enough to pay for converting its inputs.
+# Ops that compute enough to justify converting their inputs.
 _HEAVY: Final = frozenset({"Conv2D", "MatMul"})
 _ALONE: Final = "no eight-bit op feeds it, so that converting would cost more than it saves"
 
 
 class Choice(Struct, frozen=True):
-    """The nodes to convert by name, as the eight-bit form is made of them, and how many stay
-    float by reason."""
+    """Nodes to convert, by name and in the form to convert, and counts of float nodes by reason."""
 
     nodes: Mapping[str, Node]
     skipped: Counter[str]
 
 
 def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Choice:
-    """Choose the nodes of a graph that compute in eight bits.
+    """Choose the nodes of a graph that compute in 8 bits.
 
     Args:
-        all_possible: choose every node that has an eight-bit form, as the original does. It wraps
-            each into seven nodes and more, so that a graph of small ops grows many times over.
-            Without it, only convolutions, matrix products, and what follows them are chosen.
+        all_possible: choose every node that has an 8-bit form, like the original. It replaces each
+            with at least seven nodes, so a graph of small ops becomes many times larger. Otherwise,
+            only convolutions, matrix products, and the ops after them are chosen.
     """
     skipped: Counter[str] = Counter()
     possible: dict[str, Node] = {}
@@ -212,7 +214,7 @@ def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Cho
 
 
 def _fed_by_eightbit(graph: Graph, possible: Collection[str]) -> set[str]:
-    """The heavy nodes, and those that a chain of eight-bit nodes leads to."""
+    """Return the compute-heavy nodes, and those that a chain of 8-bit nodes leads to."""
     starts = [n.name for n in graph if n.op in _HEAVY and n.name in possible]
     starts += [n.name for n in graph if n.op == "Dequantize" and not _is_constant(graph, n)]
 
@@ -227,14 +229,14 @@ def _is_constant(graph: Graph, node: Node) -> bool:
 
 
 class EightbitOp(Struct, frozen=True):
-    """How an op is turned into its eight-bit form, which is named ``Quantized`` and the op.
+    """Conversion of an op to its 8-bit form, which is named ``Quantized`` and the op.
 
     Args:
         copied: attributes that both forms have.
-        types: type attributes of the eight-bit form.
-        widens: whether it puts out 32-bit integers, which have to be brought back to eight bits.
-        plain_inputs: inputs that are no floats, such as shapes.
-        ranges_apart: whether all minimums come before all maximums, and not pair by pair.
+        types: type attributes of the 8-bit form.
+        widens: whether it outputs 32-bit integers, which must be requantized to 8 bits.
+        plain_inputs: indices of inputs that are not floats, such as shapes.
+        ranges_apart: whether all minimums come before all maximums, instead of in pairs.
     """
 
     copied: tuple[str, ...] = ()
@@ -271,14 +273,14 @@ EIGHTBIT_OPS: Final[Mapping[str, EightbitOp]] = {
 
 
 class Fallback(Struct, frozen=True):
-    """The range that 32-bit results are brought to, where it is not measured at run time."""
+    """Fixed range of 32-bit results, used instead of measuring it at run time."""
 
     low: float
     high: float
 
 
 def reason_to_stay_float(node: Node) -> str:
-    """Why a node of an op with an eight-bit form has none; empty where it has one."""
+    """Return why a node of an op with an 8-bit form must stay float, or an empty string."""
     definition = signature_of(node)
     if definition is None:
         return "its op is not known"
@@ -301,7 +303,7 @@ def reason_to_stay_float(node: Node) -> str:
 
 
 def takes_one_twice(node: Node) -> bool:
-    """Whether two of a node's floats are one tensor, spelt alike."""
+    """Return whether two of a node's float inputs are the same tensor, spelled the same way."""
     plain = EIGHTBIT_OPS[node.op].plain_inputs
     floats = [_as_name(ref) for i, ref in enumerate(node.data_inputs) if i not in plain]
     return len(set(floats)) < len(floats)
@@ -314,13 +316,14 @@ def eightbit_nodes(
     tied: Container[str] | None,
     empty: Container[str] = frozenset(),
 ) -> list[Node]:
-    """The nodes that compute what a float node does in eight bits.
+    """Return the nodes that compute a float node in 8 bits.
 
-    Its inputs are quantized by the range that they have at run time, and its result becomes float
-    again under the node's own name.
+    Its inputs are quantized with their ranges at run time, and its result is converted to float
+    under the node's own name.
 
     Args:
-        tied: the nodes that need constants of their own beside them, or None for all.
+        tied: the nodes whose constants need control inputs, or None for all.
+        empty: the nodes whose tensors may be empty, so that their ranges are extended to zero.
     """
     kind = EIGHTBIT_OPS[node.op]
     nodes: list[Node] = []
@@ -351,11 +354,11 @@ def eightbit_nodes(
 
 
 def eightbit_attrs(node: Node) -> dict[str, AttrValue]:
-    """The attributes of a node's eight-bit form."""
+    """Return the attributes of a node's 8-bit form."""
     kind = EIGHTBIT_OPS[node.op]
     attrs = {name: node.attrs[name] for name in kind.copied if name in node.attrs}
     attrs.update(kind.types)
-    # The original leaves these two at their defaults, whatever they were.
+    # The original always resets these two to their defaults.
     if node.attr_bool("half_pixel_centers", False):
         attrs["half_pixel_centers"] = attr.boolean(True)
     if node.op == "Reshape" and node.attr_dtype("Tshape", DType.INT32) is not DType.INT32:
@@ -372,13 +375,13 @@ def _ranges(quantized: list[str], *, apart: bool) -> list[Ref]:
 def _narrowed(
     main: str, names: FreshNames, fallback: Fallback | None, *, with_zero: bool
 ) -> list[Node]:
-    """32-bit results to eight bits; the last node has the result."""
+    """Requantize 32-bit results to 8 bits; the last node has the result."""
     if fallback is None:
         measured = make.requantization_range(names.name(f"{main}/requant_range"), main)
         low, high = make.port(measured.name, 0), make.port(measured.name, 1)
         held: list[Node] = []
         if with_zero:
-            # Of an empty result, the range measured ends before it begins.
+            # The measured range of an empty result is reversed.
             held = make.held_by_zero(names, measured.name, low, high)
             low, high = Ref(held[-2].name), Ref(held[-1].name)
         name = names.name(f"{main}/requantize")
@@ -391,5 +394,5 @@ def _narrowed(
 
 
 def _as_name(ref: Ref) -> str:
-    """A tensor's name as part of a node's."""
+    """Return a tensor's name as part of a node's name."""
     return f"{ref.node}__port__{ref.index}" if ref.index or ref.explicit else ref.node

@@ -1,4 +1,4 @@
-"""The ranges of float tensors, as far as they are known before the graph runs."""
+"""Ranges of float tensors that are known before the graph runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mobileprep.transforms.base import refuse
 from mobileprep.transforms.quantize_nodes.nodes import QINT32, EvenSteps
 from mobileprep.transforms.quantize_nodes.trained import TrainedSteps, trained_steps
 
-# The results of these are among the elements of their first input, or between them, or zero.
+# The results of these are elements of their first input, values between them, or zero.
 _KEEPING: Final = (
     IDENTITIES
     | ENTERS
@@ -39,11 +39,11 @@ Range = tuple[float, float]
 
 
 class Known(Struct, frozen=True):
-    """How a tensor is brought to eight bits.
+    """Quantization of a tensor.
 
     Args:
-        tensor: what is to be quantized: the tensor, or what a fake quantization rounds to it.
-        steps: what the integers stand for.
+        tensor: the tensor to quantize: the tensor itself, or the input of its fake quantization.
+        steps: the floats that the integers represent.
     """
 
     tensor: Ref
@@ -56,10 +56,10 @@ class TensorRanges:
     Args:
         graph: the float graph.
         file: measured ranges.
-        trained: whether fake quantizations are looked at, which count before the file.
+        trained: whether to use fake quantization nodes, which take precedence over the file.
 
     Raises:
-        TransformError: a range of the file is none.
+        TransformError: a range in the file is not finite, or is empty.
     """
 
     def __init__(self, graph: Graph, file: RangeFile | None, *, trained: bool) -> None:
@@ -75,7 +75,7 @@ class TensorRanges:
                 raise refuse(_NAME, message, "its min is to be at most its max")
 
     def known(self, ref: Ref) -> Known | None:
-        """How a tensor is quantized, or None where its range has to be measured."""
+        """Return the quantization of a tensor, or None if its range must be measured."""
         learnt = self._learnt(ref)
         if learnt is not None and learnt.steps is not None:
             return Known(learnt.source if learnt.is_full else ref, learnt.steps)
@@ -100,7 +100,7 @@ class TensorRanges:
         return None if node is None else self._implied(node, depth + 1)
 
     def _implied(self, node: Node, depth: int) -> Range | None:
-        """The range that follows from those of a node's inputs."""
+        """Derive the range of a node's output from those of its inputs."""
         inputs = node.data_inputs
         if node.op in _KEEPING and inputs:
             return self._range(inputs[0], depth)
@@ -119,7 +119,7 @@ class TensorRanges:
 _FAKE_QUANT: Final = "FakeQuantWithMinMaxVars"
 _LONGEST_HOIST: Final = 3
 
-# Rounding to steps of a range may be done before these as well as after them.
+# Rounding to the steps of a range can be done before or after these ops.
 _MOVABLE: Final = frozenset(
     {
         *("Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot"),
@@ -130,11 +130,11 @@ _MOVABLE: Final = frozenset(
 
 
 def hoist(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
-    """Move fake quantizations up chains of up to three one-input ops, to where results are wide.
+    """Move fake quantizations up through one to three single-input ops, to the wide results.
 
     Args:
-        borrow: let several fake quantizations share constants and inputs, where the original
-            moves but one of them.
+        borrow: allow several fake quantizations to share constants and inputs. The original moves
+            only one of them.
 
     Source: ``HoistFakeQuants`` of TensorFlow 1.15's graph transforms.
     """
@@ -148,10 +148,10 @@ def hoist(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
 
 
 def convert(graph: Graph, protected: Collection[str], *, borrow: bool) -> Rewritten:
-    """Turn fake quantizations into quantization, requantization and dequantization.
+    """Replace fake quantizations with quantization, requantization, and dequantization.
 
-    Args as for ``hoist``. Source: ``ConvertFakeQuantsToRequantize`` of TensorFlow 1.15's graph
-    transforms.
+    The arguments are those of ``hoist``. Source: ``ConvertFakeQuantsToRequantize`` of TensorFlow
+    1.15's graph transforms.
     """
     pattern = _fake_quant(op("*", label="source"))
     if borrow:
@@ -172,7 +172,7 @@ def _chain(length: int) -> OpTypePattern:
 
 
 def _links(match: Match) -> list[Node]:
-    """The one-input nodes of a chain, the last one first."""
+    """Return the single-input nodes of a chain, the last one first."""
     links: list[Node] = []
     below: NodeMatch = match.root.inputs[0]
     while below.inputs:
@@ -185,7 +185,7 @@ def _reason_not_to_hoist(match: Match) -> str:
     links = _links(match)
     if any(n.op not in _MOVABLE for n in links):
         return "an op before the fake quantization changes its range"
-    # What else they feed would be rounded and cut to a range that is not its own.
+    # Other consumers would get values that are rounded and clipped to a range not their own.
     if not match.used_outside.isdisjoint(n.name for n in links):
         return "a node before the fake quantization is used elsewhere"
     return ""
@@ -207,7 +207,7 @@ def _reason_not_to_convert(match: Match) -> str:
         return "the range of the fake quantization is not a pair of numbers"
     least, greatest = float(low.array().reshape(-1)[0]), float(high.array().reshape(-1)[0])
     if not (least <= 0 and least < greatest):
-        # Requantize fails on such a range when the graph runs.
+        # Requantize fails at run time with such a range.
         return "the range of the fake quantization is empty or above zero"
     return ""
 

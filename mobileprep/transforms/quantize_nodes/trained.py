@@ -1,4 +1,4 @@
-"""Steps that were learnt in training: what fake quantization nodes round floats to."""
+"""Quantization steps learned in training, from fake quantization nodes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TOO_FINE: Final = "it was trained with more than 8 bits"
 
 
 class TrainedSteps(Struct, frozen=True):
-    """What a fake quantization rounds to: ``(integer - zero) * size``.
+    """Values that a fake quantization rounds to: ``(integer - zero) * size``.
 
     Args:
         source: the tensor that is rounded.
         sizes: float32, one number, or one for each slice along the last axis.
-        zero: the integer that stands for 0.0, or one for each slice.
-        lowest: the least integer.
-        highest: the greatest.
+        zero: the integer that represents 0.0, or one for each slice.
+        lowest: the smallest integer.
+        highest: the largest integer.
     """
 
     source: Ref
@@ -39,26 +39,26 @@ class TrainedSteps(Struct, frozen=True):
 
     @property
     def steps(self) -> EvenSteps | None:
-        """The same for a whole tensor, or None where slices have steps of their own."""
+        """The steps of the whole tensor, or None if slices have individual steps."""
         return EvenSteps(float(self.sizes[0]), int(self.zero[0])) if self.sizes.size == 1 else None
 
     @property
     def is_full(self) -> bool:
-        """Whether all 256 numbers are used."""
+        """Whether all 256 integers are used."""
         return self.highest - self.lowest == LEVELS - 1
 
     @property
     def is_even(self) -> bool:
-        """Whether the steps of each slice have their zero in the middle."""
+        """Whether slices have individual steps with zero in the middle."""
         reach = max(int(self.zero.max()) - self.lowest, self.highest - int(self.zero.min()))
         return self.zero.size > 1 and bool((self.zero == self.zero[0]).all()) and reach < _MIDDLE
 
 
 def trained_steps(graph: Graph, ref: Ref) -> TrainedSteps | str | None:
-    """What rounds a tensor to steps of a constant range.
+    """Find the steps of a constant range that a tensor is rounded to.
 
     Returns:
-        The steps; why there are none of eight bits; or None where nothing rounds the tensor.
+        The steps; the reason why there are no 8-bit steps; or None if nothing rounds the tensor.
     """
     node = graph.get(ref.node)
     read = None if node is None or ref.index else _READERS.get(node.op)
@@ -131,7 +131,7 @@ def _constant(graph: Graph, ref: Ref) -> Array | None:
 
 
 def _nudged(node: Node, low: Array, high: Array, bits: int) -> TrainedSteps:
-    """As fake quantization moves its range, so that zero is a step."""
+    """Compute steps with the range shifted as in fake quantization, so that zero is a step."""
     lowest, highest = int(node.attr_bool("narrow_range", False)), (1 << bits) - 1
     sizes = np.where(high > low, (high - low) / (highest - lowest), 1.0)
     zero = np.clip(np.floor(lowest - low / sizes + 0.5), lowest, highest).astype(np.int64)
@@ -139,7 +139,7 @@ def _nudged(node: Node, low: Array, high: Array, bits: int) -> TrainedSteps:
 
 
 def _even(node: Node, low: Array, high: Array, bits: int) -> TrainedSteps:
-    """As QuantizeAndDequantize scales its range: by the side that needs larger steps."""
+    """Compute steps as in QuantizeAndDequantize: by the side that needs larger steps."""
     signed = node.attr_bool("signed_input", True)
     least = -(1 << (bits - 1)) + node.attr_bool("narrow_range", False) if signed else 0
     most = (1 << (bits - 1 if signed else bits)) - 1

@@ -1,4 +1,4 @@
-"""Constant weights as eight-bit numbers, with steps for all or for each output channel."""
+"""Constant weights as 8-bit numbers, with steps per tensor or per output channel."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from mobileprep.transforms.quantize_nodes.nodes import LEVELS, EvenSteps
 Granularity: TypeAlias = Literal["tensor", "channel"]
 
 _MOST_BITS: Final = 8
-# The zero of numbers that lie evenly around it.
+# The zero point of symmetric numbers.
 _MIDDLE: Final = 128
 _HIGHEST: Final = LEVELS - 1
 
 
 class QuantizedWeights(Struct, frozen=True):
-    """Weights as eight-bit numbers.
+    """Weights as 8-bit numbers.
 
     Args:
         values: uint8, of the weights' shape.
-        steps: what they stand for, up to the scales.
-        scales: float32 [channels], which the floats of each output channel are multiplied by;
-            None where all have the same steps.
+        steps: the values that they represent, before scaling.
+        scales: float32 [channels], factors of the floats of each output channel; None if all
+            channels have the same steps.
     """
 
     values: Array
@@ -44,16 +44,16 @@ class QuantizedWeights(Struct, frozen=True):
 
 
 class WeightSettings(Struct, frozen=True):
-    """How weights are quantized.
+    """Quantization settings of weights.
 
     Args:
         bits: 2 to 8; fewer than 8 are stored in 8, and compress better.
-        granularity: steps for the whole tensor, or for each output channel; None for whichever
-            comes nearer to the weights.
-        method: ``min_max`` covers every weight; ``percentile`` cuts a share of them off;
-            ``entropy`` loses least of how they are distributed; ``mse`` cuts the largest off where
-            that makes the sum of squared errors smaller.
-        percentile: how many percent of the weights ``percentile`` keeps.
+        granularity: steps for the whole tensor or for each output channel; None for the one with
+            the smaller error.
+        method: ``min_max`` covers all weights; ``percentile`` clips a share of them; ``entropy``
+            minimizes the change in their distribution; ``mse`` clips the largest if that reduces
+            the sum of squared errors.
+        percentile: percentage of the weights that ``percentile`` keeps.
     """
 
     bits: int = 8
@@ -65,10 +65,10 @@ class WeightSettings(Struct, frozen=True):
 def quantize_weights(
     weights: Array, axes: tuple[int, ...], settings: WeightSettings
 ) -> QuantizedWeights:
-    """Finite float32 weights as eight-bit numbers.
+    """Quantize finite float32 weights to 8-bit numbers.
 
     Args:
-        axes: the axes that make up the output channels, counted from the last: -1.
+        axes: the axes of the output channels, counted from the last: -1.
     """
     if settings.bits == _MOST_BITS and settings.granularity != "channel":
         steps = steps_of_lattice(weights)
@@ -85,12 +85,12 @@ def quantize_weights(
 
 
 def on_steps(weights: Array, steps: EvenSteps, lowest: int, highest: int) -> QuantizedWeights:
-    """Weights that lie on steps for the whole tensor."""
+    """Quantize weights that lie on steps for the whole tensor."""
     return QuantizedWeights(steps.nearest(weights, lowest, highest), steps)
 
 
 def on_channel_steps(weights: Array, axes: tuple[int, ...], sizes: Array) -> QuantizedWeights:
-    """Weights that lie on at most 127 steps to either side, of a size for each output channel."""
+    """Quantize weights that lie on at most 127 steps to either side, with one size per channel."""
     wide = sizes.reshape(_channel_shape(weights, axes))
     return _around_middle(np.rint(weights / wide), wide, _MIDDLE - 1)
 
@@ -113,7 +113,7 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
 
 
 def _whole_range(weights: Array, settings: WeightSettings) -> tuple[float, float]:
-    """From where to where the weights of a tensor are covered, before ``mse`` narrows it."""
+    """Return the covered range of a tensor's weights, before ``mse`` narrows it."""
     levels = 1 << (settings.bits - 1)
     is_cut = settings.method == "percentile" or (
         settings.method == "entropy" and weights.size > levels
@@ -140,9 +140,10 @@ def _around_middle(levels: Array, sizes: Array, half: int) -> QuantizedWeights:
 
 
 def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> float:
-    """The sum over channels of the squared error as a share of the squares.
+    """Return the sum over channels of the squared error relative to the squared weights.
 
-    What follows a layer makes up for the size of its channels, so that each counts alike.
+    The layers after it compensate for the magnitude of its channels, so all channels have equal
+    weight.
     """
     levels = found.values.astype(np.float32) - np.float32(found.steps.zero)
     sizes: Array | np.float32 = np.float32(found.steps.size)
@@ -155,19 +156,19 @@ def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> fl
 
 
 def _channel_shape(weights: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The weights' shape with ones beside the channels."""
+    """Return the weights' shape with all dimensions 1 except the channels."""
     return tuple(size if i - weights.ndim in axes else 1 for i, size in enumerate(weights.shape))
 
 
 def rounded_with_sums(values: Array, axes: tuple[int, ...]) -> Array:
-    """Values rounded to whole numbers whose sums are the nearest to those of the values.
+    """Round values to integers with sums that are as close as possible to those of the values.
 
     Activations mostly have a mean far from zero, which multiplies the sum of a channel's rounding
-    errors: rounding each weight to the nearest shifts whole channels. Where the errors add up to
-    more than a half, those weights that are the nearest to the next number go there. This is the
-    shift that Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
-    Correction" (2019), section 3.2, correct in the bias afterwards, which takes the means; that
-    the means of a layer's inputs are alike is what rounding goes by.
+    errors: rounding each weight to the nearest integer shifts whole channels. If the errors add up
+    to more than a half, the weights closest to the next integer are rounded to it. Nagel et al.,
+    "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019), section 3.2,
+    correct this shift in the bias afterwards, which requires the means. This rounding assumes that
+    the means of a layer's inputs are similar.
 
     Args:
         values: any shape.
@@ -183,7 +184,7 @@ def rounded_with_sums(values: Array, axes: tuple[int, ...]) -> Array:
     for channel in np.flatnonzero(missing):
         count = int(abs(missing[channel]))
         sign = np.float32(np.sign(missing[channel]))
-        # Stable, so that the same weights give the same numbers everywhere.
+        # Stable, so that results are the same on all platforms.
         order = np.argsort(-errors[:, channel] * sign, kind="stable")
         whole[order[:count], channel] += sign
     out: Array = np.moveaxis(whole.reshape(moved.shape), last, places)
@@ -191,12 +192,12 @@ def rounded_with_sums(values: Array, axes: tuple[int, ...]) -> Array:
 
 
 _FEW: Final = 1 << 12
-# Products of a step and a whole number, in single precision, are off by less of a step.
+# Single-precision products of a step and an integer have a smaller error, in steps.
 _SLACK: Final = 1e-3
 
 
 def steps_of_lattice(weights: Array) -> EvenSteps | None:
-    """The steps, zero among them, that all weights lie on; None where they lie on none.
+    """Return the steps, including zero, that all weights lie on, or None if there are none.
 
     Args:
         weights: finite float32 numbers.

@@ -1,4 +1,4 @@
-"""Which nodes TensorFlow can run in the original's eight-bit form; some it makes, and refuses."""
+"""Check whether TensorFlow can run the original's 8-bit nodes; it rejects some of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mobileprep.ops.nn.conv import has_channel_groups
 from mobileprep.ops.quantized.arithmetic import always_align
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
-# The size of their results is found when they run, and may be none.
+# Ops with results of a size that is only known at run time, and may be zero.
 _SIZED_BY_DATA: Final = frozenset(
     {
         *("BooleanMask", "DynamicPartition", "ListDiff", "NonMaxSuppression", "Unique", "Where"),
@@ -34,13 +34,13 @@ _BROADCASTING: Final = frozenset({"Add", "Mul"})
 
 
 def may_be_empty(graph: Graph) -> frozenset[str]:
-    """The nodes of branches and loops, and those behind a size that data decide."""
+    """Return the nodes in branches and loops, and those with data-dependent sizes."""
     sized = [n.name for n in graph if n.op in _SIZED_BY_DATA]
     return conditional_nodes(graph) | dependents(graph, sized)
 
 
 class WouldRun:
-    """Looks at the nodes of one graph."""
+    """Checks of the nodes of one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -50,7 +50,7 @@ class WouldRun:
         return infer_shapes(self._graph)
 
     def reason_not(self, node: Node) -> str:
-        """Why the eight-bit form of a node would not run, or give something else; else empty."""
+        """Return why a node's 8-bit form would fail or differ, or an empty string."""
         if node.op in _BROADCASTING and not self._aligns(*node.data_inputs):
             return "its eight-bit form may not be able to broadcast its inputs"
         if node.op == "Conv2D" and has_channel_groups(node, self._shapes):
@@ -58,7 +58,7 @@ class WouldRun:
         return reason_windows_differ(self._graph, node)
 
     def as_original(self, node: Node) -> Node:
-        """A node as the op of older releases that does the same and has an eight-bit form."""
+        """Return the equivalent node of an older op with an 8-bit form, or the node itself."""
         if node.op == "AddV2":
             return replace(node, op="Add")
         if node.op != "ConcatV2" or len(node.data_inputs) < 3:
@@ -81,10 +81,10 @@ _LONGEST: Final = 32
 
 
 def reason_windows_differ(graph: Graph, node: Node) -> str:
-    """Why a convolution's eight-bit form may lay its windows elsewhere; empty where it does not.
+    """Return why a convolution's 8-bit form may place its windows differently, or an empty string.
 
-    It has one stride for both axes. Where strides leave pixels out at the end of an axis, it
-    leaves out as many at its beginning, which begins to tell at two pixels and more.
+    It has one stride for both axes. If strides skip pixels at the end of an axis, it skips as many
+    at the beginning, which makes a difference from two pixels on.
     """
     if node.op != "Conv2D":
         return ""
@@ -100,7 +100,7 @@ def reason_windows_differ(graph: Graph, node: Node) -> str:
 
 
 def _filter_size(graph: Graph, node: Node) -> int:
-    """The lesser of a filter's height and width; 1 where they are not known."""
+    """Return the smaller of a filter's height and width; 1 if unknown."""
     source = graph.get(node.data_inputs[1].node) if len(node.data_inputs) > 1 else None
     seen = 0
     while source is not None and source.op != "Const" and source.data_inputs and seen < _LONGEST:
@@ -140,10 +140,10 @@ _DEQUANTIZED_AND_BACK: Final = op(
 
 
 def merge_adjacent_requantizes(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
-    """Let a learnt range take the place of one measured at run time just before it.
+    """Replace a range measured at run time with a learned range directly after it.
 
     Args:
-        borrow: let several places share the constants of the range.
+        borrow: allow several matches to share the constants of the range.
 
     Source: ``MergeAdjacentRequantizes`` of TensorFlow 1.15's graph transforms.
     """
@@ -152,9 +152,9 @@ def merge_adjacent_requantizes(graph: Graph, protected: Collection[str], *, borr
 
 
 def remove_redundant_quantizations(graph: Graph, protected: Collection[str]) -> Graph:
-    """Connect eight-bit ops directly where a float conversion there and back lies between them.
+    """Connect 8-bit ops directly if there is only a conversion to float and back between them.
 
-    The conversions stay where something else needs the floats. Source:
+    The conversions are kept if other nodes need the floats. Source:
     ``RemoveRedundantQuantizations`` of TensorFlow 1.15's graph transforms.
     """
     renames = Renames()
@@ -176,7 +176,7 @@ def remove_redundant_quantizations(graph: Graph, protected: Collection[str]) -> 
 def _requantized_once(match: Match) -> list[Node]:
     source, low, high = match["source"], match["min"], match["max"]
     inputs = (*make.ports(source.name), *match.node.inputs[3:])
-    # The original spells the constants without an output number, as they are given here.
+    # The original spells the constants without an output number, as in the inputs.
     return [source, low, high, replace(match.node, inputs=inputs)]
 
 

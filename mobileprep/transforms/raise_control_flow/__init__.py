@@ -1,4 +1,4 @@
-"""Turns loops and conditionals of control flow v1 into While and If nodes that run functions."""
+"""Convert control flow v1 loops and conditionals to While and If nodes with functions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STACKS: Final = frozenset({"Stack", "StackV2"})
 
 @transform("raise_control_flow")
 class RaiseControlFlow(Transform, frozen=True):
-    """Enter, Merge, Switch, Exit and their kin become While and If, with functions in the library.
+    """Replace Enter, Merge, Switch, and Exit with While and If, and library functions.
 
-    The inverse of TensorFlow's lowering. Constants that a loop or a branch reads become constants
-    of its functions; every other tensor that it reads becomes an input. TensorArrays become tensors
-    that loops carry.
+    This is the inverse of TensorFlow's lowering. Constants that a loop or branch reads are copied
+    into its functions; other tensors that it reads become inputs. TensorArrays become tensors that
+    loops carry.
     """
 
     summary = (
@@ -47,7 +47,7 @@ class RaiseControlFlow(Transform, frozen=True):
     ] = 0
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Raise everything that the outputs need; what else is in loops and branches goes."""
+        """Convert the control flow that the outputs need, and remove all other control flow."""
         check_graph(graph, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
         if not any(node.op in GATES or node.op == _ARRAY for node in graph):
@@ -66,7 +66,7 @@ class RaiseControlFlow(Transform, frozen=True):
 
 
 def _refuse_stacks(graph: Graph, live: frozenset[str]) -> None:
-    """Refuse what gradients of loops keep: control inputs alone say when a stack is filled."""
+    """Raise an error for loop gradients, whose stacks are ordered only by control inputs."""
     for node in graph:
         if node.op in _STACKS and node.name in live:
             raise cannot_raise(node, "keeps the turns of a loop for its gradient")
@@ -77,6 +77,6 @@ def _prepared(graph: Graph, outputs: Sequence[Ref], fed: frozenset[str]) -> Rais
 
 
 def _live(graph: Graph, outputs: Sequence[Ref]) -> frozenset[str]:
-    """The names of nodes whose tensors the outputs need."""
+    """Return the names of nodes whose tensors the outputs need."""
     ends_at = [ref.node for ref in outputs]
     return frozenset(reachable(graph, ends_at, through_control=False))

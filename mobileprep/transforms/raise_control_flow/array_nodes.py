@@ -1,4 +1,4 @@
-"""What is done with a TensorArray, as ops on the tensor that holds its elements."""
+"""Replace TensorArray ops with ops on a tensor that contains the elements."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _INT32: Final = attr.dtype(DType.INT32)
 _MOST: Final = (1 << 31) - 1
 
 Size = int | Ref
-"""A size, -1 for one that the first element decides, or a scalar of int32 that has it."""
+"""A size, -1 if the first element determines it, or a scalar int32 tensor with the size."""
 
 
 class Form(Struct, frozen=True):
-    """How a tensor holds the elements of a TensorArray.
+    """How a tensor stores the elements of a TensorArray.
 
     Args:
-        element: the sizes of an element; None while they are not known.
-        joined: whether elements stand one behind another along their first axis, as Concat joins
-            them, and not each at a place of a first axis of its own.
-        fresh: names of Scatter nodes whose tensor is all that the array then holds.
+        element: the sizes of an element; None while unknown.
+        joined: whether elements are concatenated along their first axis, instead of stacked along a
+            new first axis.
+        fresh: names of Scatter nodes that set the whole content of the array.
     """
 
     element: tuple[Size, ...] | None
@@ -40,12 +40,12 @@ class Form(Struct, frozen=True):
 
 
 class ArrayNodes:
-    """The nodes in place of one TensorArray and its users.
+    """Nodes that replace one TensorArray and its users.
 
     Args:
         array: the array.
-        form: how a tensor holds it.
-        names: for new nodes.
+        form: how a tensor stores it.
+        names: generator of new names.
     """
 
     def __init__(self, array: TracedArray, form: Form, names: FreshNames) -> None:
@@ -58,7 +58,7 @@ class ArrayNodes:
         """Initial content of the array."""
 
     def replaced(self) -> Sequence[Node]:
-        """All nodes; those in a user's place have its name."""
+        """Return all nodes; those that replace a user have its name."""
         self._begin()
         for user in self._array.users:
             self._REPLACED[user.op](self, user)
@@ -68,7 +68,7 @@ class ArrayNodes:
         node, element = self._array.node, self._form.element
         name = self._names.name(f"{node.name}/elements")
         self.contents = Ref(name)
-        # Nothing but its size may tell in which loop an array is made.
+        # Only the size indicates the loop in which an array is created.
         waits = dict.fromkeys((*node.control_inputs, control(node.data_inputs[0].node)))
         if element is None:
             kinds = {"dtype": self._kind, "shape": attr.shape(None)}
@@ -101,7 +101,7 @@ class ArrayNodes:
         self._put(node, "TensorScatterUpdate", (flow, place, row), self._indexed())
 
     def _grown(self, node: Node, flow: Ref, index: Ref) -> Ref:
-        """The contents with zeros behind them, so that there is a place for an index."""
+        """Append zeros to the contents so that they include an index."""
         nothing, one = (self._constant(node, n, np.int32(i)) for i, n in enumerate(("none", "one")))
         end = self._add(node, "end", "AddV2", (index, one), T=_INT32)
         more = self._add(node, "more", "Sub", (end, self._count(node, flow)), T=_INT32)
@@ -114,7 +114,7 @@ class ArrayNodes:
         return self._add(node, "grown", "Pad", (flow, pads), T=self._kind, Tpaddings=_INT32)
 
     def _widened(self, node: Node, flow: Ref, row: Ref) -> Ref:
-        """The contents with zeros at the end of each axis that is shorter than that of a row."""
+        """Append zeros to each axis of the contents that is shorter than that of a row."""
         kinds = {"T": self._kind, "out_type": _INT32}
         ends = [self._add(node, "sizes", "Shape", (ref,), **kinds) for ref in (row, flow)]
         more = self._add(node, "more", "Sub", tuple(ends), T=_INT32)
@@ -176,7 +176,7 @@ class ArrayNodes:
             raise cannot_raise(node, reason, "give all elements one shape")
 
     def _count(self, node: Node, flow: Ref) -> Ref:
-        """How many elements there are."""
+        """Return the number of elements."""
         if not self._array.is_dynamic:
             return self._array.node.data_inputs[0]
         sizes = self._add(node, "sizes", "Shape", (flow,), T=self._kind, out_type=_INT32)
@@ -186,7 +186,7 @@ class ArrayNodes:
         return self._add(node, "count", "GatherV2", (sizes, first, axis), **kinds)
 
     def _sizes(self, node: Node, sizes: Sequence[Size]) -> Ref:
-        """A vector of sizes."""
+        """Return a vector of sizes."""
         if any(isinstance(size, int) and size > _MOST for size in sizes):
             raise cannot_raise(node, "has elements of a size beyond 32 bits")
         if all(isinstance(size, int) for size in sizes):
@@ -220,7 +220,6 @@ class ArrayNodes:
     def _put(
         self, node: Node, op: str, inputs: tuple[Ref, ...], attrs: Mapping[str, AttrValue]
     ) -> None:
-        """A node in place of another."""
         self.nodes.append(Node(node.name, op, (*inputs, *node.control_inputs), "", attrs))
 
     _REPLACED: Final[Mapping[str, Callable[[ArrayNodes, Node], None]]] = {

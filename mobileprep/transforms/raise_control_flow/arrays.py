@@ -1,7 +1,7 @@
-"""TensorArrays as tensors that loops carry: `[count, ...]`, or elements one behind another.
+"""TensorArrays as tensors that loops carry: `[count, ...]`, or concatenated elements.
 
-What orders the use of an array, its flow, becomes the tensor itself: whoever took the flow takes
-what the array holds at that point.
+The flow of an array, which orders its use, becomes the tensor itself: consumers of the flow take
+the array's contents at that point.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _JOINABLE: Final = frozenset({"TensorArrayWriteV3", "TensorArrayConcatV3"})
 
 
 def without_arrays(graph: Graph, live: Iterable[str]) -> Graph:
-    """The graph with tensors in place of the TensorArrays that live nodes use."""
+    """Replace the TensorArrays that live nodes use with tensors."""
     needed = frozenset(live)
     arrays = traced_arrays(graph, needed)
     if not arrays:
@@ -74,7 +74,7 @@ def _check_lengths(graph: Graph, array: TracedArray, live: frozenset[str]) -> No
 
 
 class _Plan(Struct, frozen=True, eq=False):
-    """An array, how a tensor holds it, and what is believed of its elements until that is known."""
+    """An array, its form, and the assumed shape of its elements until it is known."""
 
     array: TracedArray
     form: Form
@@ -82,7 +82,6 @@ class _Plan(Struct, frozen=True, eq=False):
 
 
 def _replaced(graph: Graph, plans: Sequence[_Plan], more: Sequence[Node] = ()) -> Graph:
-    """The graph with the nodes of all arrays replaced."""
     names = FreshNames([*graph.by_name, *(n.name for n in more)])
     instead: dict[str, Sequence[Node]] = {}
     contents: dict[Ref, Ref] = {}
@@ -99,7 +98,7 @@ def _replaced(graph: Graph, plans: Sequence[_Plan], more: Sequence[Node] = ()) -
         passing.update(dict.fromkeys(plan.array.passing, plan.array))
         own = {user.name for user in plan.array.users}
         instead.update(dict.fromkeys(own, ()))
-        # The array itself stays for nodes that nobody needs, which take its handle.
+        # Unneeded nodes that take the array's handle still refer to the array itself.
         instead[plan.array.node.name] = [plan.array.node, *nodes]
     done: list[Node] = list(more)
     for node in graph:
@@ -115,7 +114,7 @@ def _rewired(node: Node, contents: Mapping[Ref, Ref], names: FreshNames) -> Node
 
 
 def _element(array: TracedArray, shapes: LoopShapes) -> TensorShape:
-    """What is known of the shape of an array's elements; None where that differs, or is nothing."""
+    """Return the known shape of an array's elements; None if shapes conflict or are unknown."""
     told = [array.node.attr_shape("element_shape")]
     told += [n.attr_shape("element_shape") for n in array.of_op("TensorArrayGatherV3")]
     rest = [n.attr_shape("element_shape_except0") for n in array.of_op("TensorArrayConcatV3")]
@@ -136,7 +135,7 @@ def _element(array: TracedArray, shapes: LoopShapes) -> TensorShape:
 
 
 def _split_element(node: Node, shapes: LoopShapes) -> TensorShape:
-    """The shape of each part, where all have one length."""
+    """Return the shape of each part if all have the same length."""
     value, lengths = (shapes.of(r) for r in node.data_inputs[1:3])
     if not value or not lengths or lengths[0] < 1 or value[0] < 0:
         raise cannot_raise(node, "cuts a tensor at places that are not known")
@@ -150,7 +149,7 @@ def _form(
     fresh: frozenset[str],
     sizes: OpenSizes,
 ) -> Form:
-    """How a tensor can hold an array."""
+    """Return how a tensor can store an array."""
     joined = _joined(graph, array, element)
     if joined is not None:
         return Form(joined, joined=True, fresh=fresh)
@@ -171,7 +170,7 @@ def _form(
 
 
 def _is_written(array: TracedArray, fresh: frozenset[str]) -> bool:
-    """Whether elements are written one by one, and the first decides the size of all."""
+    """Return whether elements are written one by one, so that the first determines all sizes."""
     if not array.node.attr_bool("identical_element_shapes", False):
         return False
     changing = [n for n in array.users if n.op not in _READING and n.name not in fresh]
@@ -179,13 +178,13 @@ def _is_written(array: TracedArray, fresh: frozenset[str]) -> bool:
 
 
 def _is_given(array: TracedArray, fresh: frozenset[str]) -> bool:
-    """Whether an array holds nothing but the rows of one tensor."""
+    """Return whether an array only contains the rows of one tensor."""
     changing = [n for n in array.users if n.op not in _READING]
     return bool(changing) and all(n.name in fresh for n in changing)
 
 
 def _joined(graph: Graph, array: TracedArray, element: TensorShape) -> tuple[Size, ...] | None:
-    """The sizes of elements, of any length, that are written in order and joined at the end."""
+    """Return the sizes of variable-length elements that are written in order and concatenated."""
     if element is None or any(size < 0 for size in element[1:]) or element[:1] != (-1,):
         return None
     if not {n.op for n in array.users} <= _JOINABLE:
@@ -194,12 +193,12 @@ def _joined(graph: Graph, array: TracedArray, element: TensorShape) -> tuple[Siz
     return (0, *element[1:]) if all(counts_up(graph, n.data_inputs[1]) for n in writes) else None
 
 
-# How far two expressions are compared.
+# Maximum number of compared pairs of nodes.
 _MOST_COMPARED: Final = 64
 
 
 def fresh_scatters(graph: Graph, array: TracedArray) -> frozenset[str]:
-    """Scatters after which a tensor's rows are all that an array holds, in their order."""
+    """Return the Scatters that set the whole content of an array to a tensor's rows, in order."""
     found = set()
     for node in array.of_op("TensorArrayScatterV3"):
         begun = source_behind(graph, flow_of(node)) == Ref(array.node.name, 1)
@@ -209,7 +208,7 @@ def fresh_scatters(graph: Graph, array: TracedArray) -> frozenset[str]:
 
 
 def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
-    """Whether indices count all places of a new array up."""
+    """Return whether indices enumerate all positions of a new array in order."""
     size = array.node.data_inputs[0]
     known = value_behind(graph, size)
     given = value_behind(graph, indices)
@@ -230,18 +229,21 @@ def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
 
 
 def _grows(array: TracedArray, size: Array | None) -> bool:
-    """Whether an array is empty at first, and takes as many elements as come."""
+    """Return whether an array is initially empty and grows as needed."""
     return array.is_dynamic and size is not None and size.size == 1 and int(size) == 0
 
 
 def value_behind(graph: Graph, ref: Ref) -> Array | None:
-    """The elements of a constant, or None where a tensor is none."""
+    """Return the elements of a constant, or None if a tensor is not constant."""
     found = constant_behind(graph, ref)
     return None if found is None else found.array()
 
 
 def same_value(graph: Graph, one: Ref, other: Ref) -> bool:
-    """Whether two tensors are computed alike from the same tensors, as far as is compared."""
+    """Return whether two tensors are computed in the same way from the same tensors.
+
+    The number of compared nodes is limited; beyond it, the result is False.
+    """
     waiting, compared = [(one, other)], 0
     while waiting:
         a, b = (source_behind(graph, r) for r in waiting.pop())
@@ -264,12 +266,12 @@ def same_value(graph: Graph, one: Ref, other: Ref) -> bool:
 
 
 def _told(node: Node) -> dict[str, AttrValue]:
-    """The attributes that say what a node computes."""
+    """Return the attributes that affect a node's results."""
     return {name: value for name, value in node.attrs.items() if not name.startswith("_")}
 
 
 def counts_up(graph: Graph, index: Ref) -> bool:
-    """Whether a tensor is a loop variable that grows by a constant in each turn."""
+    """Return whether a tensor is a loop variable that grows by a constant in each iteration."""
     head = _head(graph, index)
     if head is None or len(head.data_inputs) != 2:
         return False
@@ -292,7 +294,7 @@ def _is_step(graph: Graph, ref: Ref, head: Node) -> bool:
 
 
 def _head(graph: Graph, ref: Ref) -> Node | None:
-    """The Merge that a tensor in a loop's body comes from unchanged."""
+    """Return the Merge that a tensor in a loop's body is an unchanged copy of, or None."""
     ref = source_behind(graph, ref)
     node = graph[ref.node]
     if node.op in SWITCHES and node.data_inputs:
@@ -305,12 +307,12 @@ _OTHERS: Final = (9901, 9907, 9923, 9929, 9931, 9941, 9949, 9967, 9973, 10007, 1
 _INT32: Final = attr.dtype(DType.INT32)
 
 Place = tuple[str, int]
-"""An input's name, and an axis of it."""
+"""An input's name, and one of its axes."""
 
 _Way = Callable[[str, int, Sequence[int]], Hashable]
-# What is equal for sizes that are taken to be the same, of an input's name, an axis, and the axes
-# that it leaves open: one batch, none, the same axes, or the same axes from the last, as for
-# [time, batch] beside [batch].
+# Key of open sizes that are assumed equal, from an input's name, an axis, and its open axes: the
+# batch sizes, no sizes, sizes of the same axis, or sizes of the same axis from the end, as for
+# [time, batch] and [batch].
 _WAYS: Final[Sequence[_Way]] = (
     lambda name, axis, _: axis and (name, axis),
     lambda name, axis, _: (name, axis),
@@ -320,10 +322,10 @@ _WAYS: Final[Sequence[_Way]] = (
 
 
 class OpenSizes:
-    """Finds the inputs' sizes that sizes of elements are.
+    """Search for the input sizes that determine sizes of elements.
 
     Args:
-        graph: a draft, whose tensors have the same shapes as in the graph.
+        graph: a draft whose tensors have the same shapes as in the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -331,7 +333,7 @@ class OpenSizes:
         self._names = FreshNames(graph.by_name)
         self._made: dict[Place, Ref] = {}
         self.nodes: list[Node] = []
-        """What computes the sizes that were found."""
+        """Nodes that compute the sizes returned by ``of``."""
 
     def of(
         self,
@@ -339,7 +341,7 @@ class OpenSizes:
         axis: int,
         element: Callable[[TracedArray, LoopShapes], TensorShape],
     ) -> Ref | None:
-        """A scalar of int32 with the size of elements along an axis, where it is found."""
+        """Return an int32 scalar with the size of elements along an axis, or None."""
         for trials in self._trials:
             found = {self._place(element(array, shapes), axis, at) for shapes, at in trials}
             place = found.pop() if len(found) == 1 else None
@@ -349,7 +351,7 @@ class OpenSizes:
 
     @cached_property
     def _trials(self) -> Sequence[Sequence[tuple[LoopShapes, Mapping[int, Place]]]]:
-        """Shapes with primes for open sizes, twice for each way in which sizes may be the same."""
+        """Shapes with primes for open sizes, two trials per assumption about equal sizes."""
         shapes = dict(self._open_inputs())
         count = sum(shape.count(-1) for shape in shapes.values())
         ways = _WAYS if 0 < count <= len(_PRIMES) else ()

@@ -1,7 +1,7 @@
-"""Conditionals of control flow v1 as If nodes that run one of two functions.
+"""Convert control flow v1 conditionals to If nodes that run one of two functions.
 
-A Merge of two opposite branches becomes an output of an If. Merges of one predicate that do not
-depend on each other share the If.
+A Merge of two opposite branches becomes an output of an If. Independent Merges with the same
+predicate share the If.
 
 Source: ``functionalize_cond.cc`` of TensorFlow's compiler.
 """
@@ -44,9 +44,9 @@ class _Group:
     """Merges that become one If.
 
     Args:
-        predicate: the tensor that decides.
-        around: the conditions under which it is asked.
-        merges: with each, what it takes if the predicate is false, and if it is true.
+        predicate: the tensor that selects the branch.
+        around: the conditions under which it is evaluated.
+        merges: each with its inputs for a false and a true predicate.
     """
 
     predicate: Edge
@@ -57,10 +57,11 @@ class _Group:
 def raise_conditionals(
     work: Raising, functions: Functions, region: dict[str, Node], roots: Sequence[Ref]
 ) -> None:
-    """Raise every conditional of a region.
+    """Convert every conditional of a region.
 
     Args:
-        region: the nodes, without those that make loops, their inputs resolved.
+        region: the nodes with resolved inputs, without those that form loops.
+        roots: the tensors that the region must provide.
     """
     order = in_order(region)
     if any(n.op in SWITCHES or n.op in MERGES for n in order):
@@ -68,7 +69,7 @@ def raise_conditionals(
 
 
 class _Conditionals:
-    """One region."""
+    """Conditionals of one region."""
 
     def __init__(self, work: Raising, functions: Functions, region: dict[str, Node]) -> None:
         self._work = work
@@ -79,7 +80,7 @@ class _Conditionals:
         self._levels: dict[str, Level] = {}
 
     def run(self, order: Sequence[Node], roots: Sequence[Ref]) -> None:
-        """Sort the Merges of nodes in order, then raise them, the inner ones first."""
+        """Group the Merges of ordered nodes, then convert the groups, the inner ones first."""
         for node in order:
             self._branches.add(node)
             if len(self._branches.of_node(node.name)) > _DEEPEST:
@@ -106,7 +107,7 @@ class _Conditionals:
         return bool(value.array().reshape(-1)[0])
 
     def _level(self, node: Node) -> Level:
-        """How many conditionals, at each depth, come one after another up to a node."""
+        """Return the number of consecutive conditionals up to a node, at each depth."""
         level: Level = ()
         for ref in node.inputs:
             other = self._levels.get(ref.node, ())
@@ -115,7 +116,7 @@ class _Conditionals:
         return level
 
     def _decide(self, node: Node) -> None:
-        """A Switch by a constant gives what it takes."""
+        """Resolve a Switch with a constant predicate to its input."""
         if len(node.data_inputs) != 2:
             raise malformed(node, f"takes {len(node.data_inputs)} tensors, not 2")
         taken = self._branches.taken(node)
@@ -123,7 +124,7 @@ class _Conditionals:
             self._work.same[node.name, taken] = node.data_inputs[0]
 
     def _sort(self, merge: Node) -> None:
-        """Add a Merge to its group, or let the only input that can be there stand for it."""
+        """Add a Merge to its group, or replace it with its only reachable input."""
         refs = merge.data_inputs
         there = [i for i, ref in enumerate(refs) if not self._branches.never(ref)]
         if len(there) == 1:
@@ -150,14 +151,14 @@ class _Conditionals:
         raise cannot_raise(merge, "does not join two branches of one condition")
 
     def _number(self, merge: Node, index: int) -> Ref:
-        """A constant that says which of its inputs a Merge took."""
+        """Create a constant with the index of the input that a Merge took."""
         name = self._work.names.name(f"{merge.name}/index_{index}")
         self._work.made[name] = constant(name, Tensor.of(np.int32(index)))
         self._region[name] = self._work.made[name]
         return Ref(name)
 
     def _raise(self, group: _Group) -> None:
-        """Make the If of a group, and let its outputs stand for those of its Merges."""
+        """Create the If of a group, and redirect the outputs of its Merges to it."""
         self._work.raised += 1
         numbered = [m for m, _ in group.merges if (m.name, 1) in self._work.read]
         numbers = {
@@ -197,7 +198,7 @@ class _Conditionals:
         return self._work.names.name(merge.name.rpartition("/")[0] or "cond")
 
     def _side(self, group: _Group, value: bool, targets: Sequence[Ref]) -> Slice:
-        """What runs if the predicate of a group has a value."""
+        """Return the nodes that run if the predicate of a group has a value."""
         literal = (group.predicate, value)
 
         def inside(ref: Ref) -> Ref | None:
@@ -213,7 +214,7 @@ class _Conditionals:
         return upstream(self._work, targets, inside, outside)
 
     def _gate(self, ref: Ref, predicate: Edge) -> Node | None:
-        """The Switch that a tensor is an output of, where it goes by a predicate."""
+        """Return the Switch that produces a tensor if it uses the predicate, or None."""
         node = self._region.get(ref.node)
         if node is None or self._branches.predicate(ref.node) != predicate:
             return None
@@ -230,14 +231,14 @@ def assembled(
     beside: Collection[str],
     inputs: Iterable[str],
 ) -> Graph:
-    """The raised graph.
+    """Return the converted graph.
 
     Args:
-        beside: names of nodes that stay, though the outputs do not need them.
+        beside: names of nodes to keep although the outputs do not need them.
     """
     graph = work.graph
     fed = [n for n in map(graph.get, (parse_ref(name).node for name in inputs)) if n is not None]
-    # What is fed stays, though a branch that is never taken was all that took it.
+    # Inputs are kept even if only a branch that never runs used them.
     given = [n.name for n in fed if n.op in FEEDABLE and _gives_constants(graph, n)]
     starts = [*(work.resolved(ref).node for ref in outputs), *beside, *given]
     needed = closure(starts, lambda name: _needed(work, name))
@@ -252,7 +253,7 @@ def assembled(
 
 
 def _gives_constants(graph: Graph, node: Node) -> bool:
-    """Whether what stands for a placeholder that is not fed is constant, if anything does."""
+    """Return whether the default of a placeholder is constant, if it has one."""
     return all(graph[r.node].op == "Const" for r in node.data_inputs)
 
 
@@ -267,7 +268,7 @@ def _needed(work: Raising, name: str) -> list[str]:
 
 
 def _placed(work: Raising, nodes: Sequence[Node]) -> list[Node]:
-    """Nodes with their inputs resolved, those that were made before the first that needs them."""
+    """Return nodes with resolved inputs, with new nodes before the first node that needs them."""
     done: dict[str, Node] = {}
     there = {n.name for n in nodes}
     for start in nodes:
@@ -286,7 +287,7 @@ def _placed(work: Raising, nodes: Sequence[Node]) -> list[Node]:
 
 
 def _end(work: Raising, ref: Ref) -> Node:
-    """What has the name of an output that is gone."""
+    """Return an Identity with the name of an output that was removed."""
     if ref.index:
         raise cannot_raise(work.graph[ref.node], "is fetched at a second output", _FETCH)
     source = work.resolved(ref)

@@ -1,4 +1,4 @@
-"""Functions made of what some tensors need, and the names and types of their arguments."""
+"""Functions built from the nodes that some tensors need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATELESS: Final = {"While": "StatelessWhile", "If": "StatelessIf"}
 
 @dataclass
 class Functions:
-    """The functions that raising adds to a graph's library."""
+    """Functions to add to a graph's library."""
 
     work: Raising
     made: dict[str, Function] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Functions:
     def add(
         self, wanted: str, nodes: Sequence[Node], args: Sequence[Ref], rets: Sequence[Ref]
     ) -> AttrValue:
-        """Make a function, and give the attribute that names it."""
+        """Create a function, and return the attribute that refers to it."""
         name = self.work.names.name(wanted.replace("/", "_"))
         nodes = list(without_dangling(nodes, {n.name for n in nodes}))
         own = FreshNames(n.name for n in nodes)
@@ -58,12 +58,12 @@ class Functions:
 
     @property
     def library(self) -> Library:
-        """The graph's library with what was made."""
+        """The graph's library with the new functions."""
         before = self.work.graph.library
         return Library({**before.functions, **self.made}, before.gradients)
 
     def op(self, kind: str, functions: Iterable[AttrValue]) -> str:
-        """``While`` or ``If``, without state where none of the functions has any."""
+        """Return ``While`` or ``If``, or the stateless op if none of the functions has state."""
         used = any(func.value.name in self.stateful for func in functions)
         return kind if used else _STATELESS[kind]
 
@@ -80,11 +80,11 @@ class Functions:
 
 
 def types_of(work: Raising, refs: Iterable[Ref]) -> AttrValue:
-    """The types of some tensors, as an attribute."""
+    """Return the types of tensors as an attribute."""
     kinds = tuple(work.type_of(ref) for ref in refs)
     return AttrValue("list(type)", kinds) if kinds else AttrValue("list", ())
 
 
 def attributes(**values: AttrValue) -> Mapping[str, AttrValue]:
-    """Attributes by name, in the order of their names as graphs have them."""
+    """Return attributes sorted by name, as in stored graphs."""
     return dict(sorted(values.items()))

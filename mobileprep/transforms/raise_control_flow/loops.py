@@ -1,4 +1,4 @@
-"""While loops of control flow v1 as While nodes that run a condition and a body.
+"""Convert control flow v1 while loops to While nodes that run a condition and a body.
 
 Source: ``functionalize_while.cc`` of TensorFlow's compiler, for graphs without variables.
 """
@@ -38,18 +38,18 @@ _PARALLEL: Final = 10
 
 @dataclass(eq=False)
 class RaisedLoop:
-    """A while loop that is to become one node.
+    """A while loop to convert to one node.
 
     Args:
         frame: its nodes.
         name: the name of the node.
         heads: the Merge of each loop variable.
-        entered: the tensor that each begins with.
-        carried: the tensor that each gets for the next turn.
-        goes_on: the tensor that says whether there is a next turn.
-        sources: every tensor that enters, by whatever way.
-        children: the loops within.
-        made: the nodes in its place.
+        entered: the initial value of each loop variable.
+        carried: the value of each loop variable for the next iteration.
+        goes_on: the tensor that indicates whether there is a next iteration.
+        sources: every tensor that enters the loop.
+        children: the nested loops.
+        made: the nodes that replace it.
     """
 
     frame: Frame
@@ -64,13 +64,13 @@ class RaisedLoop:
 
 
 def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) -> dict[str, Node]:
-    """Raise every loop that the outputs need.
+    """Convert every loop that the outputs need.
 
     Args:
-        unroll: loops of at most so many turns become copies of their bodies.
+        unroll: loops of at most this many iterations become copies of their bodies.
 
     Returns:
-        The nodes outside of all loops, the new ones among them, their inputs resolved.
+        The nodes outside of all loops, including new ones, with resolved inputs.
     """
     frames = Frames(execution_order(work.graph, where), (), where)
     loops = _found(work, frames.root)
@@ -84,13 +84,13 @@ def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) ->
 
 
 def _region(work: Raising, nodes: Sequence[Node], loops: Sequence[RaisedLoop]) -> dict[str, Node]:
-    """Nodes and the loops among them, which wait for all that enters them, by name."""
+    """Return nodes and nested loops by name; the loops depend on all tensors that enter them."""
     waiting = [n.with_inputs((*n.inputs, *loop.sources)) for loop in loops for n in loop.made]
     return resolved_nodes(work, [*nodes, *waiting])
 
 
 def _found(work: Raising, root: Frame) -> list[RaisedLoop]:
-    """The loops that are needed, those within another after it."""
+    """Return the needed loops, outer loops first."""
     found: list[RaisedLoop] = []
     waiting: list[tuple[Frame, RaisedLoop | None]] = [(f, None) for f in reversed(root.children)]
     while waiting:
@@ -106,14 +106,14 @@ def _found(work: Raising, root: Frame) -> list[RaisedLoop]:
 
 
 def _planned(work: Raising, frame: Frame) -> RaisedLoop:
-    """What a loop is made of; its invariants, conditions and exits are resolved from now on."""
+    """Analyze a loop, and register replacements for its invariants, conditions, and exits."""
     tests = [n for n in frame.of_op({"LoopCond"}) if n.name in work.live]
     if len(tests) != 1 or not tests[0].data_inputs:
         raise malformed(frame.nodes[0], f"is in a loop with {len(tests)} conditions, not one")
     name = work.names.name(tests[0].name.rpartition("/")[0] or "while")
     loop = RaisedLoop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
     _plan_heads(work, loop)
-    # A loop that reads what this one gives may become a node before it.
+    # Another loop that reads the outputs of this one may become a node earlier.
     work.gives[name] = tuple(work.type_of(Ref(head.name)) for head in loop.heads)
     _plan_invariants(work, loop)
     index = {head.name: i for i, head in enumerate(loop.heads)}
@@ -161,14 +161,14 @@ def _plan_invariants(work: Raising, loop: RaisedLoop) -> None:
 
 
 def _is_by(work: Raising, switch: Node, test: Node) -> bool:
-    """Whether a Switch goes by a loop's condition."""
+    """Return whether a Switch is controlled by a loop's condition."""
     if len(switch.data_inputs) != 2:
         raise malformed(switch, f"takes {len(switch.data_inputs)} tensors, not 2")
     return _behind(work, switch.data_inputs[1]).node == test.name
 
 
 def _behind(work: Raising, ref: Ref) -> Ref:
-    """The tensor that identities lead to."""
+    """Return the tensor behind identities."""
     seen: set[str] = set()
     while True:
         node = work.graph[ref.node]
@@ -179,7 +179,7 @@ def _behind(work: Raising, ref: Ref) -> Ref:
 
 
 def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int], test: Node) -> Ref:
-    """What stands for a tensor that leaves a loop."""
+    """Return the replacement for a tensor that leaves a loop."""
     if not leaving.data_inputs:
         raise malformed(leaving, "takes no tensor")
     ref = _behind(work, leaving.data_inputs[0])
@@ -197,7 +197,7 @@ def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int],
 def _raise(
     work: Raising, functions: Functions, loop: RaisedLoop, unroll: int, shapes: LoopShapes
 ) -> None:
-    """Make the nodes of one loop; those within have theirs."""
+    """Create the nodes of one loop; nested loops already have theirs."""
     own = {n.name for n in loop.frame.nodes}
     nodes = [n for n in loop.frame.nodes if not _is_frame_of(work, loop, n)]
     region = _region(work, nodes, loop.children)
@@ -238,7 +238,7 @@ def _while_node(
     body: Slice,
     shapes: LoopShapes,
 ) -> Node:
-    """The node that runs a loop's condition and body."""
+    """Create the node that runs a loop's condition and body."""
     known = frozenset(heads)
     outer = [r for r in dict.fromkeys((*test.taken, *body.taken)) if r not in known]
     args = [*heads, *outer]
@@ -261,7 +261,7 @@ def _while_node(
 
 
 def _is_frame_of(work: Raising, loop: RaisedLoop, node: Node) -> bool:
-    """Whether a node makes the loop, and computes nothing."""
+    """Return whether a node belongs to the loop's structure and computes nothing."""
     if node.op in ENTERS or node.op in EXITS or node.op in NEXT_ITERATIONS:
         return True
     if node.op == "LoopCond" or any(node is head for head in loop.heads):
@@ -269,7 +269,7 @@ def _is_frame_of(work: Raising, loop: RaisedLoop, node: Node) -> bool:
     return node.op in SWITCHES and (node.name, 1) in work.same
 
 
-# What counters and conditions are made of.
+# Ops of counters and conditions.
 _COUNTING: Final = (
     IDENTITIES
     | SUMS
@@ -288,14 +288,14 @@ Values = dict[Ref, Tensor]
 
 
 class Turning(Struct, frozen=True):
-    """A loop that is to be unrolled.
+    """A loop to unroll.
 
     Args:
-        name: the loop's.
-        own: the names of the nodes that lie in it.
+        name: the name of the loop.
+        own: the names of its nodes.
         heads: the loop variables.
-        entered: what each begins with.
-        body: what one turn does.
+        entered: their initial values.
+        body: the nodes of one iteration.
     """
 
     name: str
@@ -306,7 +306,7 @@ class Turning(Struct, frozen=True):
 
 
 def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | None:
-    """How often a loop turns, where that follows from constants and is not too often."""
+    """Return the number of iterations if it is constant and at most ``most``, or None."""
     outer = {ref: ref for ref in (*test.taken, *loop.body.taken)}
     sources = {**outer, **dict(zip(loop.heads, loop.entered, strict=True))}
     found = {ref: work.value(source) for ref, source in sources.items()}
@@ -325,7 +325,7 @@ def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | N
 
 
 def _known(nodes: Sequence[Node], given: Values) -> Values:
-    """The values of tensors that follow from those of some others."""
+    """Evaluate tensors that depend only on known values."""
     values = dict(given)
     for node in nodes:
         if node.op == "Const":
@@ -338,13 +338,13 @@ def _known(nodes: Sequence[Node], given: Values) -> Values:
         try:
             values[Ref(node.name)] = evaluate_node(node, small)[0]
         except (InvalidGraphError, UnsupportedError):
-            # Running the graph will say what is wrong with it.
+            # Running the graph will report the error.
             continue
     return values
 
 
 def unrolled(work: Raising, loop: Turning, turns: int) -> list[Node]:
-    """Copies of a loop's body, one for each turn; they stand for the loop's outputs from now on."""
+    """Copy a loop's body once per iteration; the last results replace the loop's outputs."""
     work.count_copies(turns * len(loop.body.nodes))
     nodes: list[Node] = []
     state = dict(zip(loop.heads, loop.entered, strict=True))
@@ -361,7 +361,7 @@ def unrolled(work: Raising, loop: Turning, turns: int) -> list[Node]:
 def _copied(
     work: Raising, loop: Turning, state: Mapping[Ref, Ref], turn: int
 ) -> tuple[list[Node], list[Ref]]:
-    """The nodes of one turn, and what they give; constants from outside stay where they are."""
+    """Return the nodes and results of one iteration; constants from outside are not copied."""
     own = [n for n in loop.body.nodes if n.op != "Const" or n.name in loop.own]
     names = {
         n.name: work.names.name(f"{loop.name}/turn_{turn}/{n.name.removeprefix(f'{loop.name}/')}")

@@ -1,4 +1,4 @@
-"""What raising works on: the nodes of one frame, and what stands for a tensor that is gone."""
+"""State of the conversion: the nodes of one frame, and replacements of removed tensors."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
-# Conditionals that hang together in unusual ways, and loops that are unrolled, are copied.
+# Unusually connected conditionals and unrolled loops are copied.
 _COPIES: Final = 100_000
 _COPIES_A_NODE: Final = 4
 _EXPORT: Final = "export the graph again"
 
 
 def cannot_raise(node: Node, reason: str, mend: str = "") -> UnsupportedError:
-    """The error that names a node of control flow that has no functional form."""
+    """Create an error for a control flow node without a functional form."""
     hint = mend or "cut the graph after it, and feed its output"
     message = f"raise_control_flow: node {node.name!r} ({node.op}) {reason}"
     return UnsupportedError(message, hint)
 
 
 def malformed(node: Node, reason: str) -> InvalidGraphError:
-    """The error that names a node that no control flow can have."""
+    """Create an error for a node that is invalid in control flow."""
     message = f"raise_control_flow: node {node.name!r} ({node.op}) {reason}"
     return InvalidGraphError(message, _EXPORT)
 
 
 @dataclass
 class Raising:
-    """A graph whose control flow is being raised.
+    """A graph whose control flow is being converted.
 
     Args:
-        graph: the graph as it was.
+        graph: the original graph.
         live: the names of nodes whose tensors the outputs need.
         wanted: the outputs.
-        fed: the names of nodes whose tensors are given.
-        same: for a tensor that is gone the one that stands for it.
-        made: nodes that were made, by name.
-        gives: the types of what a loop gives, by its name, known before its node is made.
+        fed: the names of nodes whose tensors are fed.
+        same: replacements of removed tensors.
+        made: new nodes, by name.
+        gives: the output types of a loop, by its name, known before its node is created.
     """
 
     graph: Graph
@@ -64,22 +64,22 @@ class Raising:
 
     @cached_property
     def read(self) -> frozenset[Edge]:
-        """The tensors that are wanted, and those that live nodes take."""
+        """The outputs, and the tensors that live nodes read."""
         taken = (self.graph[name].data_inputs for name in self.live)
         return self.wanted | frozenset(edge(ref) for refs in taken for ref in refs)
 
     def __post_init__(self) -> None:
         self.names = FreshNames([*self.graph.by_name, *self.graph.library.functions])
         self.raised = 0
-        """How many loops, conditionals and TensorArrays have gone."""
+        """Number of converted loops, conditionals, and TensorArrays."""
         self._copied = 0
 
     def node(self, name: str) -> Node | None:
-        """A node that was made, or one of the graph."""
+        """Return a new node, or one of the original graph."""
         return self.made.get(name) or self.graph.get(name)
 
     def resolved(self, ref: Ref) -> Ref:
-        """The tensor that now stands for one; of a control input, the node to wait for."""
+        """Return the current replacement of a tensor; for a control input, of its node."""
         if ref.is_control:
             found = self.same.get((ref.node, 0))
             return ref if found is None else control(self.resolved(found).node)
@@ -92,7 +92,7 @@ class Raising:
         return ref
 
     def constant(self, ref: Ref) -> Node | None:
-        """The constant whose value a tensor has, where it is there at all."""
+        """Return the constant whose value a tensor has if it is available, or None."""
         seen = 0
         while seen <= len(self.graph):
             ref = self.resolved(ref)
@@ -110,7 +110,7 @@ class Raising:
         return None
 
     def value(self, ref: Ref) -> Tensor | None:
-        """The elements of a tensor where they are constant, or follow from shapes."""
+        """Return the elements of a tensor if they are constant or follow from shapes, or None."""
         constant = self.constant(ref)
         if constant is not None:
             return constant.attr_tensor("value")
@@ -125,7 +125,7 @@ class Raising:
         )
 
     def type_of(self, ref: Ref) -> DType:
-        """The element type of a tensor."""
+        """Return the element type of a tensor."""
         if ref.index < len(self.gives.get(ref.node, ())):
             return self.gives[ref.node][ref.index]
         node = self.node(ref.node)
@@ -140,7 +140,7 @@ class Raising:
         return DType(kind.value - 100) if kind.is_ref else kind
 
     def count_copies(self, count: int) -> None:
-        """Refuse graphs whose branches hang together so that copies of them never end."""
+        """Raise an error if copies of branches and loops exceed the limit."""
         self._copied += count
         most = _COPIES_A_NODE * len(self.graph) + _COPIES
         if self._copied > most:
@@ -149,12 +149,13 @@ class Raising:
 
 
 class Slice(Struct, frozen=True):
-    """What some tensors need of a region.
+    """Part of a region that some tensors need.
 
     Args:
-        nodes: nodes within, inputs before consumers, their inputs resolved and without controls.
-        taken: the tensors from outside of it, in the order of their use.
-        results: the wanted tensors, as they are named within.
+        nodes: nodes inside, inputs before consumers, with resolved inputs and without control
+            inputs.
+        taken: the tensors from outside, in the order of their use.
+        results: the requested tensors, as they are named inside.
     """
 
     nodes: tuple[Node, ...]
@@ -168,11 +169,12 @@ def upstream(
     inside: Callable[[Ref], Ref | None],
     outside: Callable[[Ref], Ref] = lambda ref: ref,
 ) -> Slice:
-    """What some tensors need, constants from outside copied along.
+    """Return the part of a region that some tensors need, with copies of outside constants.
 
     Args:
-        inside: for a resolved tensor the one that it is within the slice, which is then followed;
-            None where it comes from outside.
+        inside: returns the name of a resolved tensor inside the slice, or None if it comes from
+            outside.
+        outside: returns the replacement of a tensor from outside.
     """
     nodes: dict[str, Node] = {}
     taken: dict[Ref, None] = {}
@@ -201,7 +203,7 @@ def upstream(
 def _own(
     work: Raising, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
 ) -> Node | None:
-    """The node of a tensor within a slice; a constant from outside counts as one of it."""
+    """Return the node of a tensor inside a slice; outside constants count as inside."""
     found[ref] = resolved = work.resolved(ref)
     own = inside(resolved)
     if own is not None:
@@ -214,7 +216,7 @@ def _own(
 
 
 def in_order(nodes: Mapping[str, Node]) -> list[Node]:
-    """Nodes with inputs before consumers; inputs that are none of them do not count."""
+    """Sort nodes so that inputs come before consumers; inputs outside ``nodes`` are ignored."""
     order: list[Node] = []
     state: dict[str, int] = {}
     for start in nodes:
@@ -237,7 +239,7 @@ def in_order(nodes: Mapping[str, Node]) -> list[Node]:
 
 
 def resolved_nodes(work: Raising, nodes: Sequence[Node]) -> dict[str, Node]:
-    """Nodes by name, their inputs resolved."""
+    """Return nodes by name, with resolved inputs."""
     done = {}
     for node in nodes:
         refs = tuple(map(work.resolved, node.inputs))

@@ -1,4 +1,4 @@
-"""TensorArrays of a graph: what is done with each, and which nodes hand its contents on."""
+"""TensorArrays of a graph, their users, and the nodes that forward their contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.transforms.raise_control_flow.region import cannot_raise, malfor
 PASSING: Final = ENTERS | EXITS | MERGES | NEXT_ITERATIONS | SWITCHES | {"Identity"}
 
 
-# How many tensors each takes; the first is the handle.
+# Number of inputs of each op; the first one is the handle.
 _TAKEN: Final[Mapping[str, int]] = {
     "TensorArrayWriteV3": 4,
     "TensorArrayReadV3": 3,
@@ -42,10 +42,10 @@ class TracedArray:
     """One TensorArray.
 
     Args:
-        node: makes it.
+        node: the node that creates it.
         dtype: the type of its elements.
-        users: what is done with it, in graph order.
-        passing: the names of the nodes that hand its contents on.
+        users: the ops that use it, in graph order.
+        passing: the names of the nodes that forward its contents.
     """
 
     node: Node
@@ -54,7 +54,7 @@ class TracedArray:
     passing: set[str] = field(default_factory=set)
 
     def of_op(self, op: str) -> list[Node]:
-        """The users of an op."""
+        """Return the users with the given op."""
         return [n for n in self.users if n.op == op]
 
     @property
@@ -64,7 +64,7 @@ class TracedArray:
 
 
 def traced_arrays(graph: Graph, live: Iterable[str]) -> list[TracedArray]:
-    """The TensorArrays that live nodes use."""
+    """Return the TensorArrays that live nodes use."""
     needed = frozenset(live)
     nodes = [n for n in graph if n.name in needed]
     readers: dict[Edge, list[tuple[Node, int]]] = {}
@@ -104,7 +104,7 @@ def _traced(
 def _followed(
     array: TracedArray, user: Node, place: int, owner: dict[str, TracedArray], *, is_handle: bool
 ) -> list[tuple[Edge, bool]]:
-    """The tensors by which an array goes on from a node that takes it."""
+    """Return the outputs by which a node forwards an array, as (tensor, whether it is a handle)."""
     if user.op in PASSING and (place == 0 or user.op in MERGES):
         if owner.setdefault(user.name, array) is not array:
             raise cannot_raise(user, "joins two TensorArrays")
@@ -124,20 +124,21 @@ def _followed(
 
 
 def flow_of(node: Node) -> Ref:
-    """The contents that a user of an array reads or changes."""
+    """Return the contents that a user of an array reads or changes."""
     return node.data_inputs[-1]
 
 
-# Loops in loops, and sizes that turn by turn become unknown; models have two or three of either.
+# Nested loops, and sizes that become unknown one after another, need several rounds; models have
+# two or three of either.
 _MOST_ROUNDS: Final = 24
 
 
 class LoopShapes:
-    """Shapes of a graph's tensors.
+    """Shapes of a graph's tensors, including those in loops.
 
     Args:
         graph: the graph.
-        feeds: shapes of tensors by name that replace what the graph says.
+        feeds: shapes of tensors by name that override those of the graph.
     """
 
     def __init__(self, graph: Graph, feeds: Mapping[str, TensorShape] | None = None) -> None:
@@ -148,13 +149,13 @@ class LoopShapes:
         self._shapes = self._settled()
 
     def of(self, ref: Ref) -> TensorShape:
-        """The shape of a tensor."""
+        """Return the shape of a tensor."""
         return shape_of(self._shapes, ref)
 
     def given(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
-        """The shapes that a loop gives, where any changes in its turns; an empty list elsewhere.
+        """Return the loop's shapes if any of them changes between iterations, or an empty list.
 
-        Without them TensorFlow takes the shape of what enters for that of what leaves.
+        Without them, TensorFlow assumes that the outputs have the shapes of the inputs.
         """
         shapes = [self.of(ref) for ref in args]
         if shapes[: len(entered)] == [self.of(ref) for ref in entered]:
@@ -174,7 +175,7 @@ class LoopShapes:
     def _after(
         self, name: str, first: Ref, later: Ref, known: Mapping[str, TensorShape]
     ) -> TensorShape:
-        """A loop variable's shape after one more turn; at first it is that which enters."""
+        """Return a loop variable's shape after one more iteration, or its initial shape."""
         before = known.get(name)
         if name in self._unknown:
             return None
@@ -187,7 +188,7 @@ class LoopShapes:
 
 
 def _heads(graph: Graph) -> dict[str, tuple[Ref, Ref]]:
-    """For each Merge at the head of a loop what enters, and what comes from the last turn."""
+    """Return the initial value and the next value for each Merge at the head of a loop."""
     found = {}
     for node in graph:
         if node.op not in MERGES or len(node.data_inputs) != 2:

@@ -1,4 +1,4 @@
-"""Replaces the post-processor of an SSD detection model by TFLite_Detection_PostProcess."""
+"""Replace the post-processor of an SSD detection model with TFLite_Detection_PostProcess."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ _FLOWS: Final = frozenset({"TensorArrayScatterV3", "Enter", "Exit"})
 
 @transform("replace_detection_postprocess")
 class ReplaceDetectionPostprocess(Transform, frozen=True):
-    """Box decoding and the suppression of each class become one node, TFLite_Detection_PostProcess.
+    """Replace box decoding and non-maximum suppression with one TFLite_Detection_PostProcess node.
 
     The anchors, the scales of the box coder, the thresholds, and the limits are those of the graph.
     Boxes are clipped to the image before or after the suppression, as in the graph, and boxes
     outside of the image are dropped.
+
     Source: the exporter of TensorFlow's object detection API.
     """
 
@@ -75,7 +76,7 @@ class ReplaceDetectionPostprocess(Transform, frozen=True):
         return Result(done, 1)
 
     def _check(self, graph: Graph, found: Detector, images: Images) -> None:
-        """Compare the detections of the replacement with those of the graph."""
+        """Raise an error if the detections of the replacement differ from those of the graph."""
         names = [found.outputs[role] for role in ("boxes", "scores", "classes")]
         values = Interpreter(graph).run(names, images.feeds(0))
         expected = [images.values([name])[0] for name in names]
@@ -88,7 +89,7 @@ class ReplaceDetectionPostprocess(Transform, frozen=True):
 def _without_loops(
     graph: Graph, context: Context, images: Images, detections: Collection[str]
 ) -> Graph:
-    """A graph without the loops that run once for one image, such as the preprocessor's."""
+    """Unroll loops that run once for one image, such as the preprocessor's."""
     needed = reachable(graph, detections, through_control=False)
     entering = {n.data_inputs[0] for n in graph if n.op in ENTERS and n.name in needed}
     if not entering:
@@ -107,7 +108,7 @@ def _without_loops(
     try:
         unrolled = raising.apply(counted, replace(context, inputs=inputs, outputs=outputs)).graph
     except UnsupportedError:
-        # The conversion names the loop if LiteRT cannot express it.
+        # The conversion reports the loop if LiteRT cannot express it.
         return graph
     if any(node.op == "While" for node in unrolled):
         return graph
@@ -115,7 +116,7 @@ def _without_loops(
 
 
 def _without_single_rows(graph: Graph, images: Images) -> Graph:
-    """A graph that does not write and read the only row of tensors; these were TensorArrays."""
+    """Bypass writes and reads of tensors with a single row; these were TensorArrays."""
 
     def simplified(node: Node) -> Node:
         if node.op not in ("TensorScatterUpdate", "GatherV2"):
@@ -141,7 +142,7 @@ def _without_single_rows(graph: Graph, images: Images) -> Graph:
 
 
 def _share_of_equal(expected: list[Array], values: list[Array]) -> float:
-    """The share of detections that have a counterpart of the same class, score, and box."""
+    """Return the share of detections with a counterpart of the same class, score, and box."""
     rows, others = (
         np.concatenate([found[0][0], found[1][0][:, None], found[2][0][:, None]], axis=1)
         for found in (expected, values)
@@ -156,7 +157,7 @@ PREFIX: Final = "detection_postprocess"
 
 
 KEEP_FLOAT: Final = "_keep_float"
-"""The attribute of nodes that are not quantized for LiteRT."""
+"""Attribute of nodes that must not be quantized for LiteRT."""
 
 
 _OP: Final = "TFLite_Detection_PostProcess"
@@ -166,7 +167,7 @@ _SMALLEST: Final = 1e-20
 
 
 class Replacement:
-    """The nodes in place of a post-processor."""
+    """Nodes that replace a post-processor."""
 
     def __init__(self, graph: Graph, found: Detector) -> None:
         self._fresh = FreshNames(n.name for n in graph)
@@ -174,7 +175,7 @@ class Replacement:
         self._nodes: list[Node] = []
 
     def nodes(self) -> list[Node]:
-        """The new nodes; the last ones have the names of the graph's outputs."""
+        """Return the new nodes; the last ones have the names of the graph's outputs."""
         found, anchors = self._found, self._found.anchors
         count = len(anchors)
         scale = np.array(found.scales, np.float32)
@@ -182,7 +183,7 @@ class Replacement:
         encodings = self._node("Reshape", "encodings", found.encodings, shape, Tshape=DType.INT32)
         shape = self._constant("shape", np.array([1, count, found.columns], np.int32))
         scores = self._node("Reshape", "scores", found.scores, shape, Tshape=DType.INT32)
-        # Boxes as two corners, cut to the image.
+        # Boxes as two corners, clipped to the image.
         relative = self._mul("relative", encodings, 1 / scale)
         centers = self._add(
             "centers",
@@ -194,7 +195,7 @@ class Replacement:
         low = self._clipped("low", self._node("Sub", "low", centers, halves))
         high = self._clipped("high", self._add("high", centers, halves))
         extent = self._node("Sub", "extent", high, low)
-        # A box without area in the image is no detection.
+        # A box without area in the image is not a detection.
         axis = self._constant("axis", np.array([2], np.int32))
         least = self._node(
             "Min", "least_extent", extent, axis, Tidx=DType.INT32, keep_dims=attr.boolean(True)
@@ -241,7 +242,7 @@ class Replacement:
         return self._nodes
 
     def _encoded(self, low: Ref, high: Ref, extent: Ref, scale: Array) -> Ref:
-        """The encodings of boxes that were cut to the image."""
+        """Return the encodings of boxes that were clipped to the image."""
         anchors = self._found.anchors
         middle = self._mul("middle", self._add("sum", low, high), np.array(0.5, np.float32))
         from_anchor = self._node(

@@ -1,4 +1,4 @@
-"""Finds the box coder of a detection model: raw encodings, anchors, and scales."""
+"""Find the box coder of a detection model: raw encodings, anchors, and scales."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLUMNS: Final = frozenset({"Unpack", "Split"})
 
 
 class _Column(NamedTuple):
-    """A column of the encodings: the node that cuts them, which one it is, and its divisor."""
+    """A column of the encodings: the node that splits them, its index, and its divisor."""
 
     node: str
     number: int
@@ -41,7 +41,15 @@ class _Column(NamedTuple):
 def box_coder(
     graph: Graph, images: Images, boxes: Ref, where: str
 ) -> tuple[Ref, Array, tuple[float, ...]]:
-    """The raw encodings, the anchors as centers and sizes, and the scales y, x, height, width."""
+    """Find the box coder behind the decoded boxes.
+
+    Returns:
+        The raw encodings, the anchors as centers and sizes, float32 [boxes, 4], and the scales of
+        y, x, height, and width.
+
+    Raises:
+        TransformError: the boxes are not decoded from encodings and constant anchors.
+    """
     above = reachable(graph, [boxes.node], through_control=False)
     nodes = [node for node in graph if node.name in above]
     exps = [_column(graph, images, n.data_inputs[0]) for n in nodes if n.op == "Exp"]
@@ -79,7 +87,7 @@ def box_coder(
 
 
 def _column(graph: Graph, images: Images, ref: Ref) -> _Column | None:
-    """The column that a tensor is, divided by a scale or not."""
+    """Return the column that a tensor consists of, with its scale if it has one."""
     node, scale = graph[ref.node], 1.0
     if node.op in SCALINGS:
         factor = images.constant(node.data_inputs[1])
@@ -92,7 +100,7 @@ def _column(graph: Graph, images: Images, ref: Ref) -> _Column | None:
 
 
 def _products(graph: Graph, images: Images, nodes: list[Node]) -> list[tuple[_Column, str, Ref]]:
-    """Columns, and exponentials of columns, times something for each box."""
+    """Return products of columns, or of their exponentials, with one value per box."""
     found = []
     for node in nodes:
         for ref, factor in (node.data_inputs, node.data_inputs[::-1]) if node.op == "Mul" else ():
@@ -104,7 +112,7 @@ def _products(graph: Graph, images: Images, nodes: list[Node]) -> list[tuple[_Co
 
 
 def _addend(graph: Graph, above: set[str], product: str) -> Ref:
-    """What is added to a product; the product itself if nothing is."""
+    """Return the tensor that is added to a product, or the product itself if there is none."""
     for node in graph.consumers.get(product, ()):
         if node.op in SUMS and node.name in above:
             return next(r for r in node.data_inputs if r.node != product)
@@ -112,7 +120,7 @@ def _addend(graph: Graph, above: set[str], product: str) -> Ref:
 
 
 def _encodings(graph: Graph, base: Node) -> Ref:
-    """The tensor whose columns a node cuts, before it was brought into shape."""
+    """Return the tensor that a node splits into columns, before it was reshaped."""
     ref = base.data_inputs[1 if base.op == "Split" else 0]
     if graph[ref.node].op == "Transpose":
         ref = graph[ref.node].data_inputs[0]
@@ -137,7 +145,7 @@ _OPEN: Final = (1, -1, -1, 3)
 
 
 class Images:
-    """Values of a graph's tensors for random images, of two sizes where the size is open."""
+    """Values of a graph's tensors for random images, of two sizes if the size is variable."""
 
     def __init__(self, graph: Graph, context: Context) -> None:
         names = context.inputs or tuple(placeholders(graph))
@@ -148,7 +156,7 @@ class Images:
         self._values: dict[tuple[str, int], Array] = {}
 
     def feeds(self, number: int) -> dict[str, Array]:
-        """The inputs: an image."""
+        """Return values for the inputs: an image."""
         random = np.random.default_rng(number)
         feeds = {}
         for ref in self.inputs:
@@ -167,7 +175,7 @@ class Images:
         return feeds
 
     def values(self, names: Sequence[str], number: int = 0) -> list[Array]:
-        """The values of tensors outside of loops."""
+        """Return the values of tensors outside of loops."""
         missing = [n for n in dict.fromkeys(names) if (n, number) not in self._values]
         if missing:
             found = self._interpreter.run(missing, self.feeds(number))
@@ -175,6 +183,6 @@ class Images:
         return [self._values[name, number] for name in names]
 
     def constant(self, ref: Ref) -> Array | None:
-        """The value of a tensor if it does not depend on the image."""
+        """Return the value of a tensor if it does not depend on the image."""
         first, second = (self.values([str(ref)], number)[0] for number in (0, 1))
         return first if np.array_equal(first, second) else None

@@ -1,4 +1,4 @@
-"""Finds what a detection post-processor computes: by its data flow, checked on random images."""
+"""Recognize a detection post-processor by its data flow and its results on random images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.transforms.replace_detection_postprocess.box_coder import (
 _SUPPRESSIONS: Final = frozenset(
     f"NonMaxSuppression{version}" for version in ("", "V2", "V3", "V4", "V5")
 )
-# Ops that pass their first input on, cut, gathered, or in another shape.
+# Ops that forward their first input, sliced, gathered, or with another shape.
 _MOVES: Final = IDENTITIES | {
     *("Reshape", "Squeeze", "ExpandDims", "Slice", "StridedSlice", "Unpack", "Split"),
     *("Gather", "GatherV2", "Enter", "RefEnter", "Switch"),
@@ -47,9 +47,9 @@ class Detector(Struct, frozen=True):
     Args:
         encodings: the raw box encodings.
         scores: the class scores of all boxes, after the score conversion.
-        columns: how many scores each box has, that of the background included.
+        columns: the number of scores per box, including the background.
         anchors: centers and sizes, [boxes, 4].
-        scales: of the box coder: y, x, height, and width.
+        scales: scales of the box coder: y, x, height, and width.
         clips_first: whether boxes are clipped before overlapping ones are suppressed.
         first_class: the number of the first class in the outputs.
         options: the other attributes of TFLite_Detection_PostProcess.
@@ -70,7 +70,11 @@ class Detector(Struct, frozen=True):
 
 
 def recognized(graph: Graph, images: Images, where: str) -> Detector | None:
-    """What the post-processor of a graph does; None if the outputs need no suppression of boxes."""
+    """Recognize the post-processor of a graph; None if the outputs need no suppression of boxes.
+
+    Raises:
+        TransformError: the post-processor has an unsupported form.
+    """
     try:
         return _Recognition(graph, images, where).detector()
     except (InvalidGraphError, UnsupportedError, UsageError) as error:
@@ -79,7 +83,7 @@ def recognized(graph: Graph, images: Images, where: str) -> Detector | None:
 
 
 class _Recognition:
-    """One look at a graph."""
+    """Recognition in one graph."""
 
     def __init__(self, graph: Graph, images: Images, where: str) -> None:
         self._graph, self._images, self._where = graph, images, where
@@ -123,7 +127,7 @@ class _Recognition:
         )
 
     def _outputs(self, suppressions: set[str]) -> dict[str, str]:
-        """The nodes of the outputs by role."""
+        """Return the nodes of the outputs by role."""
         roles: dict[str, str] = {}
         for ref in self._images.outputs:
             above = reachable(self._graph, [ref.node], through_control=False)
@@ -137,7 +141,7 @@ class _Recognition:
                 role = "count"
             elif value.ndim == 2:
                 is_whole = np.array_equal(value, np.round(value))
-                # Without a detection both are zero.
+                # Without a detection, both are zero.
                 is_class = is_whole and (value.any() or "class" in ref.node)
                 role = "classes" if is_class else "scores"
             if not role or role in roles or ref.index or value.shape[0] != 1:
@@ -151,7 +155,7 @@ class _Recognition:
         return roles
 
     def _path(self, ref: Ref) -> Iterator[Ref]:
-        """A tensor and its sources, up to the node that computes their values."""
+        """Yield a tensor and its sources, up to the node that computes their values."""
         seen = set()
         while ref not in seen:
             seen.add(ref)
@@ -173,19 +177,19 @@ class _Recognition:
                 return
 
     def _source(self, ref: Ref) -> Node:
-        """The node that a tensor comes from, outside of loops."""
+        """Return the source node of a tensor, outside of loops."""
         node = self._graph[ref.node]
         while node.op in IDENTITIES or node.op in ENTERS:
             node = self._graph[node.data_inputs[0].node]
         return node
 
     def _outside(self, path: Sequence[Ref]) -> list[Ref]:
-        """The tensors of a path that lie outside of loops."""
+        """Return the tensors of a path that are outside of loops."""
         inside = [i for i, ref in enumerate(path) if self._graph[ref.node].op in (*_READS, *ENTERS)]
         return list(path[inside[-1] + 1 if inside else 0 :])
 
     def _scores(self, path: Sequence[Ref], classes: int) -> tuple[Ref, int]:
-        """The tensor of the scores of all classes, with the background's if it is the first."""
+        """Return the scores of all classes, including the background if it is the first class."""
         found, values = None, None
         for ref in self._outside(path):
             value = self._images.values([str(ref)])[0]
@@ -204,7 +208,7 @@ class _Recognition:
     def _limits(
         self, suppressions: Sequence[Node], score_path: Sequence[Ref]
     ) -> dict[str, AttrValue]:
-        """The thresholds, and how many boxes of a class are kept."""
+        """Return the thresholds, and the number of boxes kept per class."""
         found = {self._limits_of(node, score_path) for node in suppressions}
         if len(found) != 1:
             message = "the classes are suppressed with different limits"
@@ -217,7 +221,7 @@ class _Recognition:
         }
 
     def _limits_of(self, node: Node, path: Sequence[Ref]) -> tuple[float, float, int]:
-        """The overlap and the score of a suppression, and how many boxes it keeps."""
+        """Return a suppression's overlap and score thresholds, and its box limit."""
         inputs = node.data_inputs
         overlap: float | None = node.attr_float("iou_threshold", 0.5)
         if len(inputs) > 3:
@@ -238,7 +242,7 @@ class _Recognition:
         return overlap, float(max(above, np.finfo(np.float32).tiny)), int(most)
 
     def _filtered(self, ref: Ref) -> float:
-        """The score above which a Gather of a path keeps boxes."""
+        """Return the score above which a Gather of a path keeps boxes."""
         node = self._graph[ref.node]
         if node.op not in ("Gather", "GatherV2"):
             return -np.inf
@@ -255,7 +259,7 @@ class _Recognition:
         return -np.inf
 
     def _number(self, ref: Ref) -> float | None:
-        """A constant, or the smallest that a Minimum has."""
+        """Return a scalar constant, or the smallest operand of a Minimum."""
         node = self._source(ref)
         if node.op == "Const":
             value = node.attr_tensor("value").array()
@@ -266,7 +270,7 @@ class _Recognition:
         return None
 
     def _first_class(self, name: str) -> int:
-        """The number that is added to the classes of the suppression."""
+        """Return the number that is added to the classes of the suppression."""
         node = self._graph[name]
         while node.op in {*IDENTITIES, "Cast", "ExpandDims", "Reshape", "Pack"}:
             node = self._graph[node.data_inputs[0].node]

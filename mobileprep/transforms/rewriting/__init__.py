@@ -1,1 +1,1 @@
-"""What several transforms share: layers and what merges into them, constants worked out ahead."""
+"""Code shared by transforms: layers, ops merged into them, and constant evaluation."""

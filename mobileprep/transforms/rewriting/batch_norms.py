@@ -1,4 +1,4 @@
-"""The scale and the offset that a batch normalization op with constant statistics comes to."""
+"""Scale and offset of batch normalization ops with constant statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GLOBAL_ORDER: Final = ("mean", "variance", "beta", "gamma")
 
 
 class Statistics(Struct, frozen=True):
-    """The constants of a batch normalization, each of shape [channels] where they are sound."""
+    """The constants of a batch normalization, each of shape [channels] if valid."""
 
     mean: Tensor
     variance: Tensor
@@ -32,7 +32,7 @@ class Statistics(Struct, frozen=True):
     gamma: Tensor
 
     def misshapen(self) -> str:
-        """Which one is no vector as long as the mean, or an empty text."""
+        """Return the name of the constant that is not a vector as long as the mean, or ""."""
         if len(self.mean.shape) != 1:
             return "mean"
         for name in ("variance", "beta", "gamma"):
@@ -48,33 +48,33 @@ class Statistics(Struct, frozen=True):
 
 
 def statistics(norm: Node, values: Sequence[Tensor]) -> Statistics:
-    """The statistics of a batch normalization op."""
+    """Return the statistics of a batch normalization op."""
     order = _FUSED_ORDER if norm.op in FUSED_BATCH_NORMS else _GLOBAL_ORDER
     return Statistics(**dict(zip(order, values, strict=True)))
 
 
 def epsilon(norm: Node) -> float:
-    """What the op adds to the variance; its definition gives only the fused forms a default."""
+    """Return the op's epsilon; only the fused forms have a default."""
     if norm.op in FUSED_BATCH_NORMS:
         return norm.attr_float("epsilon", 1e-4)
     return norm.attr_float("variance_epsilon")
 
 
 def uses_gamma(norm: Node) -> bool:
-    """Whether the op scales what it has normalized."""
+    """Return whether the op scales the normalized values."""
     return norm.op in FUSED_BATCH_NORMS or norm.attr_bool("scale_after_normalization")
 
 
 def is_inference(norm: Node) -> bool:
-    """Whether the op uses its constants, and not the batch that runs through it."""
+    """Return whether the op uses its constants instead of batch statistics."""
     return norm.op == GLOBAL_BATCH_NORM or not norm.attr_bool("is_training", True)
 
 
 def scale_and_offset(norm: Node, stats: Statistics) -> tuple[Array, Array]:
-    """What the op multiplies each channel by and then adds, both float32 of shape [channels].
+    """Return the factor and the offset of each channel, both float32 of shape [channels].
 
-    The order of operations is the original's, in single precision, so that results are equal
-    to the last bit: ``(1 / sqrt(variance + epsilon)) * gamma`` and ``-mean * scale + beta``.
+    The order of operations is that of the original, in single precision, so that results are
+    bit-identical: ``(1 / sqrt(variance + epsilon)) * gamma`` and ``-mean * scale + beta``.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scale = np.float32(1) / np.sqrt(stats.variance.array() + np.float32(epsilon(norm)))
@@ -84,7 +84,7 @@ def scale_and_offset(norm: Node, stats: Statistics) -> tuple[Array, Array]:
     return scale, offset
 
 
-# Where an op takes its variance.
+# Index of the variance input.
 _VARIANCE_INPUT: Final = {
     "FusedBatchNorm": 4,
     "FusedBatchNormV2": 4,
@@ -97,10 +97,10 @@ _PASSING: Final = frozenset({"Add", "AddV2", "Merge", "RefMerge"})
 
 
 def variances(graph: Graph) -> frozenset[str]:
-    """The constants that are divided by in the end, by their root: small ones weigh the most.
+    """Return the constants whose square root is a divisor, where small values matter the most.
 
-    Found are those that reach the variance of a batch normalization op, or Rsqrt or Sqrt, through
-    nothing but Identity, the branches of conditionals and additions, such as of the epsilon.
+    These are the constants that reach the variance of a batch normalization op, or Rsqrt or Sqrt,
+    only through Identity, branches of conditionals, and additions, such as of the epsilon.
     """
     check_inputs(graph, "")
     found: set[str] = set()
@@ -120,7 +120,7 @@ def _constants(graph: Graph, ref: Ref) -> Iterator[str]:
 
 
 def _passed(node: Node) -> tuple[Ref, ...]:
-    """The inputs that a node's output is made of, where it only adds or chooses."""
+    """Return the inputs of a node that only adds or selects."""
     if node.op in SWITCHES:
         return node.data_inputs[:1]
     return node.data_inputs if node.op in _PASSING else ()

@@ -1,4 +1,4 @@
-"""Layers with the constants that are added to their channels, which may be shifted."""
+"""Layers with the constants that are added to their channels."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from mobileprep.transforms.rewriting.layers import (
 
 
 class BiasedLayer(Struct, frozen=True):
-    """A layer with constant weights, and the bias that is added to what it puts out.
+    """A layer with constant weights, and the bias that is added to its output.
 
     Args:
         layer: the layer.
         weights: its constant, which others may use too.
-        add: BiasAdd, Add or AddV2, which alone takes what the layer puts out.
-        bias: the constant that it adds, one number for each channel; nothing else uses it.
+        add: BiasAdd, Add, or AddV2, the only consumer of the layer's output.
+        bias: the constant that it adds, one number per channel, without other consumers.
     """
 
     layer: Node
@@ -44,17 +44,17 @@ class BiasedLayer(Struct, frozen=True):
 
     @property
     def channels(self) -> int:
-        """How many channels the layer puts out."""
+        """Number of output channels."""
         return self.bias.attr_tensor("value").size
 
     @property
     def axis(self) -> int:
-        """The dimension of its output that runs over them, from the last: -1."""
+        """Dimension of the output channels, counted from the last: -1."""
         return output_axis(self.layer)
 
 
 class Biased(Struct, frozen=True):
-    """A graph in which every layer that was asked for has a bias, and these layers in order."""
+    """A graph with a bias for every requested layer, and these layers in order."""
 
     graph: Graph
     layers: tuple[BiasedLayer, ...]
@@ -63,10 +63,13 @@ class Biased(Struct, frozen=True):
 def with_biases(
     graph: Graph, wanted: Callable[[Node, Node], bool], protected: Collection[str]
 ) -> Biased:
-    """Give a bias of zeros to layers that have none of their own.
+    """Add a bias of zeros to layers without a bias.
 
-    Layers of branches and loops, which may not run, are left out, and so are those whose weights
-    are no finite float32.
+    Layers in branches and loops, which may not run, are skipped, and so are those whose weights are
+    not finite float32.
+
+    Args:
+        wanted: selects layers by the layer and its weights.
     """
     conditional = conditional_nodes(graph)
     names = FreshNames(graph.by_name)
@@ -92,12 +95,12 @@ def with_biases(
 
 
 def has_bias(graph: Graph, layer: Node, protected: Collection[str]) -> bool:
-    """Whether a layer has a bias of its own that may be shifted."""
+    """Return whether a layer has an exclusive bias that may be changed."""
     return _bias(graph, layer, protected) is not None
 
 
 def shifted(bias: Node, by: Array) -> Node:
-    """A bias with a number added to each channel, in double precision and rounded once."""
+    """Return a bias with a number added to each channel, in double precision and rounded once."""
     value = bias.attr_tensor("value")
     moved = value.array().astype(np.float64) + by.reshape(value.shape)
     tensor = Tensor.packed(moved.astype(value.array().dtype), value.dtype)
@@ -105,7 +108,7 @@ def shifted(bias: Node, by: Array) -> Node:
 
 
 def replaced(graph: Graph, new: Mapping[str, Node]) -> Graph:
-    """The graph with nodes in the place of those of the same names."""
+    """Replace nodes by name."""
     return graph.with_nodes(new.get(n.name, n) for n in graph)
 
 
@@ -121,7 +124,7 @@ def _weights(graph: Graph, layer: Node) -> Node | None:
 
 
 def _bias(graph: Graph, layer: Node, protected: Collection[str]) -> tuple[Node, Node] | None:
-    """What adds a bias to a layer's output, and the constant; None where it has none of its own."""
+    """Return the node that adds a bias to a layer, and its constant; None if it has none."""
     users = graph.consumers.get(layer.name, ())
     if len(users) != 1 or layer.name in protected or users[0].op not in ("BiasAdd", "Add", "AddV2"):
         return None

@@ -1,4 +1,4 @@
-"""The range of weights that loses least to rounding and clipping, for a number of bits."""
+"""The range of weights with the least rounding and clipping error for a number of bits."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.numerics.quantization import STEPS, Dequantizer, Limits, to_quint8
 
 _BINS: Final = 4096
-"""Sixteen bins for a step of 8 bits: a bin hides a thousandth of the rounding error."""
+"""16 bins per step of 8 bits: a bin hides a thousandth of the rounding error."""
 _SHARES: Final = np.linspace(1.0, 0.02, 50).tolist()
 _COARSE: Final = np.geomspace(1.0, 0.02, 16).tolist()
 _ROUNDS: Final = 2
 _BLOCK: Final = 1 << 18
 _CODES: Final = 1 << 8
 _MANY: Final = 4 * _CODES
-# Of Python: a numpy number would have the width of a range cast to its own type.
+# A Python float: a range's width would be cast to the type of a numpy number.
 _LEAST_WIDTH: Final = float(np.finfo(np.float32).tiny)
-# Within such a range the sum and the difference of two float32 numbers are finite.
+# Within this range, the sum and difference of two float32 numbers are finite.
 _MOST_WIDTH: Final = float(np.finfo(np.float32).max) / 2
 
 
 def best_range(values: Array, bits: int) -> tuple[float, float]:
-    """The range with the least mean squared error of weights that are stored in few bits.
+    """Return the range with the least mean squared error of weights stored in few bits.
 
-    The range holds zero and ``2 ** bits - 1`` equal steps, and what lies outside of it takes its
-    ends. Errors are measured over a histogram.
+    The range contains zero and has ``2 ** bits - 1`` equal steps; values outside are clipped to its
+    ends. Errors are measured on a histogram.
 
     Source: Choukroun et al., Low-bit Quantization of Neural Networks for Efficient Inference
     (2019), which minimizes the same error over symmetric ranges.
@@ -52,7 +52,7 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
     low, high = range_with_zero(values)
     if not high - low > _LEAST_WIDTH:
         return low, high
-    # numpy looks for the bins in the type of the values.
+    # numpy computes the bins in the type of the values.
     wide = values if high - low < _MOST_WIDTH else values.astype(np.float64)
     counts, edges = np.histogram(wide, _BINS, (low, high))
     used = counts > 0
@@ -61,7 +61,7 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
     def error(limits: tuple[float, float]) -> float:
         return _error(centres, counts, limits, bits)
 
-    # Both ends at once first: moving one alone gains nothing where the other decides the step.
+    # Both ends together first: moving one gains nothing if the other determines the step.
     best = min(((low * a, high * b) for a in _COARSE for b in _COARSE), key=error)
     for _ in range(_ROUNDS):
         best = min(((low * share, best[1]) for share in _SHARES), key=error)
@@ -72,14 +72,14 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
 
 
 def range_with_zero(values: Array) -> tuple[float, float]:
-    """From the least to the greatest of some floats, or to zero where that lies outside."""
+    """Return the minimum and maximum of some floats, extended to contain zero."""
     return min(float(values.min()), 0.0), max(float(values.max()), 0.0)
 
 
 def rounded(values: Array, limits: tuple[float, float], bits: int) -> Array:
-    """Weights as they come back from few bits, in double precision.
+    """Return weights after quantization to few bits, in double precision.
 
-    They are multiples of the step, as Dequantize by the rule MIN_FIRST gives them.
+    They are multiples of the step, as in Dequantize with the mode MIN_FIRST.
     """
     low, high = limits
     steps = (1 << bits) - 1
@@ -93,7 +93,7 @@ def rounded(values: Array, limits: tuple[float, float], bits: int) -> Array:
 
 
 def rounding_error(values: Array, limits: tuple[float, float], bits: int) -> float:
-    """The sum of the squared errors of weights that are stored in few bits."""
+    """Return the sum of squared errors of weights stored in few bits."""
     flat = values.reshape(-1)
     blocks = (flat[i : i + _BLOCK] for i in range(0, flat.size, _BLOCK))
     return sum(float(np.square(rounded(b, limits, bits) - b).sum()) for b in blocks)
@@ -104,39 +104,39 @@ def _error(centres: Array, counts: Array, limits: tuple[float, float], bits: int
 
 
 def has_few_values(values: Array) -> bool:
-    """Whether many weights have so few different values that 8 bits were enough for them before."""
+    """Return whether many weights have so few distinct values that they were stored in 8 bits."""
     flat = values.reshape(-1)
     if flat.size < _MANY or np.unique(flat[:_MANY]).size > _CODES:
         return False
     return np.unique(flat).size <= _CODES
 
 
-# Of the zero point, that is a few thousandths of a step: more than single precision rounds by.
+# Shifts the zero point by a few thousandths of a step, more than single-precision rounding.
 _WIDER: Final = np.float32(1 + 2.0**-16)
 
 
 class EightbitConstant(Struct, frozen=True):
-    """Eight-bit elements, and the numbers that 0 and 255 stand for."""
+    """8-bit elements, and the numbers that 0 and 255 represent."""
 
     values: NDArray[np.uint8]
     low: np.float32
     high: np.float32
 
     def decoded(self) -> NDArray[np.float32]:
-        """The floats that Dequantize gives for them, to the bit."""
+        """Return the floats that Dequantize outputs for them, bit-identical."""
         return Dequantizer.of(Limits(self.low, self.high), self.values.dtype)(self.values)
 
 
 def eightbit_constant(values: Array, *, tf115: bool = False) -> EightbitConstant | None:
-    """A float32 constant in eight bits; None where its range is not finite.
+    """Quantize a float32 constant to 8 bits; None if its range is not finite.
 
-    The range holds zero. Where it is too narrow for Dequantize, as that of nothing but zeros, it
-    is 0 to 1. Where zero lies halfway between two steps, as in the range from -x to x, what stores
-    and what decodes may round it to different ones, and all floats come back one step off: the
-    range is made wider by a 65,536th then.
+    The range contains zero. If it is too narrow for Dequantize, as for a constant of zeros, it is 0
+    to 1. If zero lies halfway between two steps, as in the range from -x to x, encoder and decoder
+    may round it differently, and all floats are off by one step. In this case, the range is
+    extended by 1/65536.
 
     Args:
-        tf115: as TensorFlow 1.15 has it, with floats one step off.
+        tf115: reproduce TensorFlow 1.15, with floats off by one step.
 
     Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
     """
@@ -154,16 +154,16 @@ def eightbit_constant(values: Array, *, tf115: bool = False) -> EightbitConstant
 
 
 def _agree_on_zero(low: np.float32, high: np.float32) -> bool:
-    """Whether zero comes back as zero."""
+    """Return whether zero is decoded as zero."""
     zero = np.zeros(1, np.float32)
     stored = EightbitConstant(to_quint8(zero, low, high), low, high)
     return not stored.decoded().any()
 
 
-# The original starts looking for a maximum here: it takes the least positive normal number of
-# C++ for the most negative one.
+# The original starts its search for a maximum here: it uses the smallest positive normal number of
+# C++ instead of the most negative one.
 LEAST_MAXIMUM: Final = np.finfo(np.float32).tiny
-# To hand a constant of fewer elements to another thread takes longer than its arithmetic.
+# Passing a smaller constant to another thread takes longer than its arithmetic.
 _LARGE: Final = 1 << 14
 
 _Result = TypeVar("_Result")
@@ -171,7 +171,11 @@ _Stored = TypeVar("_Stored")
 
 
 def float_value(node: Node, transform: str) -> Tensor | None:
-    """The value of a float32 constant, or None for any other node."""
+    """Return the value of a float32 constant, or None for any other node.
+
+    Raises:
+        TransformError: a constant has no type or value.
+    """
     if node.op != "Const":
         return None
     for name in ("dtype", "value"):
@@ -188,9 +192,9 @@ class ConvertedFloats(NamedTuple):
     """A graph whose float constants are stored in another form.
 
     Args:
-        graph: the graph; the one that was given where nothing was converted.
-        matched: how many constants were converted.
-        skipped: how many float constants were left as they are, by reason.
+        graph: the graph; the original object if nothing was converted.
+        matched: number of converted constants.
+        skipped: number of unchanged float constants, by reason.
     """
 
     graph: Graph
@@ -207,8 +211,9 @@ def convert_floats(
     """Store the float32 constants of a graph in another form.
 
     Args:
-        convert: gives a constant's new form, or None and why it stays as it is. Called in several
-            threads for large ones.
+        convert: returns an empty string and a constant's new form, or the reason to keep it and
+            None. Called from several threads for large constants.
+        put: returns the nodes that replace a constant, from its new form.
     """
     skipped: Counter[str] = Counter()
     nodes: list[Node] = []
@@ -228,8 +233,8 @@ def convert_floats(
 def _each_float(
     graph: Graph, transform: str, convert: Callable[[Node, Tensor], _Result]
 ) -> list[_Result | None]:
-    """What ``convert`` gives for each node that is a float32 constant; None for the others."""
-    # By place, for a graph may have two nodes of one name.
+    """Return the result of ``convert`` for each float32 constant, and None for other nodes."""
+    # By position, because a graph may have two nodes with the same name.
     values = [float_value(node, transform) for node in graph]
     large = [at for at, value in enumerate(values) if value is not None and value.size >= _LARGE]
 
@@ -248,22 +253,22 @@ def _each_float(
 
 
 def value_range(values: Array) -> tuple[np.float32, np.float32]:
-    """The least and the greatest of float32 values, of which there must be one; NaN if one is."""
+    """Return the minimum and maximum of a non-empty float32 array; NaN if it contains NaN."""
     return values.min(), values.max()
 
 
 class Replacements(Struct, frozen=True, dict=True):
-    """Makes constants that stand in for others of a graph.
+    """Factory of constants that replace others of a graph.
 
-    With ``tf115`` they have neither device nor control inputs, as the original's have none. Those
-    that decide whether a constant exists, in a branch or a loop, have to stay.
+    With ``tf115``, they have neither device nor control inputs, like in the original, except for
+    control inputs that determine whether a constant in a branch or a loop runs.
     """
 
     graph: Graph
     tf115: bool
 
     def make(self, old: Node, name: str, value: Tensor) -> Node:
-        """The constant that replaces ``old``, or is one of several that do."""
+        """Create the constant that replaces ``old``, or one of several that do."""
         old.attr_tensor("value").let_go()
         if not self.tf115:
             return constant(name, value, old.device, old.inputs)
@@ -286,21 +291,21 @@ _RESHAPING: Final = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims"})
 
 
 class ConstantExpressions:
-    """Works out the constants of one graph, each once."""
+    """Evaluator of the constant expressions of one graph, with cached values."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._values: dict[str, Tensor | None] = {}
 
     def value(self, ref: Ref) -> Tensor | None:
-        """The value of a tensor, or None where it is no constant, or no small expression."""
+        """Return the value of a tensor, or None if it is not a constant or a small expression."""
         return None if ref.index else self._value(ref.node, 0)
 
     def unused(self, graph: Graph, names: Iterable[str], protected: Collection[str]) -> set[str]:
-        """Which nodes of constants are not needed any more.
+        """Return the constant nodes that are no longer needed.
 
         Args:
-            names: the nodes that lost a consumer; what they alone needed is looked at as well.
+            names: the nodes that lost a consumer; their exclusive inputs are checked as well.
         """
 
         def stays(node: Node) -> bool:
@@ -335,12 +340,12 @@ def _evaluated(node: Node, inputs: list[Tensor]) -> Tensor | None:
         return inputs[0]
     try:
         if node.op in _ELEMENTWISE:
-            # Two small constants may make a huge one between them.
+            # Two small constants may broadcast to a huge one.
             sizes = np.broadcast_shapes(*(t.shape for t in inputs))
             if int(np.prod(sizes, dtype=np.float64)) > _LARGEST:
                 return None
         with np.errstate(all="ignore"):
             return evaluate_node(node, inputs)[0]
     except (InvalidGraphError, UnsupportedError, ValueError):
-        # Not what this is after: whoever runs the node will say what is wrong with it.
+        # Not reported here: running the node will report the error.
         return None

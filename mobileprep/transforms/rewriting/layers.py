@@ -1,4 +1,4 @@
-"""Layers with constant weights: their output channels, and weights scaled channel by channel."""
+"""Layers with constant weights: output channels, and per-channel scaling of weights."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from mobileprep.graph.tensor import Array, Tensor
 
 
 class LayerKind(Struct, frozen=True):
-    """What the weights of an op look like; they are its second input.
+    """Layout of the weights of an op, which are its second input.
 
     Args:
-        rank: the number of dimensions of its weights and of its output; None where the weights
-            may have any, and the output has as many or more.
-        channels: the dimensions of the weights that make up the output channels, counted from
-            the last one: -1.
+        rank: the rank of its weights and of its output; None if the weights may have any rank, and
+            the output has at least that rank.
+        channels: the dimensions of the weights that form the output channels, counted from the last
+            one: -1.
     """
 
     rank: int | None
@@ -53,7 +53,7 @@ PRODUCTS_OF_MATRICES: Final = frozenset(_TRANSPOSED)
 
 
 def layer_kind(layer: Node) -> LayerKind:
-    """What a layer's weights look like; its op must be one of ``LAYERS``."""
+    """Return the layout of a layer's weights; its op must be one of ``LAYERS``."""
     kind = _KINDS[layer.op]
     if layer.op in _TRANSPOSED and layer.attr_bool(_TRANSPOSED[layer.op], False):
         return LayerKind(kind.rank, (-2,))
@@ -61,7 +61,7 @@ def layer_kind(layer: Node) -> LayerKind:
 
 
 def output_channels(layer: Node, weights: Tensor) -> int | None:
-    """How many channels a layer puts out, or None where its weights have the wrong rank."""
+    """Return the number of output channels, or None if the weights have the wrong rank."""
     kind = layer_kind(layer)
     if len(weights.shape) != kind.rank and (kind.rank or len(weights.shape) < 2):
         return None
@@ -69,46 +69,48 @@ def output_channels(layer: Node, weights: Tensor) -> int | None:
 
 
 def layout(node: Node) -> str:
-    """The order of a node's dimensions: ``data_format``, or what holds where it is not given."""
+    """Return the order of a node's dimensions: ``data_format`` or its default."""
     return node.attr_str("data_format", "NDHWC" if node.op == "Conv3D" else "NHWC")
 
 
 def channel_axis(node: Node) -> int:
-    """The dimension of a node's tensors that runs over the channels."""
+    """Return the channel dimension of a node's tensors."""
     order = layout(node)
     return order.index("C") if "C" in order else len(order) - 1
 
 
 def output_axis(layer: Node) -> int:
-    """The dimension of a layer's output that runs over the channels, counted from the last: -1."""
+    """Return the channel dimension of a layer's output, counted from the last: -1."""
     if layer.op in PRODUCTS_OF_MATRICES:
         return -1
     return channel_axis(layer) - len(layout(layer))
 
 
 def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
-    """A constant that is combined with a layer's output as one value a channel.
+    """Return a constant that is combined with a layer's output as one value per channel.
 
     Args:
         values: the constant, of any shape.
 
     Returns:
-        Shape [channels], or None where the constant does not run along the channels alone, or
-        makes the output larger.
+        Shape [channels], or None if the constant does not only vary along the channels, or
+        broadcasts the output.
     """
     return along_axis(values, channels, output_axis(layer), layer_kind(layer).rank)
 
 
 def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Array | None:
-    """A constant that is combined with a tensor as one value a channel.
+    """Return a constant that is combined with a tensor as one value per channel.
 
     Args:
         values: the constant, of any shape.
-        axis: its dimension that runs over them, counted from the last: -1.
+        channels: the number of channels.
+        axis: the tensor's channel dimension, counted from the last: -1.
+        rank: the rank of the tensor; None if unknown.
 
     Returns:
-        Shape [channels], or None where the constant does not run along the channels alone, or
-        makes the tensor larger.
+        Shape [channels], or None if the constant does not only vary along the channels, or
+        broadcasts the tensor.
     """
     if values.ndim > (-axis if rank is None else rank):
         return None
@@ -123,7 +125,7 @@ def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Arr
 
 
 def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
-    """Weights multiplied channel by channel, in their own precision.
+    """Multiply weights per channel, in their own precision.
 
     Args:
         factors: shape [output channels], of the weights' type.
@@ -131,13 +133,13 @@ def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
     shape = [1] * len(weights.shape)
     for axis in layer_kind(layer).channels:
         shape[axis] = weights.shape[axis]
-    # Weights of a broken training run may overflow; the user sees it in the validation.
+    # Weights of a broken training run may overflow; validation reports the effect.
     with np.errstate(over="ignore", invalid="ignore"):
         return Tensor.packed(weights.array() * factors.reshape(shape), weights.dtype)
 
 
 def input_axis(layer: Node) -> int:
-    """The dimension of a layer's weights that runs over its input's channels, from the last: -1."""
+    """Return the input channel dimension of a layer's weights, counted from the last: -1."""
     if layer.op == "Conv2DBackpropInput":
         return -1
     transposed = layer.op in _TRANSPOSED and layer.attr_bool(_TRANSPOSED[layer.op], False)
@@ -145,7 +147,7 @@ def input_axis(layer: Node) -> int:
 
 
 def through(layer: Node, weights: Array, amounts: Array) -> Array:
-    """What a layer makes of inputs that are the same everywhere, its borders aside."""
+    """Return a layer's output for constant input channels, ignoring borders; shape [channels]."""
     shape = [1] * weights.ndim
     shape[input_axis(layer)] = len(amounts)
     kept = [axis + weights.ndim for axis in layer_kind(layer).channels]
@@ -155,12 +157,12 @@ def through(layer: Node, weights: Array, amounts: Array) -> Array:
 
 
 def data_input(layer: Node) -> int:
-    """Which input of a layer is the tensor that its weights are applied to."""
+    """Return the index of the input that a layer's weights are applied to."""
     return 2 if layer.op == "Conv2DBackpropInput" else 0
 
 
 def own_constant(graph: Graph, ref: Ref, user: Node, protected: Collection[str]) -> Node | None:
-    """The float constant behind an input, which nothing else takes; None where there is none."""
+    """Return the float constant behind an input without other consumers, or None."""
     while not ref.index:
         node = graph.get(ref.node)
         users = [n for n in graph.consumers.get(ref.node, ()) if ref in n.data_inputs]
@@ -177,7 +179,7 @@ def own_constant(graph: Graph, ref: Ref, user: Node, protected: Collection[str])
 
 
 def bias_add(name: str, layer: Node, bias: Node) -> Node:
-    """A BiasAdd of a constant to what a layer puts out, under a name."""
+    """Create a BiasAdd that adds a constant to a layer's output."""
     attrs = {"T": attr.dtype(bias.attr_dtype("dtype"))}
     if layer.op not in PRODUCTS_OF_MATRICES:
         attrs["data_format"] = attr.string("NHWC" if output_axis(layer) == -1 else "NCHW")
@@ -188,10 +190,10 @@ _GATHERS: Final = frozenset({"Gather", "GatherV2"})
 
 
 def weight_axes(graph: Graph, constant: Node) -> tuple[int, ...]:
-    """The dimensions that run over output channels, or over the rows of a table, from the last.
+    """Return the dimensions of output channels, or of a table's rows, counted from the last.
 
     Returns:
-        None of them where layers disagree, or something else takes the constant too.
+        An empty tuple if layers disagree, or if other ops use the constant too.
     """
     found = {_axes(user, ref) for user, ref in _users(graph, constant)}
     axes = found.pop() if len(found) == 1 else ()
@@ -209,7 +211,7 @@ def _axes(user: Node, ref: Ref) -> tuple[int, ...]:
 
 
 def _users(graph: Graph, constant: Node) -> Iterator[tuple[Node, Ref]]:
-    """What takes a constant, through identities or not, and the input by which it does."""
+    """Yield the consumers of a constant, also through identities, and their inputs."""
 
     def after(name: str) -> Iterator[str]:
         users = graph.consumers.get(name, ())
@@ -222,7 +224,7 @@ def _users(graph: Graph, constant: Node) -> Iterator[tuple[Node, Ref]]:
 
 
 _EXACT_BITS: Final = 8
-"""Above this the whole range is kept: clipping gains less than one part in a thousand."""
+"""From this number on, the whole range is kept: clipping gains less than one part in a thousand."""
 _SOME: Final = 4096
 _NOISE: Final = 1e-3
 """Upper bound of the rounding error of a float32 of some hundred steps, in steps."""
@@ -234,9 +236,9 @@ class LinearWeights(Struct, frozen=True):
 
     Args:
         codes: uint8, of the weights' shape, from 0 to ``2 ** bits - 1``.
-        zero: the code that stands for zero; ``2 ** (bits - 1)`` unless the steps were given.
-        scale: float32, negative where the longer side of the range is the positive one; of a
-            shape that broadcasts to the weights'.
+        zero: the code of zero; ``2 ** (bits - 1)`` unless the weights already had steps.
+        scale: float32, negative if the longer side of the range is the positive one; of a shape
+            that broadcasts to the weights'.
     """
 
     codes: NDArray[np.uint8]
@@ -244,16 +246,17 @@ class LinearWeights(Struct, frozen=True):
     scale: NDArray[np.float32]
 
     def decoded(self) -> NDArray[np.float32]:
-        """The weights that a runtime decodes, to the bit."""
+        """Return the weights that a runtime decodes, bit-identical."""
         whole: NDArray[np.float32] = self.codes.astype(np.float32) - np.float32(self.zero)
         return whole * self.scale
 
 
 def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
-    """Weights that are multiples of one step already, as they were; None for others.
+    """Return weights that already are multiples of one step with that step; None for others.
 
     Args:
         values: finite floats of any shape.
+        bits: the number of bits that the steps must fit in.
     """
     found = np.unique(values.reshape(-1)[:_SOME]).astype(np.float64)
     if found.size < 2 or found.size > 1 << bits:
@@ -261,7 +264,7 @@ def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
     found = np.unique(values).astype(np.float64)
     if found.size > 1 << bits:
         return None
-    # The least distance is rounded; over the whole range it is exact enough to count steps by.
+    # The smallest distance is rounded; over the whole range it is accurate enough to count steps.
     steps = np.rint((found[-1] - found[0]) / np.diff(found).min())
     step = (found[-1] - found[0]) / steps
     codes = np.rint(found / step)
@@ -274,15 +277,15 @@ def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
 
 
 def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeights:
-    """Weights in few bits.
+    """Quantize weights to few bits.
 
-    Codes lie one further on one side of zero than on the other, so each scale has the sign that
-    turns that side to the longer one. Below 8 bits each range is shrunk to where the squared error
-    is least, as in Banner et al., Post-training 4-bit quantization (2019).
+    Codes extend one further on one side of zero than on the other, so the sign of each scale
+    assigns that side to the longer one. Below 8 bits, each range is shrunk to minimize the squared
+    error, as in Banner et al., Post-training 4-bit quantization (2019).
 
     Args:
         values: finite floats of any shape.
-        axes: the dimensions, from the last (-1), that have scales of their own; none for one scale.
+        axes: the dimensions, from the last (-1), with individual scales; empty for one scale.
         bits: 2 to 8.
     """
     kept = [axis + values.ndim for axis in axes]
@@ -298,7 +301,7 @@ def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeigh
 
 
 def _scale(values: Array, others: tuple[int, ...], half: int) -> Array:
-    """The scale that makes the whole range fit; one for nothing but zeros."""
+    """Return the scale that covers the whole range; one if all values are zero."""
     low = values.min(axis=others, keepdims=True, initial=0)
     high = values.max(axis=others, keepdims=True, initial=0)
     longer, shorter = np.maximum(-low, high), np.minimum(-low, high)
@@ -308,7 +311,7 @@ def _scale(values: Array, others: tuple[int, ...], half: int) -> Array:
 
 
 def _best_scale(values: Array, others: tuple[int, ...], whole: Array, half: int) -> Array:
-    """Of the scales that are somewhat smaller those with the least squared error."""
+    """Return the somewhat smaller scales with the least squared error."""
     best, least = whole, np.full(whole.shape, math.inf)
     for shrink in _SHRINKS:
         scale = _as_float32(whole * shrink)
@@ -325,7 +328,7 @@ def _rounded(values: Array, scale: Array, half: int) -> Array:
 
 
 def _as_float32(scale: Array) -> Array:
-    """As it will be stored, never too small for a normal number."""
+    """Round to float32 as stored, with at least the smallest normal number."""
     stored = scale.astype(np.float32).astype(np.float64)
     return np.where(
         np.abs(stored) < np.finfo(np.float32).tiny,
@@ -335,7 +338,7 @@ def _as_float32(scale: Array) -> Array:
 
 
 Fusion = Callable[[Match], Sequence[Node] | Leave]
-"""``match -> the nodes that take its place``."""
+"""Function that returns the nodes that replace a match."""
 
 _ONE_IMAGE: Final = "the fused op is right for batches of one image only"
 _TYPES: Final = (DType.FLOAT, DType.HALF, DType.DOUBLE)
@@ -344,10 +347,10 @@ _TYPES: Final = (DType.FLOAT, DType.HALF, DType.DOUBLE)
 def fuse(
     graph: Graph, protected: Collection[str], pattern: OpTypePattern, fused: Fusion, *, tf115: bool
 ) -> Rewritten:
-    """Replace every place of a pattern, which labels ``conv``, ``pad`` and ``resize``.
+    """Replace all matches of a pattern with the labels ``conv``, ``pad``, and ``resize``.
 
-    1.15 looks once, and with ``tf115`` so does this; otherwise places that share a node are all
-    fused.
+    With ``tf115``, there is a single pass, like in 1.15; otherwise, matches that share a node are
+    all fused.
     """
     rule = Rule(pattern, fused, reason_not_to_fuse)
     run = rewrite if tf115 else rewrite_all
@@ -355,12 +358,12 @@ def fuse(
 
 
 def faults(done: Rewritten) -> tuple[str, ...]:
-    """What TensorFlow's kernels of the fused ops get wrong, as seen in 2.21."""
+    """Return warnings about errors in TensorFlow's kernels of the fused ops, as of 2.21."""
     return (_ONE_IMAGE,) if done.matched else ()
 
 
 def reason_not_to_fuse(match: Match) -> str:
-    """Why the fused op would not compute the same; the original fuses all the same."""
+    """Return why the fused op would compute another result, which the original ignores, or ""."""
     conv, pad, resize = match["conv"], match.find("pad"), match.find("resize")
     if layout(conv) != "NHWC":
         return "the fused op has no channels first"
@@ -384,7 +387,7 @@ def _reason_not_to_resize(conv: Node, resize: Node) -> str:
 
 
 def fused_node(match: Match, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Node:
-    """The fused op, under the convolution's name, after whatever the single ops ran after."""
+    """Return the fused op, with the convolution's name and the control inputs of all fused ops."""
     conv = match["conv"]
     parts = (n for n in map(match.find, ("conv", "pad", "resize")) if n is not None)
     controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
@@ -393,5 +396,5 @@ def fused_node(match: Match, op: str, inputs: Sequence[Ref], **attrs: AttrValue)
 
 
 def align_corners(resize: Node) -> AttrValue:
-    """The resizing's attribute, under whatever name."""
+    """Return the resizing's attribute, or its default."""
     return resize.attrs.get("align_corners", attr.boolean(False))

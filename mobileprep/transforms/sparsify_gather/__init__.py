@@ -1,4 +1,4 @@
-"""Replaces look-ups in columns of mostly zeros by hash tables of what is not zero."""
+"""Replace lookups in mostly zero columns with hash tables of the other values."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PATTERNS: Final = (
 
 @transform("sparsify_gather")
 class SparsifyGather(Transform, frozen=True):
-    """Gather from a [N, 1] constant or variable becomes a look-up in a hash table.
+    """Replace Gather from a [N, 1] constant or variable with a lookup in a hash table.
 
-    What fills the tables hangs on a NoOp, which has to be run once before anything else. What
-    only served the replaced weights is removed. Weights that other nodes need too stay as they
-    are: the original breaks these nodes.
+    The tables are filled by a NoOp, which must run once before anything else. Nodes that only
+    served the replaced weights are removed. Weights that other nodes also need are not replaced;
+    the original breaks these nodes.
 
     Source: ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
     """
@@ -54,7 +54,7 @@ class SparsifyGather(Transform, frozen=True):
     ] = ""
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Replace the look-ups."""
+        """Replace the lookups."""
         check_inputs(graph, self.transform_name)
         before = graph
         graph = graph.with_nodes(n.without_attrs("_output_shapes") for n in graph)
@@ -81,7 +81,7 @@ class SparsifyGather(Transform, frozen=True):
 
 
 class _Tables:
-    """The replacing of one look-up after another; those in the same weights share a table."""
+    """Replacement of lookups by tables; lookups in the same weights share a table."""
 
     def __init__(self, gathers: Gathers) -> None:
         self._gathers = gathers
@@ -91,11 +91,11 @@ class _Tables:
         self.removed: list[str] = []
 
     def check(self, match: Match) -> str:
-        """Why a look-up stays; why that is has been counted already."""
+        """Return a reason to skip a lookup; the specific reason is already counted."""
         return "" if match.node.name in self._gathers.weights_of else "see above"
 
     def replace(self, match: Match) -> list[Node]:
-        """The nodes that take the place of a look-up."""
+        """Return the nodes that replace a lookup."""
         weights, read, ids = match["weights"], match["read"], match["ids"]
         self.matched += 1
         nodes = [ids]

@@ -1,4 +1,4 @@
-"""Which look-ups in a graph can be replaced by hash tables, and what the tables will hold."""
+"""Find the lookups in a graph that hash tables can replace, and the contents of the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mobileprep.transforms.sparsify_gather.leftovers import Restored
 _NAME: Final = "sparsify_gather"
 _INPUTS: Final = {"Gather": 2, "GatherV2": 3}
 _WEIGHTS: Final = frozenset({"Const", "Variable", "VariableV2"})
-# Nodes that a variable has besides its readers; none of them is part of a frozen model.
+# Nodes of a variable besides its readers; none of them is part of a frozen model.
 _SERVICES: Final = frozenset({"Assign", "SaveV2", "IsVariableInitialized"})
 _NOT_FLOAT: Final = "its weights are not float32"
 _NO_COLUMN: Final = "its weights have not the shape [N, 1]"
@@ -37,16 +37,16 @@ class _Gather(Struct, frozen=True):
 
 
 class Gathers:
-    """The look-ups of a graph that tables can replace.
+    """The lookups of a graph that tables can replace.
 
     Args:
         graph: the graph.
-        context: its outputs, which say what is needed; with ``tf115``, a look-up that the
-            original refuses is an error.
+        context: its outputs determine the needed nodes; with ``tf115``, a lookup that the original
+            rejects is an error.
         restored: the values of its variables.
 
     Raises:
-        TransformError: see above, or the value of a variable cannot be found.
+        TransformError: the original rejects a lookup, or the value of a variable is unavailable.
     """
 
     def __init__(self, graph: Graph, context: Context, restored: Restored) -> None:
@@ -62,7 +62,7 @@ class Gathers:
         self.weights_of: Mapping[str, str] = {
             g.node.name: g.weights.name for g in fitting if g.weights.name in alone
         }
-        """The weights node of each replaceable look-up."""
+        """The weights node of each replaceable lookup."""
         self.count: Mapping[str, int] = Counter(self.weights_of.values())
 
     def _all(self) -> Iterator[_Gather]:
@@ -103,7 +103,7 @@ class Gathers:
         return "" if len(shape) == 2 and shape[1] == 1 else _NO_COLUMN
 
     def _used_by_none_else(self, gathers: list[_Gather]) -> frozenset[str]:
-        """The weights that nothing needs but these look-ups."""
+        """Return the weights that only these lookups need."""
         replaced = {g.node.name for g in gathers}
         reads = {g.read.name for g in gathers}
         weights = {g.weights.name for g in gathers}
@@ -119,7 +119,7 @@ class Gathers:
         return frozenset(weights - shared)
 
     def _needed(self, replaced: set[str]) -> set[str]:
-        """What the outputs need, the weights of the look-ups left out; all where none is named."""
+        """Return the nodes that the outputs need, ignoring the weights of lookups."""
         if not self._context.outputs:
             return set(self._graph.by_name)
 
@@ -134,12 +134,12 @@ class Gathers:
         return self._graph.consumers.get(node.name, [])
 
 
-# Elements below this are taken for zeros.
+# Smaller elements are treated as zeros.
 _LEAST: Final = 1.0e-5
 
 
 def table_nodes(weights: Node, column: Array) -> tuple[str, list[Node]]:
-    """The name of the table for a column, and the nodes that make and fill it, the filling last.
+    """Return the name of a column's table, and the nodes that create and fill it, filling last.
 
     Args:
         column: float32 of shape [N, 1].
@@ -148,7 +148,7 @@ def table_nodes(weights: Node, column: Array) -> tuple[str, list[Node]]:
     keys = np.flatnonzero(np.abs(flat.astype(np.float64)) >= _LEAST).astype(np.int64)
     values = flat[keys]
     if not len(keys):
-        # A table cannot be filled from nothing.
+        # A table cannot be filled from empty tensors.
         keys, values = np.zeros(1, np.int64), np.zeros(1, np.float32)
     indices = _constant(f"{weights.name}/indices", keys, DType.INT64)
     contents = _constant(f"{weights.name}/values", values, DType.FLOAT)
@@ -164,9 +164,9 @@ def table_nodes(weights: Node, column: Array) -> tuple[str, list[Node]]:
 
 
 def lookup_nodes(gather: Node, table: str) -> list[Node]:
-    """The nodes that look up in a table what ``gather`` gathered, the last one under its name.
+    """Return the nodes that replace ``gather`` with a table lookup; the last one has its name.
 
-    Keys are int64; ids of another type are cast, which the original leaves out.
+    Keys are int64; ids of another type are cast, which the original omits.
     """
     ids = gather.data_inputs[1]
     nodes = []

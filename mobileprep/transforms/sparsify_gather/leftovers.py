@@ -1,4 +1,4 @@
-"""Removes what is left of a training graph around variables that are gone."""
+"""Remove the remains of a training graph around removed variables."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from mobileprep.graph.tensor import Array
 from mobileprep.transforms.base import refuse
 
 _NAME: Final = "sparsify_gather"
-# Ops that mean nothing with a single input left.
+# Ops that are meaningless with a single input.
 _OF_TWO: Final = frozenset({"Assign", "Reshape", "Equal", "Mean", "ScalarSummary"})
 # It may restore other variables.
 _KEPT: Final = frozenset({"RestoreV2"})
 
 
 def without_leftovers(graph: Graph, removed: Iterable[str], protected: Collection[str]) -> Graph:
-    """The graph without nodes that only served nodes that are gone.
+    """Return the graph without nodes that only served removed nodes.
 
-    Inputs from a removed node are taken off. A node goes with them that has no inputs left, or
-    too few to mean anything; so does a node that only removed ones used. A ConcatV2 joins what is
-    left to join.
+    Inputs from removed nodes are dropped. Nodes without enough remaining inputs are removed, and so
+    are nodes that only removed ones used. A ConcatV2 joins its remaining inputs.
 
     Source: the last part of ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
     """
@@ -99,7 +98,7 @@ class _Cleaning:
             message = f"the axis {str(axis)!r} of the ConcatV2 node {node.name!r} is used elsewhere"
             raise refuse(_NAME, message, "strip unused nodes first")
         self._release(axis)
-        # Identity knows neither the number of inputs nor the type of an axis.
+        # Identity has neither the number of inputs nor the type of an axis.
         return replace(node, op="Identity", inputs=node.inputs[:1]).without_attrs("N", "Tidx")
 
 
@@ -111,14 +110,14 @@ _PART: Final = "part_"
 
 
 class Restored:
-    """Reads values; a context that closes the checkpoint.
+    """Values of variables; a context manager that closes the checkpoint.
 
     Args:
         graph: the graph.
-        path: the checkpoint, or an empty text for none.
+        path: the checkpoint, or an empty string for none.
 
     Raises:
-        CorruptFileError: the checkpoint is not there, or is damaged.
+        CorruptFileError: the checkpoint does not exist or is damaged.
     """
 
     def __init__(self, graph: Graph, path: str) -> None:
@@ -138,7 +137,7 @@ class Restored:
             self._checkpoint.close()
 
     def value(self, node: Node) -> Array:
-        """The elements of a Const, or of a variable as its restore op would fill it."""
+        """Return the elements of a Const, or of a variable as its restore op would fill it."""
         if node.op == "Const":
             return node.attr_tensor("value").array()
         if self._checkpoint is None:
@@ -147,10 +146,10 @@ class Restored:
         return self._checkpoint.read(_stored_name(node.name), self._slice(node))
 
     def _slice(self, variable: Node) -> str:
-        """Which part of the stored tensor a variable holds; empty for all of it.
+        """Return which part of the stored tensor a variable contains; empty for all of it.
 
-        An Assign "save*/Assign*" names the output of the RestoreV2 that fills the variable; that
-        one's inputs list the names and the slices of all that it restores.
+        An Assign "save*/Assign*" refers to the output of the RestoreV2 that fills the variable. The
+        inputs of the RestoreV2 list the names and slices of all tensors that it restores.
         """
         restore = self._restoring(variable)
         if restore is None or len(restore.data_inputs) != 3:
@@ -175,7 +174,7 @@ class Restored:
 
 
 def _stored_name(variable: str) -> str:
-    """The name of the tensor that a variable is stored in: without a last ``/part_N``."""
+    """Return the name of a variable's stored tensor, without a trailing ``/part_N``."""
     whole, slash, part = variable.rpartition("/")
     return whole if slash and part.startswith(_PART) else variable
 

@@ -1,1 +1,1 @@
-"""What exists only because TensorFlow 1.15 did it so."""
+"""Details of TensorFlow 1.15 that its results depend on."""

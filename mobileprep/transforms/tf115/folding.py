@@ -1,6 +1,6 @@
-"""Puts folded constants into a graph as the original tool does, names and order included.
+"""Insert folded constants into a graph with the names and order of the original tool.
 
-Source: ``ReplaceTensorWithConstant``, ``ReplaceSendRecvs`` and ``RemoveUnusedNodes`` of TensorFlow
+Source: ``ReplaceTensorWithConstant``, ``ReplaceSendRecvs``, and ``RemoveUnusedNodes`` of TensorFlow
 1.15.
 """
 
@@ -27,16 +27,16 @@ _NAME = "fold_constants"
 
 
 def fetch_order(run: Execution) -> list[str]:
-    """The fetched nodes in the order in which the original tool starts from them."""
+    """Return the fetched nodes in the order in which the original tool starts from them."""
     used = {r.node for n in run.nodes.values() for r in n.inputs}
     starts = {f"_send_{r.node}_{r.index}": r.node for r in run.fetched}
-    # A node that nothing uses leads to the graph's end by itself too.
+    # A node without consumers is also connected to the graph's sink directly.
     starts |= {r.node: r.node for r in run.fetched if r.node not in used}
     return [starts[key] for key in sorted(starts)]
 
 
 def check_feeds(run: Execution) -> None:
-    """Nothing is fed and fetched."""
+    """Raise an error if a tensor is both fed and fetched."""
     for ref in run.fetched:
         if ref in run.fed:
             message = f"{_NAME}: {str(ref)!r} is an input and an output"
@@ -44,7 +44,7 @@ def check_feeds(run: Execution) -> None:
 
 
 def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[Node]:
-    """The nodes of the folded graph in the original's order."""
+    """Return the nodes of the folded graph in the original's order."""
     run = folding.run
     folded, sources = _constants(folding, serials)
     by_name = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
@@ -55,12 +55,12 @@ def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[N
     inputs = frozenset(run.inputs)
     kept = (n for n in by_name.values() if n.name in needed)
     nodes = [_placeholder(n) if n.name in inputs else n for n in kept]
-    # The original keeps constraints on nodes that are gone, and TensorFlow refuses its graph.
+    # The original keeps constraints on removed nodes, and TensorFlow rejects its graph.
     return without_dangling(nodes, needed)
 
 
 def _constants(folding: Folding, serials: SerialNames) -> tuple[list[Node], Mapping[Ref, Ref]]:
-    """New constants, and for each tensor the one that replaces it."""
+    """Create constants, and return the replacement of each tensor."""
     shape_names = _shape_names(folding.constant, serials)
     taken = {*folding.run.nodes, *folding.run.inputs}
     nodes, sources = [], {}
@@ -74,7 +74,7 @@ def _constants(folding: Folding, serials: SerialNames) -> tuple[list[Node], Mapp
 
 
 def _shape_names(constants: ConstantNodes, serials: SerialNames) -> Mapping[Ref, tuple[str, int]]:
-    """What known shapes are sorted by: the original makes a constant of each before it folds."""
+    """Return the sort keys of known shapes: the original creates their constants before folding."""
     names: dict[Ref, tuple[str, int]] = {}
     for node in constants.order:
         for index in range(len(constants.shapes.get(node, ()))):
@@ -94,7 +94,7 @@ def _rewired(node: Node, fed: frozenset[Ref], sources: Mapping[Ref, Ref]) -> Nod
 
 
 def _controls(refs: Iterable[Ref], fed: frozenset[Ref]) -> tuple[Ref, ...]:
-    """Control inputs in written order: by name, feeds by that of the node that receives them."""
+    """Return control inputs in stored order: by name, feeds by that of their receiving nodes."""
     names = {f"_recv_{r.node}_{max(r.index, 0)}" if r in fed else r.node: r.node for r in refs}
     return tuple(dict.fromkeys(control(names[key]) for key in sorted(names)))
 
@@ -109,12 +109,12 @@ def _placeholder(node: Node) -> Node:
 
 
 def tf115_kernel(op: str) -> Kernel | None:
-    """The kernel of an op where TensorFlow 1.15 computes something else, otherwise None."""
+    """Return the kernel of an op if TensorFlow 1.15 computes it differently, otherwise None."""
     return _range if op == "Range" else None
 
 
 def _range(node: Node, start: Array, limit: Array, delta: Array) -> Array:
-    """Numbers of which each is the one before plus the step, with its rounding."""
+    """Return a sequence of running sums of the step, with their rounding errors."""
     usual = find_kernel(node.op)
     assert usual is not None
     steps = np.array(usual(node, start, limit, delta))

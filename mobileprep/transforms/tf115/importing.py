@@ -1,4 +1,4 @@
-"""A graph's nodes as TensorFlow's importer leaves them: ordered, with default attributes.
+"""A graph's nodes after TensorFlow's importer: ordered, with default attributes.
 
 Source: ``ImportGraphDef`` of TensorFlow 1.15.
 """
@@ -26,10 +26,10 @@ OUTPUT_SHAPES = "_output_shapes"
 
 
 def imported_nodes(graph: Graph) -> list[Node]:
-    """The nodes in the importer's order, as the importer completes them.
+    """Return the nodes in the importer's order and as it completes them.
 
-    Attributes that a node lacks get the defaults of TensorFlow 1.15's op definitions, where it
-    knows the op; recorded output shapes go; control inputs are sorted, each once.
+    Missing attributes get the defaults of TensorFlow 1.15's op definitions, if it has the op.
+    Recorded output shapes are removed. Control inputs are sorted and deduplicated.
     """
     defaults: dict[str, Mapping[str, AttrValue]] = {}
     nodes = []
@@ -41,10 +41,13 @@ def imported_nodes(graph: Graph) -> list[Node]:
 
 
 def import_order(graph: Graph) -> list[Node]:
-    """The nodes in the order that the importer creates them in.
+    """Return the nodes in the order in which the importer creates them.
 
-    Of the nodes whose inputs are there, the one that the graph lists first comes next. A Merge
-    that closes a loop waits for one tensor and its control inputs.
+    Of the nodes with available inputs, the first one in the graph comes next. A Merge that closes a
+    loop waits for one tensor and its control inputs.
+
+    Raises:
+        InvalidGraphError: the graph has a cycle outside of loops.
     """
     nodes = graph.nodes
     position = {node.name: i for i, node in enumerate(nodes)}
@@ -90,7 +93,7 @@ def _completed(node: Node, defaults: Mapping[str, AttrValue]) -> Node:
 
 
 def _inputs(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-    """Tensors as "node" or "node:1", then control inputs sorted, each once."""
+    """Return tensors as "node" or "node:1", then control inputs, sorted and deduplicated."""
     if not any(r.explicit or r.is_control for r in refs):
         return refs
     tensors = [Ref(r.node, r.index) for r in refs if not r.is_control]
@@ -98,16 +101,16 @@ def _inputs(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
 
 
 def sorted_controls(names: Iterable[str]) -> Sequence[Ref]:
-    """Control inputs on the named nodes, in the order that graphs are written in."""
+    """Return control inputs on the named nodes, in stored order."""
     return [Ref(name, -1) for name in sorted(set(names))]
 
 
 def copies_warning(step: str, before: Graph, after: Graph) -> str:
-    """What is to be said of constants that a step copied, and the mend; empty where it did not.
+    """Return a warning about constants that a step duplicated, with a remedy, or an empty string.
 
-    The original folds each Identity of a constant to a second constant of the same value; where
-    something else still needs the first, as a NoOp that waits for it, the file has both. Values
-    are compared by where they lie in memory, which costs nothing.
+    The original folds each Identity of a constant to a second constant of the same value. If other
+    nodes still need the first, for example a NoOp with a control input from it, the file contains
+    both. Values are compared by identity, which costs nothing.
     """
     if after is before:
         return ""
@@ -137,10 +140,10 @@ _SPECIAL_MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
 class Tf115Values(StaticValues):
-    """Values as 1.15 finds them.
+    """Static values as 1.15 finds them.
 
-    It misses a value that needs one Shape, Rank or Size node twice, and looks at the sizes of a
-    partly known shape only through Pack, Concat and simple strided slices.
+    It misses a value that needs one Shape, Rank, or Size node twice, and finds the sizes of a
+    partly known shape only through Pack, Concat, and simple strided slices.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class Tf115Values(StaticValues):
         self._evaluated: set[Ref] = set()
 
     def value(self, ref: Ref) -> Array | None:
-        """A tensor's elements, or None where they are not found."""
+        """Return a tensor's elements, or None if they are unknown."""
         node = self._nodes[ref.node]
         if node.op == "Const":
             return super().value(ref)
@@ -165,11 +168,11 @@ class Tf115Values(StaticValues):
         return found
 
     def as_shape(self, ref: Ref) -> TensorShape:
-        """A tensor read as a shape: -1 for each size that is not found, or None."""
+        """Return a tensor interpreted as a shape, with -1 for each unknown size, or None."""
         return self._read_shape(ref, 0)
 
     def _is_evaluated(self, target: Node) -> bool:
-        """Whether all that a node needs is constant, and no known shape is needed twice."""
+        """Return whether all sources of a node are constant, and no known shape is used twice."""
         if not is_static(target):
             return False
         told: set[Ref] = set()

@@ -1,4 +1,4 @@
-"""The hashes of nodes, by which TensorFlow 1.15 orders them when it merges duplicates.
+"""Hashes by which TensorFlow 1.15 orders nodes when it merges duplicates.
 
 Source: ``HashNodeDef`` of TensorFlow 1.15's graph transforms.
 """
@@ -22,36 +22,36 @@ from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.hashes import hash64, hash64_many
 
-# Up to so many bytes of constants, all of them are hashed as the original does it.
+# Up to this total size of constants in bytes, all of them are hashed like in the original.
 _HASHED_WHOLE: Final = 1 << 23
 _LONG: Final = 1 << 12
-# Texts and hashes of so many nodes are held at a time.
+# Number of nodes whose strings and hashes are in memory at a time.
 _AT_ONCE: Final = 1 << 13
 
 
 class NodeHashes:
-    """Hashes the nodes of one graph.
+    """Hashes of the nodes of one graph.
 
-    Where a graph holds many bytes of constants, long ones have a quicker hash than the original's:
-    only their own places in the order differ.
+    If a graph has many bytes of constants, long ones have a faster hash than the original's, so
+    only their own positions in the order differ.
 
     Args:
         graph: the graph.
-        named: the nodes whose names count.
+        named: the nodes whose names are hashed.
     """
 
     def __init__(self, graph: Graph, named: Collection[str]) -> None:
         self._graph = graph
         self._named = named
-        # By the identity of the attributes, which nodes of a kind often share.
+        # By the identity of the attributes, which similar nodes often share.
         self._of_attrs: dict[int, tuple[int, ...]] = {}
 
     def one(self, node: Node) -> int:
-        """The hash of a node."""
+        """Return the hash of a node."""
         return reduce(combine, (*map(hash_text, self._texts(node)), *self._attrs(node)))
 
     def many(self, nodes: Sequence[Node]) -> list[int]:
-        """The hash of each of many nodes, which takes less time for all at once."""
+        """Return the hashes of many nodes, which is faster than one by one."""
         parts = (nodes[i : i + _AT_ONCE] for i in range(0, len(nodes), _AT_ONCE))
         return [found for part in parts for found in self._some(part)]
 
@@ -66,12 +66,12 @@ class NodeHashes:
         )
 
     def _texts(self, node: Node) -> list[str]:
-        """What of a node is hashed before its attributes."""
+        """Return the strings of a node that are hashed before its attributes."""
         name = node.name if node.name in self._named else ""
         return [node.op, name, *map(_canonical, node.inputs), node.device]
 
     def _attrs(self, node: Node) -> tuple[int, ...]:
-        """The hash of each attribute's serialized value, by the attribute's name."""
+        """Return the hashes of the attributes' serialized values, sorted by attribute name."""
         found = self._of_attrs.get(id(node.attrs))
         if found is None:
             found = tuple(_attr_hash(node.attrs[k], self._longest) for k in sorted(node.attrs))
@@ -109,25 +109,25 @@ def _serialized_hash(value: AttrValue) -> int:
 
 _MASK: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7800
-# Below this many rows of a length, calling numpy takes longer than counting in Python.
+# For fewer rows of the same length, numpy is slower than Python.
 _FEW: Final = 16
 
 
 @lru_cache(maxsize=1 << 17)
 def hash_text(text: str) -> int:
-    """The hash of a name, an op or a device, which graphs repeat."""
+    """Return the hash of a name, an op, or a device, which often repeat in a graph."""
     return hash64(text.encode())
 
 
 def hash_texts(texts: Iterable[str]) -> Mapping[str, int]:
-    """The hashes of many texts."""
+    """Return the hashes of many strings."""
     distinct = list(dict.fromkeys(texts))
     hashes = hash64_many([text.encode() for text in distinct])
     return dict(zip(distinct, hashes, strict=True))
 
 
 def combine_rows(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Each row of at least one hash combined into one, from left to right."""
+    """Combine each row of at least one hash into one, from left to right."""
     groups: dict[int, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         groups[len(row)].append(i)
@@ -141,12 +141,12 @@ def combine_rows(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def combine(first: int, second: int) -> int:
-    """One hash of two. Source: ``Hash64Combine`` of TensorFlow."""
+    """Combine two hashes into one. Source: ``Hash64Combine`` of TensorFlow."""
     return first ^ (second + _GOLDEN + (first << 10 & _MASK) + (first >> 4) & _MASK)
 
 
 def _combined(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Rows of one length, combined."""
+    """Combine the hashes of each row; all rows have the same length."""
     columns: Array = np.array(rows, np.uint64).T
     state = columns[0]
     for column in columns[1:]:
@@ -158,18 +158,18 @@ def _combined(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 class SerialNames:
-    """Counts on over all steps of a chain, as 1.15 does over all that one process does."""
+    """Serial numbers across all steps of a chain, like those of a 1.15 process."""
 
     def __init__(self) -> None:
         self._given = 0
 
     def constant(self, node: str, number: int, taken: Container[str] = ()) -> str:
-        """The name of the next constant.
+        """Return the name of the next constant.
 
         Args:
             node: the node whose output the constant replaces.
-            number: which of the constants of one folding it is.
-            taken: the names that nodes have, which 1.15 gives a second time.
+            number: the index of the constant within one folding.
+            taken: the names of nodes, which 1.15 would reuse.
         """
         while True:
             name = f"{node}/_{number}__cf__{self._given}"

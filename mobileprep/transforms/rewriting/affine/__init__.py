@@ -1,1 +1,1 @@
-"""What scales and shifts a layer's output, found and merged into the layer."""
+"""Detection and merging of ops that scale and shift a layer's output."""

@@ -1,4 +1,4 @@
-"""The nodes that scale, shift or pad a layer's output, one after another."""
+"""Chains of nodes that scale, shift, or pad a layer's output."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from mobileprep.transforms.rewriting.layers import PRODUCTS_OF_MATRICES
 
 
 class AffineStep(Struct, frozen=True):
-    """A node after a layer, and what it does to each channel; None for one that moves them."""
+    """A node after a layer, and its map of each channel; None if it only moves channels."""
 
     node: Node
     affine: Affine | None
 
 
 class Whole(Struct, frozen=True):
-    """Several steps as one map.
+    """Several steps combined into one map.
 
     Args:
-        affine: the map, to be applied to what the layer puts out.
-        moves: the steps that move the channels or pad, to be applied after the map, in order.
-        border: the number that the padding among them pads with then; None where it mirrors, and
-            where there is none.
+        affine: the map, to apply to the output of the layer.
+        moves: the steps that move the channels or pad, to apply after the map, in order.
+        border: the resulting padding value; None for mirror padding and without padding.
     """
 
     affine: Affine
@@ -43,18 +42,18 @@ class Whole(Struct, frozen=True):
 
 
 def awaited(steps: Sequence[AffineStep], gone: Collection[str]) -> tuple[Ref, ...]:
-    """What some steps wait for, each once, but for nodes that go."""
+    """Return the control inputs of some steps, without those from removed nodes."""
     controls = dict.fromkeys(r for s in steps for r in s.node.control_inputs)
     return tuple(r for r in controls if r.node not in gone)
 
 
 class AffineChains:
-    """Walks along chains of a graph, and notes why a walk ended at a node.
+    """Search along chains in a graph, which records why each one ends.
 
     Args:
         graph: the graph.
         constants: its constants.
-        protected: names of nodes that must survive.
+        protected: names of nodes that must not be removed.
     """
 
     def __init__(
@@ -66,12 +65,12 @@ class AffineChains:
         self.reasons: dict[str, str] = {}
 
     def after(self, channels: Channels) -> list[AffineStep]:
-        """The steps after a layer, as far as nothing else sees what lies between them."""
+        """Return the steps after a layer, up to the first result with other consumers."""
         current = Ref(channels.layer.name)
         return self.along(channels, current, self._only_user(current, channels))
 
     def along(self, channels: Channels, current: Ref, node: Node | None) -> list[AffineStep]:
-        """The steps from a node on, as far as nothing else sees what lies between them."""
+        """Return the steps from a node on, up to the first result with other consumers."""
         steps: list[AffineStep] = []
         while node is not None:
             read = self._read(node, current, channels, steps)
@@ -85,12 +84,12 @@ class AffineChains:
         return steps
 
     def note(self, node: Node, reason: str) -> None:
-        """Keep the reason why a node is left, if there is one."""
+        """Record the reason why a node was not merged, if there is one."""
         if reason:
             self.reasons[node.name] = reason
 
     def whole(self, steps: Sequence[AffineStep]) -> Whole | str:
-        """The steps as one map with what only moves after it, or why there is none."""
+        """Combine the steps into one map followed by moves, or return why this is not possible."""
         before, after, pad = Affine(), Affine(), None
         for step in steps:
             if step.affine is None:
@@ -136,12 +135,12 @@ class AffineChains:
         return where if isinstance(where, str) else (AffineStep(node, None), where)
 
     def _gives_statistics(self, node: Node) -> bool:
-        """Whether an output of a node but the first is used."""
+        """Return whether an output of a node other than the first is used."""
         consumers = self._graph.consumers.get(node.name, ())
         return any(r.node == node.name and r.index > 0 for c in consumers for r in c.inputs)
 
     def shape_of(self, ref: Ref) -> TensorShape:
-        """The statically known shape of a tensor."""
+        """Return the statically known shape of a tensor."""
         return shape_of(self._shapes, ref)
 
     @cached_property
@@ -149,7 +148,7 @@ class AffineChains:
         return shapes_if_valid(self._graph)
 
     def _border(self, pad: Node, after: Affine) -> float | None:
-        """What a padding has to put around an image that is already scaled and shifted."""
+        """Return the padding value for an image that is already scaled and shifted."""
         value = 0.0
         if pad.op == "PadV2":
             given = self._constants.value(pad.data_inputs[2])
@@ -169,17 +168,17 @@ _MOVES: Final = frozenset({"Squeeze", "Reshape", "BatchToSpaceND"})
 
 
 ShapeOf = Callable[[Ref], TensorShape]
-"""The statically known shape of a tensor."""
+"""Function that returns the statically known shape of a tensor."""
 
 
 def moved(node: Node, source: Ref, channels: Channels, shape_of: ShapeOf) -> Channels | str:
-    """The channels after a node that computes nothing, or why scales cannot go before it.
+    """Return the channels after a node that computes nothing, or why scales cannot move before it.
 
     Args:
-        shape_of: the shapes of the graph.
+        shape_of: returns the shape of a tensor.
 
     Returns:
-        The channels where the node has put them, or the reason; empty for a node of another kind.
+        The channels in their new position, or the reason, which is empty for other nodes.
     """
     if node.data_inputs.count(source) > 1 or node.data_inputs[0] != source:
         return ""

@@ -1,4 +1,4 @@
-"""Nodes that scale and shift a layer's output, one factor and one summand for each channel."""
+"""Nodes that scale and shift a layer's output, with one factor and one offset per channel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Affine(Struct, frozen=True):
     offset: Array | None = None
 
     def then(self, after: Affine) -> Affine:
-        """This map followed by another one."""
+        """Return this map followed by another one."""
         if after.scale is None:
             return Affine(self.scale, _sum(self.offset, after.offset))
         scale = after.scale if self.scale is None else self.scale * after.scale
@@ -46,19 +46,19 @@ class Affine(Struct, frozen=True):
 
     @property
     def is_finite(self) -> bool:
-        """Whether every number is one."""
+        """Whether all values are finite."""
         return all(a is None or bool(np.isfinite(a).all()) for a in (self.scale, self.offset))
 
 
 class Channels(Struct, frozen=True):
-    """The channels of the tensor that is scaled and shifted.
+    """The channels of a tensor that is scaled and shifted.
 
     Args:
-        layer: the layer that puts them out.
-        count: how many there are.
+        layer: the layer that outputs them.
+        count: the number of channels.
         constants: the graph's constants.
-        axis: the dimension that runs over them, counted from the last: -1.
-        rank: how many dimensions the tensor has; None where that is not known.
+        axis: the dimension of the channels, counted from the last: -1.
+        rank: the rank of the tensor; None if unknown.
     """
 
     layer: Node
@@ -69,11 +69,11 @@ class Channels(Struct, frozen=True):
 
     @classmethod
     def of(cls, layer: Node, count: int, constants: ConstantExpressions) -> Channels:
-        """The channels of what a layer itself puts out."""
+        """Return the channels of a layer's own output."""
         return cls(layer, count, constants, output_axis(layer), layer_kind(layer).rank)
 
     def read(self, node: Node, source: Ref) -> Affine | str:
-        """What a node does to each channel, or why it does not; empty where it never would."""
+        """Return a node's map of each channel, or why it has none; empty for unrelated nodes."""
         if node.op == "Identity":
             return Affine()
         if node.op in BATCH_NORMS:
@@ -118,13 +118,17 @@ class Channels(Struct, frozen=True):
         return None if values is None else values.astype(np.float64)
 
     def _runs_along(self, node: Node) -> bool:
-        """Whether a node takes the same dimension for the channels as the tensor has them in."""
+        """Return whether a node expects the channels in the tensor's channel dimension."""
         last = channel_axis(node) == len(layout(node)) - 1
         return last == (self.axis == -1)
 
 
 def norm_affine(norm: Node, constants: ConstantExpressions, count: int | None) -> Affine | str:
-    """What a batch normalization does to each channel, or why that is not constant."""
+    """Return a batch normalization's map of each channel, or why it is not constant.
+
+    Args:
+        count: the required number of channels; None for any.
+    """
     if not is_inference(norm):
         return "the batch normalization uses the batch's statistics (is_training)"
     values = [constants.value(r) for r in norm.data_inputs[1:]]

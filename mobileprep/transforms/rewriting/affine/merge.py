@@ -1,4 +1,4 @@
-"""Merges what scales and shifts a layer's output into the layer's weights and one bias."""
+"""Merge ops that scale and shift a layer's output into its weights and one bias."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mobileprep.transforms.rewriting.layers import (
 )
 
 Cut = Callable[[Sequence[AffineStep]], int]
-"""``steps after a layer -> how many of them to merge``."""
+"""Function that returns how many of the steps after a layer to merge."""
 
 
 class Merged(Struct, frozen=True):
@@ -38,9 +38,9 @@ class Merged(Struct, frozen=True):
 
     Args:
         graph: the graph.
-        layers: how many layers took something in.
-        reasons: why nodes were left, by their names.
-        behind: the names of nodes that their layer took in, or could.
+        layers: number of layers with merged steps.
+        reasons: reasons why nodes were not merged, by node name.
+        behind: names of nodes that their layer absorbed, or could absorb.
     """
 
     graph: Graph
@@ -50,10 +50,10 @@ class Merged(Struct, frozen=True):
 
 
 def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
-    """Follow every layer's output, and merge as many of the steps after it as ``cut`` says.
+    """Merge the steps after every layer that ``cut`` selects.
 
     Args:
-        cut: which steps to merge; the last of them must scale or shift.
+        cut: returns the number of steps to merge; the last of them must scale or shift.
     """
     ready = without_idle_controls(graph, protected)
     merging = _Merging(ready, protected)
@@ -65,14 +65,14 @@ def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
 
 
 class _Weights(Struct, frozen=True):
-    """A layer's weights, and the node that gives them."""
+    """A layer's weights, and the node that outputs them."""
 
     values: Tensor
     node: Node
 
 
 class _Merging:
-    """Collects what takes the place of which node."""
+    """Collector of replacements by node name."""
 
     def __init__(self, graph: Graph, protected: Collection[str]) -> None:
         self._graph = graph
@@ -95,7 +95,7 @@ class _Merging:
         return Merged(now, self._layers, self._chains.reasons, frozenset(self._behind))
 
     def merge(self, layer: Node, cut: Cut) -> None:
-        """Merge what follows a layer, or note why not."""
+        """Merge the steps after a layer, or record why they cannot be merged."""
         refs = layer.data_inputs
         values = self._constants.value(refs[1]) if len(refs) > 1 else None
         count = None if values is None else output_channels(layer, values)
@@ -104,13 +104,13 @@ class _Merging:
         given = _Weights(values, self._graph[refs[1].node])
         steps = self._chains.after(Channels.of(layer, count, self._constants))
         if not self._merged(layer, given, steps, cut):
-            # What stands behind a padding is in the way of what stands before it.
+            # The steps after a padding may prevent merging those before it.
             self._merged(layer, given, _before_padding(steps), cut)
 
     def _merged(
         self, layer: Node, weights: _Weights, steps: Sequence[AffineStep], cut: Cut
     ) -> bool:
-        """Whether the steps are dealt with: merged, or nothing to merge among them."""
+        """Return whether the steps are done: merged, or with nothing to merge."""
         part = steps[: cut(steps)]
         whole = self._chains.whole(part)
         if isinstance(whole, str):
@@ -122,7 +122,7 @@ class _Merging:
         return True
 
     def _is_own(self, weights: str, layer: Node) -> bool:
-        """Whether weights may be changed for a layer's sake; who only runs after them may stay."""
+        """Return whether only this layer uses the weights; control dependencies do not count."""
         users = (n for n in self._graph.consumers[weights] if n is not layer)
         shared = any(r.node == weights for n in users for r in n.data_inputs)
         uses = sum(r.node == weights for r in layer.data_inputs)
@@ -152,8 +152,7 @@ class _Merging:
         self._new[final.name] = [*nodes, replace(last, inputs=last.inputs + more)]
 
     def _scaled(self, layer: Node, weights: _Weights, scale: Array) -> tuple[Node, list[Node]]:
-        """The layer with scaled weights, and the constant to put before it where others use the
-        weights too."""
+        """Return the layer with scaled weights, and their constant if other nodes share them."""
         old = weights.node
         product = scaled(layer, weights.values, scale.astype(weights.values.dtype.numpy))
         if self._is_own(old.name, layer):
@@ -169,7 +168,7 @@ class _Merging:
     def _bias_and_moves(
         self, layer: Node, weights: _Weights, name: str, whole: Whole
     ) -> list[Node]:
-        """A bias and what moves it, or one of the two, after a layer; the last has the name."""
+        """Return the bias and moves after a layer; the last node has the given name."""
         nodes: list[Node] = []
         moves = whole.moves
         source = layer.name
@@ -186,7 +185,7 @@ class _Merging:
         return nodes
 
     def _padded(self, pad: Node, weights: _Weights, border: float, nodes: list[Node]) -> Node:
-        """The padding with another border; the constant that it then takes goes to ``nodes``."""
+        """Return the padding with another value, and append its constant to ``nodes``."""
         if not border:
             return replace(pad, op="Pad", inputs=pad.inputs[:2])
         value = self._constant(f"{pad.name}/border", weights, border)
@@ -194,7 +193,7 @@ class _Merging:
         return replace(pad, op="PadV2", inputs=(*pad.inputs[:2], Ref(value.name)))
 
     def _constant(self, name: str, weights: _Weights, values: Array | float) -> Node:
-        """A constant of the weights' type, in the weights' loop."""
+        """Create a constant of the weights' type, in the weights' loop."""
         dtype = weights.values.dtype
         tensor = Tensor.packed(np.asarray(values).astype(dtype.numpy), dtype)
         return constant(self._names.name(name), tensor, inputs=weights.node.control_inputs)

@@ -1,1 +1,1 @@
-"""Scales of channels that a graph can change without computing anything else: finding, applying."""
+"""Channel scales that do not change the results of a graph."""

@@ -1,4 +1,4 @@
-"""Finds the channels of a graph that may be scaled, and all that would have to be scaled along."""
+"""Find the channels of a graph that can be scaled, and all that must be scaled with them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class ScaledTensor(Struct, frozen=True):
     """A tensor whose channels may be scaled.
 
     Args:
-        ids: for each index along the channels' dimension the number of its scale.
-        axis: that dimension, counted from the last: -1.
-        rank: how many dimensions the tensor has; None where that is not known.
-        ties: what puts constants into the branch or the loop in which the tensor is.
+        ids: the index of the scale for each position along the channel dimension.
+        axis: the channel dimension, counted from the last: -1.
+        rank: the rank of the tensor; None if unknown.
+        ties: control inputs that place constants in the tensor's branch or loop.
     """
 
     ids: Ids
@@ -56,30 +56,30 @@ class ScaledTensor(Struct, frozen=True):
     ties: tuple[Ref, ...] = ()
 
     def like(self, other: ScaledTensor) -> bool:
-        """Whether another tensor has as many channels in the same dimension of as many."""
+        """Return whether another tensor has the same rank, channel dimension, and channel count."""
         same = (self.axis, self.rank) == (other.axis, other.rank)
         return same and self.rank is not None and len(self.ids) == len(other.ids)
 
     def at(self, axis: int, rank: int | None) -> ScaledTensor:
-        """The same channels in another dimension."""
+        """Return the same channels in another dimension."""
         return replace(self, axis=axis, rank=rank)
 
 
 class ScaleVariables:
-    """Scales by number. Equal ones are joined; one that is pinned is one, for a reason."""
+    """Scales by index. Equal scales are joined; a pinned scale is one, with a reason."""
 
     def __init__(self) -> None:
         self._parents: list[int] = []
         self._reasons: dict[int, str] = {}
 
     def fresh(self, count: int) -> Ids:
-        """Numbers of new scales."""
+        """Return the indices of new scales."""
         start = len(self._parents)
         self._parents += range(start, start + count)
         return np.arange(start, start + count)
 
     def join(self, first: Ids, second: Ids) -> None:
-        """Let scales be equal, pair by pair."""
+        """Make scales equal, pair by pair."""
         for a, b in zip(first.tolist(), second.tolist(), strict=True):
             one, other = self._root(a), self._root(b)
             if one == other:
@@ -89,17 +89,17 @@ class ScaleVariables:
                 self._reasons.setdefault(one, self._reasons.pop(other))
 
     def pin(self, ids: Iterable[Any], reason: str) -> None:
-        """Let scales be one."""
+        """Fix scales to one."""
         for i in ids:
             self._reasons.setdefault(self._root(int(i)), reason)
 
     def reason(self, ids: Ids) -> str:
-        """Why the first pinned scale of some is pinned; empty where one is free."""
+        """Return why the first of some scales is pinned, or an empty string if any is free."""
         reasons = [self._reasons.get(self._root(i), "") for i in ids.tolist()]
         return reasons[0] if reasons and all(reasons) else ""
 
     def roots(self) -> Ids:
-        """For each number one that stands for all that are joined with it; -1 where pinned."""
+        """Return for each scale the index that represents its joined scales; -1 if pinned."""
         found = [self._root(i) for i in range(len(self._parents))]
         return np.array([-1 if r in self._reasons else r for r in found], dtype=np.int64)
 
@@ -124,17 +124,18 @@ def find_scales(
     through_relu6: bool = True,
     keep_stored: bool = False,
 ) -> ChannelScales:
-    """Find the channels that may be scaled without changing what the graph computes.
+    """Find the channels that can be scaled without changing the results of the graph.
 
     Args:
-        protected: names of nodes that are fed or fetched: their tensors stay as they are.
-        keep_stored: whether to leave weights that were in 8 bits before: their steps are even.
+        protected: names of nodes that are fed or fetched; their tensors must not change.
+        through_relu6: whether channels may be scaled through Relu6.
+        keep_stored: whether to exclude weights that were quantized to 8 bits, with even steps.
     """
     return _Search(graph, protected, through_relu6, keep_stored).run()
 
 
 class _Search:
-    """One walk over the graph in the order of execution."""
+    """One traversal of the graph in execution order."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class _Search:
         if node.op in LAYERS:
             out = self._layer(node)
         elif node.op in SHAPE_OPS or not any(r in self._tensors for r in node.data_inputs):
-            return  # it does not see its channels' values
+            return  # it does not use the channels' values
         else:
             out = self._passed(node)
         if isinstance(out, str):
@@ -185,7 +186,7 @@ class _Search:
             self._pin(Ref(node.name), "its output is an input or output of the graph")
 
     def _pin_loops(self, order: Sequence[Node]) -> None:
-        """Pin what goes to nodes that may run before it, or in no known order."""
+        """Pin the inputs of nodes that may run earlier, or in an unknown order."""
         done = {n.name for n in order if n.op not in MERGES}
         for node in self._graph:
             if node.name not in done:
@@ -198,7 +199,7 @@ class _Search:
             self._variables.pin(tensor.ids, reason)
 
     def _layer(self, layer: Node) -> Passed:
-        """The channels of a layer's output, which end those of its input."""
+        """Return the channels of a layer's output, which are independent of its input's."""
         refs = layer.data_inputs
         where = data_input(layer)
         if len(refs) <= max(where, 1):
@@ -225,7 +226,7 @@ class _Search:
         return ScaledTensor(ids, output_axis(layer), rank, weights.control_inputs)
 
     def _takes(self, layer: Node, weights: Tensor, given: ScaledTensor) -> bool:
-        """Whether a layer's weights have one index for each channel of its input."""
+        """Return whether a layer's weights have one index for each channel of its input."""
         if layer.attr_bool("transpose_a", False) or layer.attr_bool("adj_x", False):
             return False
         fits = weights.shape[input_axis(layer)] == len(given.ids)
@@ -259,7 +260,7 @@ class _Search:
         return tensor
 
     def _combined(self, node: Node, tensor: ScaledTensor, index: int) -> Passed:
-        """The channels after a node that takes them and, as the input of an index, another."""
+        """Return the channels after a node that combines them with input ``index``."""
         other = node.data_inputs[index]
         value = self._constants.value(other)
         if node.op in SCALINGS:
@@ -281,7 +282,7 @@ class _Search:
         return tensor
 
     def _joined(self, node: Node, found: Sequence[ScaledTensor | None]) -> Passed:
-        """The channels of a sum or an extreme of several tensors, whose scales must be equal."""
+        """Return the channels of a sum or extremum of tensors, whose scales must be equal."""
         first = found[0]
         if node.op not in _JOINS or first is None:
             return f"its channels go to {node.op} with others"
@@ -328,11 +329,11 @@ _PADS: Final = frozenset({"Pad", "PadV2", "MirrorPad"})
 _WITH_PARAMETERS: Final = _REDUCTIONS | _PADS | _BLOCKS | {"Transpose"}
 
 Passed = ScaledTensor | str
-"""The output's channels, or why there are none."""
+"""The output's channels, or the reason why there are none."""
 
 
 def passed(node: Node, tensor: ScaledTensor, value_of: ValueOf, shape_of: ShapeOf) -> Passed:
-    """What a node makes of its first input's channels, all its other inputs being parameters."""
+    """Return the output channels of a node whose other inputs are all parameters."""
     if node.op in ELEMENTWISE:
         return tensor
     if node.op in _POOLS:
@@ -359,9 +360,9 @@ def _with_parameters(node: Node, tensor: ScaledTensor, given: Sequence[Array]) -
 
 
 def joined(node: Node, tensors: Sequence[ScaledTensor], axis: Tensor | None) -> Passed:
-    """The channels of several tensors in a row, where ConcatV2 puts them so.
+    """Return the channels of a ConcatV2 along the channel dimension.
 
-    Along another dimension the channels must be made equal before.
+    Along other dimensions, it returns those of the first tensor; the caller must join them.
     """
     first = tensors[0]
     if axis is None or axis.size != 1 or axis.dtype is DType.STRING or first.rank is None:
@@ -374,7 +375,7 @@ def joined(node: Node, tensors: Sequence[ScaledTensor], axis: Tensor | None) -> 
 
 
 def multiplied(tensor: ScaledTensor, factor: TensorShape) -> Passed:
-    """The channels after an elementwise product with a tensor that is not scaled."""
+    """Return the channels after an elementwise product with a tensor that is not scaled."""
     if factor is None:
         return "the shape of its factor is not known"
     if tensor.rank is None or len(factor) > tensor.rank:
@@ -442,7 +443,7 @@ def _in_blocks(tensor: ScaledTensor, block: Array) -> Passed:
 
 
 def _reshaped(tensor: ScaledTensor, before: TensorShape, after: TensorShape) -> Passed:
-    """The channels after Reshape, where each index of the last dimension has one channel.
+    """Return the channels after Reshape if each index of the last dimension has one channel.
 
     Elements keep their order: the channel of the element at ``p`` is ``p // inner % count``.
     """
@@ -466,9 +467,9 @@ class ScaledLayer(Struct, frozen=True):
 
     Args:
         layer: the layer.
-        weights: the constant, used by this layer alone.
-        inputs: the scales of the channels that it takes; None where they stay.
-        outputs: the scales of the channels that it puts out.
+        weights: the constant, used only by this layer.
+        inputs: the scales of its input channels; None if they do not change.
+        outputs: the scales of its output channels.
     """
 
     layer: Node
@@ -478,11 +479,11 @@ class ScaledLayer(Struct, frozen=True):
 
 
 class ScaledConstant(Struct, frozen=True):
-    """A node that combines channels with a constant, which has to be scaled as they are.
+    """A node that combines channels with a constant, which must have the same scales.
 
     Args:
-        node: BiasAdd, Add, AddV2, Sub, Minimum or Maximum.
-        index: which input is the constant.
+        node: BiasAdd, Add, AddV2, Sub, Minimum, or Maximum.
+        index: index of the constant input.
         values: the constant.
         tensor: the channels.
     """
@@ -494,21 +495,21 @@ class ScaledConstant(Struct, frozen=True):
 
 
 class Bound(Struct, frozen=True):
-    """A Relu6, whose upper bound has to be scaled as the channels are."""
+    """A Relu6, whose upper bound must be scaled with the channels."""
 
     node: Node
     tensor: ScaledTensor
 
 
 class ChannelScales(Struct, frozen=True):
-    """What would have to be scaled along in a graph.
+    """Everything in a graph that must be scaled together.
 
     Args:
         variables: the scales.
-        layers: the layers, in the order of execution.
+        layers: the layers, in execution order.
         constants: the constants that are combined with channels.
         bounds: the upper bounds.
-        refused: how many layers have weights that cannot be scaled, by reason.
+        refused: number of layers with weights that cannot be scaled, by reason.
     """
 
     variables: ScaleVariables

@@ -1,1 +1,1 @@
-"""Finds what of a graph is constant, and computes it."""
+"""Detection and evaluation of the constant parts of a graph."""

@@ -1,4 +1,4 @@
-"""Which nodes of a graph are constant: they depend on nothing that is fed or has state.
+"""Find the constant nodes of a graph: those that depend on no feeds and no state.
 
 Source: ``FindConstantFoldableNodes`` of TensorFlow 1.15's constant folding.
 """
@@ -22,7 +22,7 @@ from mobileprep.transforms.rewriting.constant_folding.rules import Execution
 _NO_CONTROLS: frozenset[Ref] = frozenset()
 
 Refusal = Callable[[Node], str]
-"""Why a node must not be folded although its inputs are constant, or an empty text."""
+"""Function that returns why a node must not be folded, or an empty string."""
 
 
 class ConstantNodes(Struct, frozen=True):
@@ -30,10 +30,10 @@ class ConstantNodes(Struct, frozen=True):
 
     Args:
         order: their names, inputs before consumers.
-        controls: for each what must still run before its value may be used: nodes as control
-            references, feeds as the tensors that are fed.
-        shapes: for the nodes that tell a shape that is known, their outputs.
-        skipped: nodes with constant inputs that were refused, by reason.
+        controls: what must run before each value may be used: nodes as control references, and
+            feeds as the fed tensors.
+        shapes: outputs of the nodes that return a known shape.
+        skipped: number of nodes with constant inputs that must not be folded, by reason.
     """
 
     order: Sequence[str]
@@ -47,7 +47,7 @@ class ConstantNodes(Struct, frozen=True):
 
 @dataclass
 class _Search:
-    """The state of one walk over a graph."""
+    """State of one traversal of a graph."""
 
     run: Execution
     refusal: Refusal
@@ -58,7 +58,7 @@ class _Search:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def visit(self, node: Node) -> None:
-        """Decide about a node whose inputs have been decided."""
+        """Classify a node whose inputs are already classified."""
         known = node.op in SHAPE_OPS and shape_values(
             node, [self.shape_of(ref) for ref in node.data_inputs]
         )
@@ -81,7 +81,7 @@ class _Search:
         return not reason
 
     def _awaited(self, node: Node) -> frozenset[Ref]:
-        """What a node's constant waits for: its own control inputs and those of its inputs."""
+        """Return all control inputs of a constant node and of its sources."""
         awaited = _NO_CONTROLS
         for ref in node.inputs:
             if ref in self.run.fed:
@@ -90,7 +90,7 @@ class _Search:
                 more = self.controls[ref.node]
             else:
                 more = frozenset({control(ref.node)})
-            # Most nodes wait for nothing, or for what one input waits for: share the set.
+            # Most nodes have no dependencies, or those of one input: share the set.
             if not more <= awaited:
                 awaited = more if not awaited else awaited | more
         return awaited
@@ -102,7 +102,7 @@ def constant_nodes(
     """Find the constant nodes among those that run.
 
     Args:
-        shape_of: the statically known shape of a tensor.
+        shape_of: returns the statically known shape of a tensor.
     """
     search = _Search(run, refusal, shape_of)
     for name in _post_order(run, sinks):
@@ -111,7 +111,7 @@ def constant_nodes(
 
 
 def _post_order(run: Execution, sinks: Iterable[str]) -> Iterator[str]:
-    """Names with inputs first; of several inputs, the one whose name sorts last comes first."""
+    """Yield names with inputs first; inputs are visited in reverse alphabetical order."""
     stack = [(name, False) for name in sinks]
     visited = set()
     while stack:

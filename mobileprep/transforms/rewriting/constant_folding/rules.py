@@ -1,4 +1,4 @@
-"""Which ops may be computed ahead, and which may not for what reason.
+"""Rules for the ops that constant folding may evaluate.
 
 Source: ``IsConstantFoldable`` of TensorFlow 1.15's constant folding.
 """
@@ -36,20 +36,20 @@ _LEFT_ALONE = frozenset(
 
 
 Kernels = Callable[[str], Kernel | None]
-"""``op -> a kernel, or None for the usual one``."""
+"""Function that returns the kernel of an op, or None for the default one."""
 
 
 @dataclass
 class FoldingRules:
-    """Says of nodes with constant inputs whether they may be folded.
+    """Rules that decide whether nodes with constant inputs may be folded.
 
     Args:
         library: the graph's functions; calls are not folded.
-        excluded_ops: ops that the user wants left.
-        excluded_nodes: names of nodes that the user wants left.
-        max_bytes: larger results are left.
-        tf115: the kernels of TensorFlow 1.15, to do as it does: round as its library, and take a
-            placeholder that is not fed for a constant, which fails as soon as its value is needed.
+        excluded_ops: ops that the user excluded.
+        excluded_nodes: names of nodes that the user excluded.
+        max_bytes: size limit of results.
+        tf115: the kernels of TensorFlow 1.15, to reproduce its rounding, and to treat a placeholder
+            that is not fed as a constant, which fails when its value is needed.
     """
 
     library: Library
@@ -60,11 +60,11 @@ class FoldingRules:
     _left: dict[str, str] = field(default_factory=dict, init=False)
 
     def leave(self, name: str, reason: str) -> None:
-        """Leave a node from now on."""
+        """Exclude a node from now on."""
         self._left[name] = reason
 
     def refusal(self, node: Node) -> str:
-        """Why a node stays, or an empty text."""
+        """Return the reason why a node must not be folded, or an empty string."""
         if node.op in self.excluded_ops or node.name in self.excluded_nodes:
             return "excluded"
         if node.op in self.library.functions:
@@ -92,9 +92,9 @@ class Execution(Struct, frozen=True):
 
     Args:
         nodes: the needed nodes by name, in stored order.
-        fed: the inputs of nodes that come from a feed: the tensors fed, and control
-            dependencies on the placeholders among them.
-        inputs: the nodes whose tensors are fed, in the order that the user gave.
+        fed: the inputs of nodes that come from a feed: the fed tensors, and control dependencies on
+            the placeholders among them.
+        inputs: the nodes whose tensors are fed, in the user's order.
         fetched: the tensors that are fetched.
     """
 
@@ -105,7 +105,7 @@ class Execution(Struct, frozen=True):
 
 
 def execution(nodes: Iterable[Node], inputs: Iterable[str], outputs: Iterable[str]) -> Execution:
-    """The part of a graph between tensors fed and tensors fetched."""
+    """Return the part of a graph between fed and fetched tensors."""
     by_name = {node.name: node for node in nodes}
     tensors = [parse_ref(name) for name in inputs]
     placeholders = (r.node for r in tensors if by_name[r.node].op in PLACEHOLDERS)

@@ -1,4 +1,4 @@
-"""Finds the constant tensors of a graph that something else uses, and their values."""
+"""Find the constant tensors of a graph that other nodes use, and their values."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _DECODED = "it decodes weights that are stored in fewer bits"
 
 
 class Folding(Struct, frozen=True):
-    """What can be folded.
+    """Foldable parts of a graph.
 
     Args:
         run: the nodes that the outputs need.
-        constant: which of them are constant.
-        values: the constant tensors that other nodes or the user take; those of Const nodes, and
-            those that are too large, left out.
-        skipped: what was left, by reason.
-        costly: nodes that were left for the memory or the time that they would take.
+        constant: the constant nodes among them.
+        values: the constant tensors that other nodes or the user take, except those of Const nodes
+            and those that are too large.
+        skipped: number of nodes and tensors that are not folded, by reason.
+        costly: nodes that are not folded because of their memory or time.
     """
 
     run: Execution
@@ -55,10 +55,10 @@ def find_folding(
     rules: FoldingRules,
     shape_of: Callable[[Ref], TensorShape],
 ) -> Folding:
-    """Find and compute what can be folded.
+    """Find and compute foldable tensors.
 
     Args:
-        shape_of: the statically known shape of a tensor.
+        shape_of: returns the statically known shape of a tensor.
     """
     costly: list[str] = []
     while True:
@@ -68,7 +68,7 @@ def find_folding(
         if not found.left:
             break
         costly += found.costly
-        # What such a node feeds is not constant either: search again without it.
+        # The consumers of such a node are not constant either: search again without it.
         for name, reason in found.left.items():
             rules.leave(name, reason)
     values = {r: t for r, t in found.tensors.items() if t.nbytes <= rules.max_bytes}
@@ -76,7 +76,7 @@ def find_folding(
     if len(values) < len(found.tensors):
         skipped[f"larger than {rules.max_bytes} bytes"] = len(found.tensors) - len(values)
     if rules.tf115 is None:
-        # The original folds these too, and the file is as large as before they were quantized.
+        # The original folds these too, which undoes the size reduction of quantization.
         decoded = {r for r, t in values.items() if is_decoded(run.nodes, r, t)}
         skipped.update([_DECODED] * len(decoded))
         values = {r: t for r, t in values.items() if r not in decoded}
@@ -84,7 +84,7 @@ def find_folding(
 
 
 def _used_outside(run: Execution, constant: ConstantNodes) -> set[Ref]:
-    """The tensors of constant nodes, Const ones apart, that nodes or users from outside take."""
+    """Return the outputs of constant nodes, except Const, that other nodes or users take."""
     inner = {n for n in constant.order if run.nodes[n].op != "Const"}
     used = {r for r in run.fetched if r.node in inner}
     for node in run.nodes.values():
@@ -94,15 +94,15 @@ def _used_outside(run: Execution, constant: ConstantNodes) -> set[Ref]:
 
 
 _LEAST: Final = 1024
-"""Bytes below which copies do not matter: vectors, shapes, and their operands."""
+"""Size in bytes below which copies do not matter: vectors, shapes, and their operands."""
 _GROWTH: Final = 1.5
 
 
 def is_decoded(nodes: Mapping[str, Node], ref: Ref, value: Tensor) -> bool:
-    """Whether a constant tensor is made by Cast or Dequantize of stored elements of fewer bits.
+    """Return whether a constant tensor results from Cast or Dequantize of smaller elements.
 
     Args:
-        nodes: the nodes, by name; what is fed, of which only the shape can count, may be missing.
+        nodes: the nodes, by name; fed nodes, of which only the shape can matter, may be missing.
     """
     if value.nbytes < _LEAST:
         return False
@@ -127,11 +127,11 @@ def _widens(node: Node) -> bool:
 
 
 _NAME = "fold_constants"
-# What is computed on the way may take so much, or a multiple of the constants that there are:
-# beyond it a graph grows that is small only as it is written.
+# Memory limit of intermediate results, also as a multiple of the existing constants: larger graphs
+# are small only in their stored form.
 _LEAST_MEMORY = 1 << 29
 _TIMES_INPUT = 8
-# And so much arithmetic, some seconds of it, the same on each machine.
+# Limit of arithmetic operations, some seconds of work, the same on each machine.
 _FLOPS = 1 << 38
 
 
@@ -139,9 +139,9 @@ class ConstantValues(Struct, frozen=True):
     """Values of constant tensors.
 
     Args:
-        tensors: the values asked for, but for those that need a node that was left out.
-        left: the nodes that cannot be computed here, with the reason.
-        costly: those among them that are left for the memory or the time that they would take.
+        tensors: the requested values, except those that depend on an uncomputed node.
+        left: the nodes that cannot be computed, with reasons.
+        costly: those among them that would take too much memory or time.
     """
 
     tensors: Mapping[Ref, Tensor]
@@ -155,12 +155,12 @@ def constant_values(
     wanted: Iterable[Ref],
     tf115: Kernels | None,
 ) -> ConstantValues:
-    """Compute tensors of constant nodes, within bounds that are the same on each machine.
+    """Compute tensors of constant nodes, within limits that are the same on each machine.
 
-    No others are kept for longer than they are used.
+    Other tensors are released when they are no longer used.
 
     Args:
-        tf115: the kernels of TensorFlow 1.15, to round as it does.
+        tf115: the kernels of TensorFlow 1.15, to reproduce its rounding.
     """
     with working(_FLOPS):
         return _computed(nodes, constant, frozenset(wanted), tf115)
@@ -175,7 +175,7 @@ def _computed(
     inputs = _needed_inputs(nodes, constant, kept)
     uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
-    taken = 0  # by all of them
+    taken = 0  # total bytes of the values
     left: dict[str, str] = {}
     costly: list[str] = []
     limit = max(_LEAST_MEMORY, _TIMES_INPUT * sum(map(_constant_bytes, nodes.values())))
@@ -205,16 +205,17 @@ def _computed(
 
 
 def _reason(error: UnsupportedError | RunLimitError, node: Node, limit: int, bound: int) -> str:
-    """Why a node is left; raises the error where it is this machine that lacks the memory.
+    """Return why a node cannot be computed; re-raise the error if this machine lacks the memory.
 
     Args:
-        limit: how many bytes folding may take on this graph.
+        limit: the number of bytes that folding may use for this graph.
+        bound: the number of bytes that were still available within the limit.
     """
     if isinstance(error, UnsupportedError):
         return f"no kernel for this {node.op}"
     if isinstance(error, WorkLimitError):
         return f"{node.op} would take more than {_FLOPS} operations to compute"
-    # What is folded may not depend on the machine that does it.
+    # The result of folding must not depend on the machine.
     if memory_left(bound) < bound:
         raise error
     return f"{node.op} would take more than {limit} bytes to compute"
@@ -228,7 +229,7 @@ def _constant_bytes(node: Node) -> int:
 def _needed_inputs(
     nodes: Mapping[str, Node], constant: ConstantNodes, wanted: frozenset[Ref]
 ) -> dict[str, tuple[Ref, ...]]:
-    """For each node to compute the tensors that it takes; a known shape takes none."""
+    """Return the inputs of each node to compute; a known shape needs no inputs."""
     inputs: dict[str, tuple[Ref, ...]] = {}
 
     def needed(name: str) -> list[str]:
