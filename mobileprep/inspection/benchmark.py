@@ -210,7 +210,7 @@ def run(
             installed one that can run the graph.
         seed: seed for random ops; only supported by numpy.
         threads: number of threads; 0 for the engine's default.
-        warn: callback for warnings; by default, issues a ``MobileprepWarning``.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Returns:
         A read-only array of the tensor's shape for each fetch, by the requested name. Strings are

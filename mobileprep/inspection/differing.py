@@ -106,7 +106,7 @@ def diff(
         samples: number of random samples to run both models on; 0 to compare only the graphs.
         outputs: tensors of ``a`` to compare on samples; by default a signature's outputs, or the
             graph's final nodes.
-        warn: callback for warnings; by default, issues a ``MobileprepWarning``.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Raises:
         UsageError: an output is not in the first model, or no samples can be drawn for it.

@@ -118,7 +118,7 @@ def draw(
 
 
 def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None]) -> str:
-    """A graph in DOT; with no option in the form of the original ``graph_to_dot``."""
+    """Format a graph as DOT. Without options, the output is that of ``graph_to_dot``."""
     shapes = shapes_of(graph, warn) if options.shapes else None
     part = _part(graph, options)
     if not (options.collapse or options.colors or options.shapes):
@@ -130,7 +130,11 @@ def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None])
 
 
 def write_picture(path: Path, text: str, kind: Format) -> None:
-    """Have Graphviz draw a text in DOT."""
+    """Render DOT as an image with Graphviz.
+
+    Raises:
+        UnsupportedError: Graphviz is not installed, or cannot draw the graph.
+    """
     program = shutil.which("dot")
     if program is None:
         message = (

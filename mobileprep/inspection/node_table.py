@@ -34,8 +34,8 @@ class NodeTable(Struct, frozen=True):
         texts: strings that ``ops``, ``attrs``, and ``shapes`` refer to by index.
         names: names of the nodes, in graph order.
         ops: for each node, the index of its op's name.
-        inputs: for each node, a flat list of its inputs: index of the producer and of its output, or
-            -1 for a control dependency. Inputs that are not in the graph are omitted.
+        inputs: for each node, a flat list of its inputs: index of the producer and of its output,
+            or -1 for a control dependency. Inputs that are not in the graph are omitted.
         attrs: for each node, the indices of its formatted attributes.
         shapes: for each node, the indices of its outputs' formatted shapes.
         bytes: for each node, the size of its constant in bytes; 0 for other nodes.

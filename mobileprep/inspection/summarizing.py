@@ -126,8 +126,9 @@ def summarize(
     """Summarize a model: its inputs and outputs, its ops, and the cost of one run.
 
     Args:
-        model: a GraphDef (binary, text, or memory-mapped), a MetaGraph, the directory of a SavedModel,
-            a .tflite file, the prefix of a checkpoint, or a directory that contains one of these.
+        model: a GraphDef (binary, text, or memory-mapped), a MetaGraph, the directory of a
+            SavedModel, a .tflite file, the prefix of a checkpoint, or a directory that contains
+            one of these.
         checkpoint: values of its variables; see ``freeze``.
         signature: signature to use; see ``freeze``.
         tags: tags of the MetaGraph of a SavedModel.
@@ -140,8 +141,8 @@ def summarize(
         tensorflow: release whose default build is compared with the graph.
 
     Raises:
-        UsageError: the signature, tensor, or device does not exist, no MetaGraph has the tags, or the
-            number of shapes differs from the number of inputs.
+        UsageError: the signature, tensor, or device does not exist, no MetaGraph has the tags, or
+            the number of shapes differs from the number of inputs.
         CorruptFileError: a file is missing or damaged.
         InvalidGraphError: a constant has an impossible shape.
         UnsupportedError: the checkpoint format is not supported.

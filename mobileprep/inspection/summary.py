@@ -177,8 +177,8 @@ def count_variables(graph: Graph) -> VariableCount:
 def with_zeros(graph: Graph) -> Graph:
     """Replace variables of declared shapes with constants of zeros.
 
-    The costs are those of the frozen model, even if the values are unknown. The zeros take no memory,
-    regardless of the shape.
+    The costs are those of the frozen model, even if the values are unknown. The zeros take no
+    memory, regardless of the shape.
     """
     zeros = {v.name: _zeros(v) for v in variables_of(graph) if _declared_elements(v) is not None}
     if not zeros:

@@ -81,7 +81,7 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
 
 
 class _TargetPlanner:
-    """Plans one target, from its source to its output directory."""
+    """Planner of one target, from its source to its output directory."""
 
     def __init__(self, recipe: Recipe, target: Target, known: KnownStages) -> None:
         self._recipe = recipe

@@ -40,10 +40,10 @@ def is_absolute(name: str) -> bool:
 def portable_recipe(recipe: Recipe) -> Recipe:
     """Replace the absolute file names in a recipe with machine-independent names.
 
-    Only the last component of an absolute path is kept: ``*/graph.pb``. If several have the same
-    last component, the second becomes ``*2/graph.pb``, in the order of the whole recipe. A recipe
-    without absolute paths is returned unchanged, so part of a renamed recipe keeps the names of
-    the whole.
+    Names keep only the last component of an absolute path: ``*/graph.pb``. If several have the
+    same last component, the second becomes ``*2/graph.pb``, in the order of the whole recipe. A
+    recipe without absolute paths is returned unchanged, so part of a renamed recipe keeps the
+    names of the whole.
     """
     names = _Names()
     targets = tuple(map(names.of_target, recipe.targets))

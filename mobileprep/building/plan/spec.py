@@ -100,9 +100,10 @@ class Upstream(Struct, frozen=True):
 class Stage(Struct, frozen=True, kw_only=True, dict=True):
     """Parameters and inputs of a stage. Each kind of stage is a subclass.
 
-    A field of type ``Files``, ``Upstream``, or a mapping of ``Files`` is an input, and its name is
-    the slot. A tuple of ``Upstream`` is several inputs, numbered after the field name. All other
-    fields are parameters. The fingerprint covers all fields.
+    A field of type ``Files`` or ``Upstream`` is an input, and its name is the slot. A mapping of
+    ``Files`` is several inputs, with its keys as slots. A tuple of ``Upstream`` is several inputs,
+    numbered after the field name. All other fields are parameters. The fingerprint covers all
+    fields.
     """
 
     stage_name: ClassVar[str]
@@ -211,7 +212,7 @@ class TargetPlan(Struct, frozen=True):
         records: outputs that the report reads.
         sources: external files that the target depends on.
         settings: the target's settings for the manifest.
-        page: outputs for the report page, or None if there is no page.
+        page: outputs for the report page, or None without a page.
     """
 
     recipe: str

@@ -249,7 +249,7 @@ def _folder_of(files: Mapping[str, Array]) -> Iterator[Path]:
         yield folder
 
 
-# Number of samples for measuring the spread, and the ratio that indicates another scale.
+# Number of samples for measuring the spread, and the ratios that indicate another scale.
 _LOOKED_AT: Final = 8
 
 

@@ -203,7 +203,10 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
 
 
 def _slips(model: _Model) -> list[str]:
-    """Return warnings about limited ops that neither the model nor TensorFlow has."""
+    """Return warnings about limited ops that neither the model nor TensorFlow has.
+
+    Such a limit has no effect.
+    """
     limits = model.job.asked.budget.ops
     named = () if limits is None else (*limits.allow, *limits.forbid)
     return [slip for op in named if op not in model.package.ops and (slip := slip_in(op))]

@@ -45,7 +45,7 @@ class CalibrateStage(Stage, frozen=True, kw_only=True):
     """Determine the ranges of a float graph's tensors, from a range file or by running samples.
 
     Args:
-        calibration: calibration settings; the place where they run is not a parameter.
+        calibration: calibration settings; ``workers`` and ``dask`` are not parameters.
         data: the samples; None if they do not exist but a range file does.
         labels: default name of the labels, which are not inputs.
         inputs: the inputs.

@@ -52,7 +52,7 @@ class SamplesStage(RunningStage, frozen=True, kw_only=True):
         labels: default name of the labels, which are not inputs.
         count: number of samples.
         inputs: the inputs.
-        optional: whether to warn instead of failing if there are no usable samples.
+        optional: whether to warn instead of failing without usable samples.
     """
 
     stage_name: ClassVar[str] = "samples"

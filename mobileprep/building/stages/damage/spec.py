@@ -79,13 +79,13 @@ class TensorRecord(Struct, frozen=True):
         tensor: name in the float graph: ``node`` or ``node:1``.
         op: op of its node.
         is_weights: whether it is a constant and not an activation.
-        is_eightbit: whether it is stored in 8 bits itself, or only computed from 8-bit tensors.
+        is_eightbit: whether it is stored in 8 bits itself, not only computed from 8-bit tensors.
         sqnr: signal-to-quantization-noise ratio in dB, from -200 to 200.
         cosine: cosine similarity of the two tensors.
-        clipped: fraction of float values outside the range by more than half a step; None if there
-            is no range.
-        rmse_over_scale: root mean square error, in steps; None if there are none. Rounding alone
-            gives 0.289.
+        clipped: fraction of float values outside the range by more than half a step; None without
+            a range.
+        rmse_over_scale: root mean square error, in quantization steps; None without steps.
+            Rounding alone results in 0.289.
     """
 
     tensor: str
@@ -110,7 +110,7 @@ def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSp
     """Return the stage that compares the graphs before and after quantization.
 
     Returns:
-        None if nothing is quantized, there are no samples, or the recipe turns it off.
+        None without quantization or samples, or if the recipe turns it off.
     """
     data = _data(target)
     asked = target.quantization_report

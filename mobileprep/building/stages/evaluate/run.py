@@ -255,7 +255,7 @@ class Measure(Struct, frozen=True):
         outputs: measured tensors; empty for all.
         metric: None for comparisons with the source, which run when both are evaluated.
         labels: name of its labels; None if it needs none.
-        note: why the metric may be unreliable; empty if there is no reason.
+        note: why the metric may be unreliable; usually empty.
     """
 
     name: str

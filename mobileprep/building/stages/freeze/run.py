@@ -175,7 +175,7 @@ def named_checkpoint(named: Files) -> Path:
     case, a checkpoint of the same name next to the state file is used.
 
     Raises:
-        CorruptFileError: there is no such checkpoint.
+        CorruptFileError: such a checkpoint does not exist.
     """
     found = find_checkpoint(named.root)
     if _is_of(named, found):

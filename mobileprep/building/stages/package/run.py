@@ -271,7 +271,7 @@ def _deflated(block: Sequence[memoryview]) -> int:
 
 
 def _strategy(slices: Sequence[np.ndarray[Any, Any]]) -> int:
-    """Return the zlib strategy. In dense weights, searching for repetitions is not worth it."""
+    """Choose the zlib strategy. Dense weights gain nothing from the slow search for repetitions."""
     middle = slices[len(slices) // 2][:_PROBE]
     sizes = []
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):

@@ -171,8 +171,8 @@ def _feeds(job: Job[RankStage], graph: Graph) -> tuple[list[Mapping[str, Array]]
 def run_trial(job: Job[TrialStage]) -> None:
     """Write ``graph.pb`` and ``trial.json``.
 
-    If there is nothing left to try, the graph is the best one so far, or the nearest one. It is
-    already evaluated, so the stages after it are cache hits.
+    After the last try, the graph is the best one so far, or the nearest one. It is already
+    evaluated, so the stages after it are cache hits.
     """
     asked = job.asked
     layers, tries = ranked(job, asked.ranking), recorded_tries(job, asked.tries)

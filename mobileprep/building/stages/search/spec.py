@@ -2,7 +2,7 @@
 
 Trials run one after another: each builds a graph from the results of the trials before it, an
 evaluation runs it, and a verdict adds its result. After the first trial, which has all layers in
-8 bits, a stage ranks the layers unless the result is good enough. Once nothing is left to try, a
+8 bits, a stage ranks the layers unless the result is good enough. Once everything was tried, a
 trial returns the best graph again and a verdict the same history, so that later stages are hits.
 """
 
@@ -75,7 +75,7 @@ class RankStage(SearchStage, frozen=True, kw_only=True):
 
 
 class TrialStage(SearchStage, frozen=True, kw_only=True):
-    """Quantize the graph with the next rules to try, or with the best ones if none are left.
+    """Quantize the graph with the next rules to try, or with the best ones after the last try.
 
     Args:
         ranking: layers by error, largest first; None for the first try.
