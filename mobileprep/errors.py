@@ -1,4 +1,4 @@
-"""The error tree: each class is one exit code, each error says where, what and the mend."""
+"""Errors: each class has an exit code, and each error a location, a message, and a hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Error = TypeVar("_Error", bound="MobileprepError")
 
 # Candidates beyond which only the likeliest are compared in full.
 _MANY = 1000
-# Of names from files so many are told, and so many characters of each.
+# Number of names in a message, and of characters in each.
 _MOST_NAMES = 20
 _LONGEST_NAME = 60
 
@@ -19,8 +19,8 @@ class MobileprepError(Exception):
     """Base of everything that a user's input can cause.
 
     Args:
-        message: what is wrong, in one sentence.
-        hint: what the user can do about it.
+        message: the problem, in one sentence.
+        hint: the fix, in one sentence.
         where: the place, such as ``recipe.yaml:4:3`` or ``model.pb, byte 120``.
 
     All arguments are positional with defaults, so that instances survive pickling.
@@ -44,7 +44,7 @@ class MobileprepError(Exception):
         return code_of(self.message, self.exit_code)
 
     def at(self: _Error, where: str, *, message: str = "", hint: str = "") -> _Error:
-        """The same error at another place; with another message or hint where one is given."""
+        """Return the error with another location, and optionally another message or hint."""
         return type(self)(message or self.message, hint or self.hint, where)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class RecipeError(MobileprepError):
 
 
 class CorruptFileError(MobileprepError):
-    """A file that is missing, unreadable, truncated or not what it claims to be."""
+    """A file that is missing, unreadable, truncated, or of another format."""
 
     exit_code = 4
 
@@ -143,7 +143,7 @@ class InternalError(MobileprepError):
 
 
 class MobileprepWarning(UserWarning):
-    """What the user should know of work that was done all the same, a sentence each."""
+    """A problem that did not prevent the work, in one sentence."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, count: int = 1) -> list[str]:

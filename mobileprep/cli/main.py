@@ -148,7 +148,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _drop_output() -> None:
-    """Send what is still to be written nowhere, so that the end of the process cannot fail."""
+    """Discard buffered output, so that the exit of the process cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -231,7 +231,7 @@ def _interrupted(*, as_json: bool) -> int:
 
 def _is_interrupt(error: BaseException | None) -> bool:
     """Whether an interrupt is behind an error, as Python puts it while it makes a class."""
-    seen: set[int] = set()  # one that is raised anew from itself is its own cause
+    seen: set[int] = set()  # an exception raised from itself is its own cause
     while error is not None and not isinstance(error, KeyboardInterrupt) and id(error) not in seen:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
@@ -266,7 +266,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _told(verb: Verb, args: argparse.Namespace) -> int:
-    """Run a verb; what it is at is shown where that takes long, and told where it is asked for."""
+    """Run a verb, and show its activities if they take long or with ``--verbose``."""
     from mobileprep.cli._shared.terminal.waiting import Activities, waiting
 
     found = Activities()
@@ -279,7 +279,7 @@ def _told(verb: Verb, args: argparse.Namespace) -> int:
 
 
 def _run(verb: Verb, args: argparse.Namespace) -> int:
-    """Run a verb within its limits; errors that name no file name what the command line does."""
+    """Run a verb within its limits, and add the files of the command line to its errors."""
     try:
         with limits_of(args):
             return verb.run(args)
@@ -339,7 +339,7 @@ def _overview() -> str:
     return "\n".join([*lines, "", "Run 'mobileprep help VERB' for the arguments of a verb.", ""])
 
 
-# Flags and arguments that name what is read, those first that the others only belong to.
+# Flags and arguments that name inputs, the main input first.
 _SUBJECTS: Final = (
     *("in_graph", "graph", "graphs", "input_saved_model_dir", "input_meta_graph", "input_graph"),
     *("model", "a", "b", "recipes", "recipe", "outs"),
@@ -348,7 +348,7 @@ _MOST: Final = 3
 
 
 def subject_of(args: argparse.Namespace) -> str:
-    """The files that a command line names as what it is about; empty where it names none."""
+    """Return the input files that the command line names; empty if there are none."""
     named: list[Any] = []
     for name in _SUBJECTS:
         given = getattr(args, name, None)

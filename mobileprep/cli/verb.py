@@ -1,4 +1,4 @@
-"""What a verb is, and the flags that verbs share with the original tools."""
+"""The registry of verbs, and flags in the style of the original tools."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         return plain_arguments(arguments, self._option_string_actions)
 
     def known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """What the flags are given, and the words that are none of them."""
+        """Return the parsed arguments and the unknown words."""
         self._given = arguments
         for word in takewhile(lambda w: w != "--", arguments):
             name, _, value = word.partition("=")
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint, self.prog)
 
     def _misspelt(self) -> str:
-        """What a flag that was given may stand for: one that is missing may be there, misspelt."""
+        """Return a hint if an unknown flag may be the missing one, misspelled."""
         for word in self._given:
             name = word.partition("=")[0]
             if not name.startswith("-") or name in self._option_string_actions:
@@ -163,7 +163,7 @@ def option_flags(
 
 
 def option_values(args: argparse.Namespace, owner: type) -> dict[str, Any]:
-    """What the flags of a dataclass' options were given."""
+    """Return the values of the flags of a class's options."""
     return {option.name: getattr(args, option.name) for option in declared(owner)}
 
 
@@ -185,9 +185,9 @@ def tolerance(text: str) -> float:
 
 
 def file_name(text: str) -> str:
-    """What a model's file or folder is called, for ``type=`` of a flag.
+    """Check the path of a model, for ``type=`` of a flag.
 
-    An empty name would be taken for the current folder, and whatever lies there for the model.
+    An empty path would mean the current directory.
     """
     if not text:
         message = "an empty name is not a file; '.' is the current directory"
@@ -302,7 +302,7 @@ def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Actio
 
 
 def _own_flag(word: str, name: str, flags: Mapping[str, argparse.Action]) -> str | None:
-    """How the verb spells a flag of its own, which may stand there with a single dash."""
+    """Return the verb's spelling of a flag that may have a single dash."""
     given = word.partition("=")[0]
     return next((f for f in (given, f"--{name}") if f in flags), None)
 

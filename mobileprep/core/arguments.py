@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from mobileprep.errors import MobileprepWarning
 
-# doit runs what we give it, and is no place of the user's either.
+# doit calls our functions, so its frames are not the user's either.
 _PASSED_OVER = frozenset({__name__.split(".")[0], "doit"})
 
 FilePath: TypeAlias = str | os.PathLike[str]

@@ -1,4 +1,4 @@
-"""How an option is declared: a field of a Struct, its sentence and bounds beside its type.
+"""Declare options: a field of a Struct, annotated with its description and bounds.
 
     minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
 
@@ -54,10 +54,10 @@ class Located(Struct, frozen=True, eq=False):
 
 
 class Option(Struct, frozen=True):
-    """What is said of an option besides its type and default.
+    """The description and bounds of an option.
 
     Args:
-        sentence: what it does, for schemas, pages and flags.
+        sentence: description for schemas, pages, and flags.
         minimum: of a number.
         maximum: of a number.
         min_length: of a text, or of each text of a list.
@@ -89,8 +89,8 @@ class Declared(NamedTuple):
         kind: the type of its value, or of each of its values.
         repeated: whether it takes several.
         choices: the values that it may have; empty for any.
-        required: whether it must be given.
-        default: where it need not be; None also where there is no value then.
+        required: whether it is required.
+        default: value of an optional option; None if it has none.
         option: what else is said of it.
     """
 
@@ -122,7 +122,7 @@ def _option(hint: Any) -> Option | None:  # noqa: ANN401 - a type hint
 
 
 def _kind(hint: Any) -> tuple[type, bool, tuple[Any, ...]]:  # noqa: ANN401 - a type hint
-    """The type of a value, whether there are several, and what it may be."""
+    """Return the type of a value, whether it is a list, and its choices."""
     if get_origin(hint) is tuple:
         kind, _, choices = _kind(get_args(hint)[0])
         return kind, True, choices
@@ -168,7 +168,7 @@ def rendered(schema: Schema) -> str:
 
 
 def _parameter(option: Declared) -> Schema:
-    """A transform's parameter: whole numbers are the original's, and every default is told."""
+    """Return the schema of a transform parameter, with every default."""
     described = {"description": option.option.sentence, **_value(option)}
     if option.kind is int:
         least, most = ANY_NUMBER
@@ -177,7 +177,7 @@ def _parameter(option: Declared) -> Schema:
 
 
 def _key(option: Declared) -> Schema:
-    """A key of a recipe; where there is no value without it, none is told."""
+    """Return the schema of a recipe key, without a default if there is none."""
     described = {"description": option.option.sentence, **_value(option)}
     if option.default is None or (option.option.min_items and not option.default):
         return described
@@ -198,7 +198,7 @@ def _value(option: Declared) -> Schema:
 
 
 def _one(option: Declared) -> Schema:
-    """What a single value may be."""
+    """Return the schema of a single value."""
     extra = option.option
     if extra.definition is not None:
         return {"$ref": f"#/$defs/{extra.definition}"}

@@ -66,7 +66,7 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_stream(stream: BufferedReader | RawIOBase) -> str:
-    """The hex digest of what is left of a file, read in blocks of 4 MiB."""
+    """Return the hex digest of the rest of a file, read in blocks of 4 MiB."""
     digest = hashlib.sha256()
     size = os.fstat(stream.fileno()).st_size
     buffer = bytearray(max(min(size, _HASHED_AT_ONCE), 1 << 12))
@@ -100,7 +100,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
                 raise CorruptFileError(message, "name a smaller file", str(path))
             if size or limit is None:
                 return stream.read()
-            # A device or a pipe tells no size, and may never end.
+            # A device or a pipe has no size, and may never end.
             data = bytearray()
             while block := stream.read(_BLOCK):
                 data += block
@@ -113,7 +113,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
 
 
 class _Memory(threading.local):
-    """What a thread reads into again and again: to make new memory takes as long as to read."""
+    """The buffer of a thread, reused because allocating memory takes as long as reading."""
 
     def __init__(self) -> None:
         self.block = memoryview(bytearray(_BLOCK))
@@ -137,7 +137,7 @@ def read_blocks(path: Path) -> Iterator[memoryview]:
 
 
 def read_file(path: Path, *, limit: int) -> bytes:
-    """The bytes of what is a regular file: a pipe or a device in its place is not waited for."""
+    """Return the bytes of a regular file, without waiting for a pipe or a device."""
     try:
         with opened_file(path) as stream:
             if os.fstat(stream.fileno()).st_size <= limit:
@@ -227,7 +227,7 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def _streamed() -> Iterator[BinaryIO]:
-    """A file without a name: what cannot be taken back is sent when it is whole."""
+    """Yield a temporary file, and send its content only when it is complete."""
     import tempfile  # slow to import, and rarely needed
 
     with tempfile.TemporaryFile() as spool:
@@ -244,7 +244,7 @@ def _to_stdout(spool: BinaryIO) -> None:
         _copy(spool, out)
         out.flush()
     except OSError:
-        # What is left in its buffer would fail again as Python ends, and change the exit code.
+        # The rest of its buffer would fail again when Python exits, and change the exit code.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
@@ -305,13 +305,13 @@ def unfinished(folder: Path, names: Collection[str]) -> list[str]:
     try:
         found = sorted(path.name for path in folder.iterdir())
     except (OSError, ValueError):
-        return []  # it is not there yet, or no folder can have such a name
+        return []  # it does not exist yet, or the name is not valid
     matches = ((name, _TEMPORARY.fullmatch(name)) for name in found)
     return [name for name, match in matches if match is not None and match[1] in kept]
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, or a link, where it is there."""
+    """Remove a file or symlink if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -409,7 +409,7 @@ def view_file(path: Path) -> memoryview:
     try:
         with opened(path) as stream:
             size = os.fstat(stream.fileno()).st_size
-            if 0 < size <= _SMALL:  # a device tells none, and may never end
+            if 0 < size <= _SMALL:  # a device has no size, and may never end
                 return memoryview(stream.read(size))
     except OSError as error:
         raise unreadable(path, error) from error

@@ -1,4 +1,4 @@
-"""Secret keys: 32 bytes that a variable of the environment has, and what is derived from them.
+"""Secret keys of 32 bytes from an environment variable, and derived keys.
 
 A key is never part of a message, a record or a fingerprint; its ``id`` is.
 """
@@ -36,7 +36,7 @@ class Key(Struct, frozen=True):
         return "Key(...)"
 
     def derived(self, purpose: str, context: bytes = b"") -> bytes:
-        """32 bytes for one purpose, which tell nothing of the key or of those for others.
+        """Derive a key of 32 bytes for one purpose, independent of keys for other purposes.
 
         HKDF-Expand with SHA-256 (RFC 5869). Its other half, Extract, is for secrets that are not
         random throughout, and is left out as section 3.3 has it.
@@ -46,7 +46,7 @@ class Key(Struct, frozen=True):
 
     @property
     def id(self) -> bytes:
-        """16 bytes that tell whether two keys are the same, and nothing else of either."""
+        """Return 16 bytes that identify a key without revealing it."""
         return self.derived("key id")[:_ID_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""What a run of a graph may take: memory for its tensors, iterations of its loops, arithmetic."""
+"""Limits of a graph run: memory for tensors, loop iterations, and arithmetic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Limits:
 
 
 def memory_limit() -> int:
-    """How many bytes the tensors of a run may take: what was set, or half of the machine's.
+    """Return the memory limit for the tensors of a run in bytes [default: half of the memory].
 
     Of runs that go on at once each may take its share.
     """
@@ -84,7 +84,7 @@ def set_limits(
     iterations: int = DEFAULT_ITERATIONS,
     flops: int = DEFAULT_FLOPS,
 ) -> None:
-    """Set what runs of this process may take.
+    """Set the limits of runs in this process.
 
     Args:
         memory: bytes for the tensors of a run; None for half of the machine's memory.
@@ -122,7 +122,7 @@ class OverWorkError(ValueError):
 
 
 class _Work:
-    """What a run has done of what it may."""
+    """The operations that a run has done, and its limit."""
 
     __slots__ = ("done", "limit")
 
@@ -136,7 +136,7 @@ _current: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def working(limit: int) -> Iterator[None]:
-    """Count what is done inside, which may be so many operations; nothing is counted outside."""
+    """Count operations inside the block, up to a limit."""
     token = _current.set(_Work(limit))
     try:
         yield

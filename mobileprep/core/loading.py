@@ -83,7 +83,7 @@ def module_names(package: str) -> list[str]:
 
 
 class Author(Struct, frozen=True):
-    """What messages call a user's file, and the error for what it raises.
+    """The name of a user's file in messages, and the class of errors for its exceptions.
 
     Args:
         what: the file's part: ``plugin``.
@@ -97,7 +97,7 @@ class Author(Struct, frozen=True):
 
 
 def load_file(path: Path, name: str, author: Author) -> ModuleType:
-    """A Python file as a module, run anew."""
+    """Import a Python file as a new module."""
     loader = _SourceAlone(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or path.suffix not in SOURCE_SUFFIXES or not path.is_file():
@@ -117,13 +117,13 @@ class _SourceAlone(SourceFileLoader):
     """
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the file as it is; nothing is kept beside it."""
+        """Return the current code of the file, without a bytecode cache."""
         return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
 
 
 @contextlib.contextmanager
 def blaming(path: Path, author: Author) -> Iterator[None]:
-    """Turns what a file's code raises, but an interrupt, into an error at its line."""
+    """Convert exceptions of the file's code, except interrupts, to errors with its line."""
     with _exits.caught() as attempts:
         try:
             yield

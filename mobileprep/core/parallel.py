@@ -31,9 +31,9 @@ _Result = TypeVar("_Result")
 def at_once(
     do: Callable[[_Item], _Result], items: Sequence[_Item], threads: int | None = None
 ) -> list[_Result]:
-    """What ``do`` gives for each item, in order; where it raises, what has not begun is left out.
+    """Return the result of ``do`` for each item, in order. After an exception, start no more items.
 
-    An interrupt does not wait for what has begun.
+    An interrupt does not wait for running items.
 
     Args:
         threads: how many to work on at once, by default as many as there are processors.
@@ -48,7 +48,7 @@ def at_once(
     try:
         return list(pool.map(do, items))
     except KeyboardInterrupt:
-        is_awaited = False  # what has begun may wait for another machine
+        is_awaited = False  # running items may wait for another machine
         raise
     finally:
         pool.shutdown(is_awaited, cancel_futures=True)
@@ -89,7 +89,7 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a listener told of all long work meanwhile."""
+    """Report the progress of long work to a listener inside the block."""
     _listeners.append(listener)
     try:
         yield
@@ -98,7 +98,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def tell(what: str, done: float, total: float, unit: str) -> None:
-    """Tell how far some work is; costs next to nothing where nobody listens.
+    """Report progress; almost free without a listener.
 
     Args:
         total: how much there is; 0 where that is not known.
@@ -117,7 +117,7 @@ class Tally:
 
     Args:
         what: the work, in words.
-        unit: what it is counted in.
+        unit: unit of the count.
     """
 
     def __init__(self, what: str, unit: str) -> None:

@@ -1,4 +1,4 @@
-"""Paths and what they lead to: outputs, files opened for reading, and files that are not models.
+"""Paths of outputs, files opened for reading, and files that are not models.
 
 An output may be a regular file, which is replaced; a link to one, which stays a link while its
 target is replaced; a FIFO or a character device, which is written to as ``cp`` does; and ``-`` or
@@ -44,7 +44,7 @@ def is_stdout(path: Path) -> bool:
 
 
 def links(path: Path) -> list[Path]:
-    """A path, and what it leads to link by link; only the last is no link.
+    """Yield a path and the target of each symlink in turn; only the last is not a symlink.
 
     The folders on the way have their links resolved. What leads to an open file of a process ends
     there.
@@ -78,7 +78,7 @@ def takes_a_stream(target: Path, path: Path) -> bool:
 
 
 def no_folder_above(path: Path) -> Path | None:
-    """What lies above a path where a folder should be; None where nothing does."""
+    """Return the file above a path that should be a directory; None if there is none."""
     for above in path.parents:
         # os.path answers, where Path raises, for names too long.
         if os.path.isdir(above):  # noqa: PTH112
@@ -105,7 +105,7 @@ def check_replaceable(target: Path, path: Path, *, follow: bool) -> None:
 
 
 READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
-# Pipes that whoever started the command has put there, as "<(command)" in a shell does.
+# Pipes of the caller, such as "<(command)" in a shell.
 _OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 _LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
@@ -117,7 +117,7 @@ class LfsPointerError(OSError):
 
 
 def opened(path: Path) -> BufferedReader:
-    """A file to read, opened without waiting: a pipe that lies in a folder is refused."""
+    """Open a file for reading without waiting; refuse named pipes."""
     descriptor = os.open(path, READ_NOW)
     status = os.fstat(descriptor)
     mode = status.st_mode

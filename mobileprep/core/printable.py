@@ -1,4 +1,4 @@
-"""Texts from models as terminals, pictures and pages may show them."""
+"""Make strings from models safe for terminals, images, and pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNSHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def plain(text: str, keep: str = "") -> str:
-    """A text that does nothing to a terminal: what could is told in escapes of Python."""
+    """Escape characters that could control a terminal, in Python's notation."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or _is_shown(c) else repr(c)[1:-1] for c in text)

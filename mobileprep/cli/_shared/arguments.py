@@ -60,7 +60,7 @@ def settings_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, str]:
-    """What a command line says that variables mean."""
+    """Return the variables that the command line sets."""
     return dict(_setting(text) for text in args.settings)
 
 
@@ -111,7 +111,7 @@ def out_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def exit_code_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that makes the exit code tell whether anything would be done."""
+    """Add the flag that sets the exit code to 1 if work is pending."""
     parser.add_argument(
         "--exit-code",
         action="store_true",
@@ -193,7 +193,7 @@ def _flops(text: str) -> int | None:
 
 @contextlib.contextmanager
 def limits_of(args: argparse.Namespace) -> Iterator[None]:
-    """What runs may take until the command ends, as its line and the environment say."""
+    """Apply the limits of the command line and the environment inside the block."""
     memory = _said(args, "memory", MEMORY_VARIABLE, _bytes, "with MB or GB, such as 4GB")
     iterations = _said(args, "max_iterations", ITERATIONS_VARIABLE, _number, "above 0")
     flops = _said(args, "max_flops", FLOPS_VARIABLE, _flops, "with GFLOP or TFLOP, such as 40TFLOP")
@@ -230,7 +230,7 @@ def _number(text: str) -> int | None:
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """``--graph``, and how a model that is no frozen graph is frozen."""
+    """Add ``--graph`` and the flags for freezing other models."""
     graph = "Frozen graph, SavedModel directory, or MetaGraph (.meta)"
     flag(parser, "graph", required=True, type=file_name, metavar="FILE", help=graph)
     add_freezing_flags(parser)

@@ -14,7 +14,7 @@ from mobileprep.runtime.feeding.files import tensor_info
 
 
 class InputFlags(Struct, frozen=True):
-    """The flags that say what is fed; empty where not given.
+    """Add the flags for inputs; empty by default.
 
     Args:
         layers: names, a,b.

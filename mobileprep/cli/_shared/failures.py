@@ -1,4 +1,4 @@
-"""How a command tells that it failed: a message for people, and with --json an object as well."""
+"""Print errors as messages, and with --json also as an object."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from mobileprep.errors import (
     UsageError,
 )
 
-# What a write to the standard output ends with where its device is full or gone.
+# Errors of a write to a standard output whose device is full or gone.
 NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG})
 
-# What a system answers for a path whatever was to be done with it: no bug of ours brings it about.
+# Errors of the system for a path, which bugs of mobileprep cannot cause.
 _OF_PATHS: Final = frozenset(
     {
         *(errno.EACCES, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG),
@@ -60,7 +60,7 @@ _LONGEST_LINE: Final = 1000
 
 @contextlib.contextmanager
 def whole_or_nothing() -> Iterator[None]:
-    """Hold back what is written to the standard output until it is known that all went well.
+    """Buffer the standard output until the command succeeds.
 
     With --json there is one value on the standard output: the result, or the error.
     """
@@ -81,7 +81,7 @@ def unwritable_output(error: OSError) -> ArtifactError:
 
 
 def error_of_limits(error: Exception) -> MobileprepError | None:
-    """What to tell where the machine has no more memory or threads; None of any other error."""
+    """Return the error of exhausted memory or threads; None for other exceptions."""
     if isinstance(error, MemoryError):
         message = f"the machine gives no more memory{f': {error}' if str(error) else ''}"
         return ArtifactError(message, "raise the limit on memory, or run fewer at once with -j")
@@ -94,7 +94,7 @@ def error_of_limits(error: Exception) -> MobileprepError | None:
 
 
 def limit_behind_interrupt() -> MobileprepError | None:
-    """What to tell where not the user has interrupted, but the library that multiplies matrices.
+    """Return the error behind an interrupt that the BLAS library sent; None if the user did.
 
     OpenBLAS sends its own process an interrupt where the system starts none of its threads.
     """
@@ -114,7 +114,7 @@ def _no_threads() -> ArtifactError:
 
 
 def error_of_system(error: OSError) -> MobileprepError | None:
-    """What to tell of a path that the system refuses; None of what may be a bug of ours."""
+    """Return the error of a path that the system refuses; None for possible bugs."""
     path, reason = error.filename, error.strerror
     if path is None or error.errno not in _OF_PATHS | _OPEN_FILES | _OF_WRITING:
         return None
@@ -131,7 +131,7 @@ def error_of_system(error: OSError) -> MobileprepError | None:
 
 
 def tell_error(error: MobileprepError, *, as_json: bool) -> int:
-    """Tell of an error of the user's; its exit code."""
+    """Print an error and return its exit code."""
     message, where = _cut(error.message), _cut(_place(error))
     hint = _cut(error.hint or mend_of(error))
     report(diagnostics_of(error, where, hint))
@@ -161,7 +161,7 @@ def _with_codes(message: str, error: MobileprepError) -> str:
 def mend_of(error: MobileprepError) -> str:
     """What helps against errors of a class, where an error itself has no hint.
 
-    A recipe's problems each have their mend beside them.
+    Problems of recipes contain their hints.
     """
     return next((_MENDS[c] for c in type(error).__mro__ if c in _MENDS), "")
 

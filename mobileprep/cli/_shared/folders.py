@@ -27,7 +27,7 @@ from mobileprep.recipe.tree import InvalidRecipeError, render
 RECIPE = "recipe.yaml"
 
 
-# How many names a hint tells.
+# Number of names in a hint.
 _TOLD = 5
 
 
@@ -115,7 +115,7 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
 
 
 def _untold(error: RecipeError, told: set[str]) -> list[str]:
-    """What is wrong with a recipe, without what was told already of one that it extends."""
+    """Return the problems of a recipe that were not reported for one that it extends."""
     if not isinstance(error, InvalidRecipeError):
         return [str(error)]
     left = [problem for problem in error.problems if str(problem) not in told]
@@ -124,7 +124,7 @@ def _untold(error: RecipeError, told: set[str]) -> list[str]:
 
 
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:
-    """Tell what the chains of recipes alone show to go wrong."""
+    """Warn about problems that are visible from the chains alone."""
     for recipe in recipes:
         warn_all(recipe_cautions(recipe))
 
@@ -146,8 +146,8 @@ def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContex
 
 
 def tell(sentence: str) -> None:
-    """Tell of a wait, or of what was left alone."""
-    # At once: what is written to a file would else come when the wait is over.
+    """Print a note about a wait or a skipped file."""
+    # Flush at once: a file would otherwise get the note after the wait.
     print(f"note: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -197,7 +197,7 @@ _QUANTIZES: Final = ("quantize_nodes", "quantize_weights")
 
 
 def recipe_cautions(recipe: Recipe) -> tuple[str, ...]:
-    """What the user should know of the chains of a recipe's targets, each once, with its place."""
+    """Yield each warning about the chains of a recipe's targets once, with its location."""
     told = (caution for target in recipe.targets for caution in _of_chain(target.transforms))
     return tuple(dict.fromkeys(told))
 

@@ -1,4 +1,4 @@
-"""What a graph computed, in lines for people and in data for machines."""
+"""Format the outputs of a graph as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Score(Struct, frozen=True):
 
     Args:
         index: of the class.
-        label: its name, an empty text where no labels are given.
-        score: what the network gave it.
+        label: its name; empty without labels.
+        score: its score.
     """
 
     index: int
@@ -107,7 +107,7 @@ def described(name: str, array: Array) -> dict[str, Any]:
         "shape": list(array.shape),
     }
     if array.size and array.dtype.kind in "biuf":
-        with np.errstate(invalid="ignore", over="ignore"):  # infinities are told as they are
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities are printed unchanged
             mean = float(array.mean(dtype=np.float64))
         facts |= {
             "min": _number(float(array.min())),

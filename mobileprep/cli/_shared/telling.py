@@ -1,4 +1,4 @@
-"""How much a command tells: the flags that all verbs share, and what they do."""
+"""The verbosity and log flags that all verbs share."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mobileprep.cli._shared.diagnostics import located, report
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import ArtifactError, UsageError
 
-# How many of the slowest are named, and what share of all is too little to be.
+# Number of slow stages to print, and the smallest share of the time.
 _NAMED: Final = 5
 _LEAST: Final = 0.01
-# So much of what a log begins and ends with tells that it is one.
+# Number of bytes at the start and end that identify a log.
 _ENDS: Final = 64
-# Where something else cuts a log meanwhile, what follows stands at its end all the same.
+# Appends correctly even if another program truncates the log.
 _WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None:
-    """The flags that say how much is told.
+    """Add the verbosity flags.
 
     Args:
         letters: whether ``-q`` and ``-v`` mean them; flags of one dash are other ones to scripts
@@ -50,7 +50,7 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
 
 @contextlib.contextmanager
 def telling(args: argparse.Namespace, command: Sequence[str]) -> Iterator[None]:
-    """Tell as much as the flags say while a verb runs, and how it ended to the log."""
+    """Apply the verbosity flags while a verb runs, and write the outcome to the log."""
     if args.quiet and args.verbose:
         message = "--quiet and --verbose do not go together"
         raise UsageError(message, "leave one of them out")
@@ -75,7 +75,7 @@ def telling(args: argparse.Namespace, command: Sequence[str]) -> Iterator[None]:
 
 
 def slowest(seconds: Mapping[str, float]) -> str:
-    """``digits/freeze 0.33 s (25 %), ...``: what has taken longest, the slowest first."""
+    """Format the slowest stages: ``digits/freeze 0.33 s (25 %), ...``."""
     whole = sum(seconds.values())
     ranked = sorted(seconds.items(), key=lambda item: -item[1])
     told = [(name, took) for name, took in ranked[:_NAMED] if whole and took >= _LEAST * whole]
@@ -108,7 +108,7 @@ def _log(name: str | None) -> Iterator[Callable[[str], None] | None]:
 
 
 def _check_log(path: Path) -> None:
-    """Refuse a file that is no log: a recipe or a model would be lost, whatever the verb does."""
+    """Refuse to overwrite a file that is not a log, such as a recipe or a model."""
     if not path.is_file():
         return
     with path.open("rb") as stream:
@@ -120,19 +120,19 @@ def _check_log(path: Path) -> None:
     raise ArtifactError(message, "name another file, or remove this one", str(path))
 
 
-# What a quiet command still says; a hint and more lines of a message are set in.
+# Lines that a quiet command prints; continuation lines are indented.
 _SAID: Final = re.compile(r"(error|warning|help): ")
 _MORE: Final = re.compile(r"\s+\S")
-# What a log begins with, which is dated and names the version, and what it ends with.
+# The first line of a log, with date and version, and its last line.
 _TIME: Final = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  "
 _HEAD: Final = re.compile(_TIME + rb"mobileprep ")
 _END: Final = re.compile(rb"(?:\A|\n)" + _TIME + rb"\d+\.\d\d s\n\Z")
 
 
 class KeptStream:
-    """A stream whose lines go to a log as well, and which lets through what it is asked to.
+    """A stream that copies lines to a log, and filters them if quiet.
 
-    What a carriage return writes over is no line of the log.
+    Text that a carriage return overwrites is not logged.
 
     Args:
         behind: the stream itself.
@@ -153,7 +153,7 @@ class KeptStream:
         return getattr(self._behind, name)
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal that shows what is written over in place."""
+        """Return whether the stream is a terminal that can overwrite a line."""
         return not self._is_quiet and self._behind.isatty()
 
     def write(self, text: str) -> int:
@@ -168,7 +168,7 @@ class KeptStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Take several texts."""
+        """Write several strings."""
         self.write("".join(lines))
 
     def note(self, lines: str) -> None:
@@ -198,7 +198,7 @@ def is_log(begin: bytes, end: bytes) -> bool:
 
 
 def warn(sentence: str) -> None:
-    """Tell of something that is no error; names of nodes may hold any characters."""
+    """Print a warning, with control characters escaped."""
     from mobileprep.core.printable import plain  # few commands warn
 
     text = plain(sentence, keep="\n")
@@ -207,6 +207,6 @@ def warn(sentence: str) -> None:
 
 
 def warn_all(sentences: Iterable[str]) -> None:
-    """Tell of several things."""
+    """Print several warnings."""
     for sentence in sentences:
         warn(sentence)

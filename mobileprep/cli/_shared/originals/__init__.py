@@ -20,14 +20,14 @@ ORIGINALS: Final = {
 }
 DROP_INS: Final = frozenset(ORIGINALS.values())
 
-# What label_image takes where it is not told.
+# Defaults of label_image.
 LABELLED_BY: Final = "tensorflow/examples/label_image/data/inception_v3_2016_08_28_frozen.pb"
 LABELLED: Final = "tensorflow/examples/label_image/data/grace_hopper.jpg"
 _LABELS: Final = "tensorflow/examples/label_image/data/imagenet_slim_labels.txt"
 
 
 def verb_of(name: str) -> str:
-    """The verb that a name stands for: itself, or that of an original tool."""
+    """Return the verb of a name, which may be the name of an original tool."""
     return ORIGINALS.get(name, name)
 
 
@@ -37,6 +37,6 @@ def default_flags(name: str) -> Sequence[str]:
         return ("--details=false",)
     if name != "label_image":
         return ()
-    # The original needs labels; where its own are not there, the numbers of classes tell enough.
+    # The original requires labels; without its file, class numbers are printed.
     named = [f"--labels={_LABELS}"] if Path(_LABELS).is_file() else []
     return (f"--graph={LABELLED_BY}", f"--image={LABELLED}", *named)

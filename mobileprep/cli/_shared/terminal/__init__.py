@@ -17,7 +17,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def columns(stream: TextIO) -> int:
-    """How many characters a line of the stream's terminal has now; 80 where it has none to tell."""
+    """Return the current width of the stream's terminal, or 80 if it is unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ class StatusLine:
         self.show("")
 
     def _write(self, text: str) -> None:
-        # A terminal that went away is no reason to end a build.
+        # A closed terminal must not end a build.
         with contextlib.suppress(OSError):
             self._stream.write(text)
             self._stream.flush()

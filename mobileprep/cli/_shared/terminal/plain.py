@@ -1,4 +1,4 @@
-"""Prints lines that hold what a model's author wrote."""
+"""Print lines that contain names from models."""
 
 from __future__ import annotations
 

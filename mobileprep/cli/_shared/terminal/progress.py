@@ -31,7 +31,7 @@ _CUT = "..."
 
 
 class Progress:
-    """Tells of stages as they run.
+    """Shows the progress of stages.
 
     What other code prints meanwhile goes to the standard error stream, in whole lines above the
     bar, that of a stage as it ends: the standard output is for results.
@@ -53,7 +53,7 @@ class Progress:
         self._done = 0
         self._running: dict[str, float] = {}
         self._samples: dict[str, Count] = {}
-        # Of the thread itself too: a warning may be told while the bar is being drawn.
+        # Reentrant, because a warning can be printed while the bar is drawn.
         self._lock = threading.RLock()
         self._stream = sys.stderr
         self._line: StatusLine | None = None
@@ -134,7 +134,7 @@ class Progress:
             return ""
         due = {task: s for task, s in self._expected.items() if task not in self._took}
         if len(due) < self._total - self._done:
-            # Not all of what is left has run before: it goes on as it went until now.
+            # Some remaining stages have never run: assume the rate so far.
             left = elapsed / self._done * (self._total - self._done) if self._done else 0.0
         else:
             ran = sum(min(now - since, due.get(t, 0.0)) for t, since in self._running.items())
@@ -182,7 +182,7 @@ def _filled(done: int, total: int) -> str:
 
 
 def _fitting(name: str, room: int) -> str:
-    """A name, or its end where the whole is too long: the end tells stages apart."""
+    """Return a name, or its end if it is too long, because the end distinguishes stages."""
     if len(name) <= room:
         return name
     return _CUT + name[len(_CUT) - room :] if room > len(_CUT) else ""
@@ -256,7 +256,7 @@ class _Stream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Take several texts."""
+        """Write several strings."""
         self.write("".join(lines))
 
     def begun(self) -> list[int]:
@@ -264,7 +264,7 @@ class _Stream:
         return list(self._begun)
 
     def complete(self, thread: int) -> None:
-        """Pass on what a thread has begun as a line."""
+        """Write the unfinished line of a thread."""
         text = self._begun.pop(thread, "")
         if text:
             self._pass_on(thread, f"{text}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 _UNITS: Final = ("bytes", "KB", "MB", "GB", "TB")
-# Fewer of a second tell no rate.
+# Shorter times do not give a reliable rate.
 _LEAST: Final = 0.05
 
 

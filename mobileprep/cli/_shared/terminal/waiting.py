@@ -1,4 +1,4 @@
-"""What a command is at, on the last line of a terminal, once it takes more than a second."""
+"""Show the current activity on the last line of a terminal after one second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TICK: Final = 1.0
 
 
 class Activities:
-    """What a command does one after the other, and how long each has taken."""
+    """The activities of a command and their durations."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class Activities:
                 self._count = self._count._replace(done=done, total=total)
 
     def seconds(self) -> dict[str, float]:
-        """How long each kind of work has taken until now."""
+        """Return the duration of each activity so far."""
         with self._lock:
             self._end(time.monotonic())
             self._now, self._count = "", None
@@ -61,7 +61,7 @@ class Activities:
 
 @contextmanager
 def waiting(found: Activities) -> Iterator[None]:
-    """Show what is being done where that takes long and the standard error stream is a terminal."""
+    """Show long activities if standard error is a terminal."""
     stream = sys.stderr
     with parallel.listening(found.tell):
         if not is_terminal(stream):
