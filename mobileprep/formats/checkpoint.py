@@ -78,7 +78,7 @@ class CheckpointV1(Checkpoint):
         super().__init__(prefix, files, tensors)
 
     def _read_meta(self, path: Path, table: SortedTable, tensors: dict[str, StoredTensor]) -> None:
-        """Take in what a table says that it holds."""
+        """Add the entries of a table."""
         value = table.get(_META_KEY)
         if value is None:
             message = "does not start with a list of tensors: it is not a V1 checkpoint"

@@ -1,4 +1,4 @@
-"""From what a user names (prefix, member, folder, state file) to the files of one checkpoint."""
+"""Find the files of a checkpoint from its prefix, a member, a directory, or a state file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATE: Final = "checkpoint"
 _MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)
 _TABLE: Final = re.compile(r"(.+)(?<!\.data)-(?:\d{5}|\?{5})-of-(\d{5})\Z", re.DOTALL)
 _SHOWN: Final = 10
-# Files that are opened to tell what they are, so that a huge folder does not hold up an error.
+# Maximum number of files to open for detection, so that a huge directory does not delay an error.
 _LOOKED_AT: Final = 10_000
 
 

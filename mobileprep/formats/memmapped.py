@@ -175,7 +175,7 @@ class EncryptedHeader(Struct, frozen=True):
     """What stands before the encrypted bytes.
 
     Args:
-        length: of what is encrypted, in bytes.
+        length: length of the encrypted content in bytes.
         key_id: 16 bytes that tell which key it is.
         synthetic: 32 bytes that follow from the key and the content; the cipher's key and nonce
             follow from them.

@@ -38,7 +38,7 @@ class TensorRange(Struct, frozen=True):
     Args:
         low: the least, as the method has it.
         high: the greatest.
-        graph: a digest of what of the graph computes the tensor; empty where it is not known.
+        graph: digest of the subgraph that computes the tensor; empty if unknown.
     """
 
     low: float

@@ -1,4 +1,4 @@
-"""Shared libraries in ELF: what they are for, how their segments lie, the texts they hold."""
+"""Shared libraries in ELF: their platform, segments, and strings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def texts_in(path: Path, library: SharedLibrary, texts: Iterable[str]) -> frozen
 
 
 def _apart(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Starts and ends of what some runs cover: headers may name the same bytes many times."""
+    """Merge overlapping ranges, because headers may name the same bytes many times."""
     found: list[tuple[int, int]] = []
     for offset, length in sorted(runs):
         if found and offset <= found[-1][1]:

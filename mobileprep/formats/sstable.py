@@ -49,7 +49,7 @@ class SortedTable:
         file: its name, for messages.
 
     Raises:
-        CorruptFileError: the footer or the index is damaged, or this is no table.
+        CorruptFileError: the footer or the index is damaged, or the file is not a table.
         UnsupportedError: the index is compressed in an unknown way.
     """
 

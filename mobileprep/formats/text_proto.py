@@ -72,7 +72,7 @@ class _Frame:
         self.is_list = closer == b"]"
         self.out = bytearray()
         self.seen = 0
-        # What is taken for the rest of the message, from behind its opener to its closer.
+        # The rest of a message, from after its opening bracket to the closing one.
         self.again = b""
 
 
@@ -297,7 +297,7 @@ def _misfit(field: Field) -> str:
 
 
 def text_of_wire(data: bytes) -> str:
-    """A serialized graph as text; records that nobody can read are left out."""
+    """Format a serialized graph as text, without unknown fields."""
     from google.protobuf import text_format  # slow to import, and reading needs it never
 
     try:

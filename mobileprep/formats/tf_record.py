@@ -44,7 +44,7 @@ class TFRecordFile:
     no name and goes with this object.
 
     Raises:
-        CorruptFileError: it cannot be read, or is no TFRecord file.
+        CorruptFileError: the file cannot be read, or is not a TFRecord file.
     """
 
     def __init__(self, path: Path) -> None:

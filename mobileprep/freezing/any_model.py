@@ -36,7 +36,7 @@ def freeze(
         saver: a SaverDef that names the op by which the graph restores.
         tags: those of the MetaGraph of a SavedModel; by default the one for serving.
         options: the further choices; ``outputs`` and ``signature``, where given, go before its own.
-        warn: called with what the user should know; by default it is a ``MobileprepWarning``.
+        warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Raises:
         UsageError: no outputs are known, or no MetaGraph has the tags.

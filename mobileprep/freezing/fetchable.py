@@ -1,4 +1,4 @@
-"""Tells results of a graph from ends that nobody fetches, or that nobody can."""
+"""Distinguish the results of a graph from ends that are never fetched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mobileprep.runtime.functions.inline import LOOPS
 _LOOP_CONDITION: Final = "LoopCond"
 _LOOP_EDGES: Final = ENTERS | NEXT_ITERATIONS
 _CHECKS: Final = frozenset({"CheckNumerics", "Assert"})
-# The names that TensorFlow gives to what an assertion and what waits for it leave.
+# TensorFlow's names for assertions and for nodes that wait for them.
 _GUARD: Final = re.compile(r"(.*/)?AssertGuard/Merge(_\d+)?\Z")
 _WAITING: Final = re.compile(r"(.*/)?control_dependency(_\d+)?\Z")
 _PICTURES: Final = re.compile(r"(Image|Audio)Summary(V2)?\Z")

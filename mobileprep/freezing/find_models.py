@@ -191,7 +191,7 @@ def _candidates(folder: Path, prefixes: Sequence[Path]) -> list[Candidate]:
             if kind == "GraphDef" or kind == "MetaGraphDef":
                 found.append(with_checkpoint(examined(path, kind), prefixes))
         except MobileprepError:
-            continue  # of what lies in a folder, much is no model
+            continue  # many files of a directory are not models
     return found
 
 
@@ -218,7 +218,7 @@ def _best(group: Sequence[Candidate]) -> Candidate:
 
 
 def _binary_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Without the text form of what is there in binary, too."""
+    """Omit text files that also exist in binary form."""
     binary = {c.path.stem for c in candidates if not c.is_text}
     return [c for c in candidates if not c.is_text or c.path.stem not in binary]
 
@@ -319,7 +319,7 @@ def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
         try:
             kind = file_kind(path)
         except NotDownloadedError:
-            # A prefix all the same: whoever opens it reports the pointer.
+            # Still a prefix: opening it reports the pointer.
             kind = "checkpoint index" if path.name.endswith(_INDEX) else None
         except MobileprepError:
             continue

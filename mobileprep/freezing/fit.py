@@ -42,7 +42,7 @@ _NEAREST = 3
 
 
 class DeclaredInput(Struct, frozen=True):
-    """What a recipe says of an input; None for what it does not say."""
+    """The declaration of an input in a recipe; None for values that it omits."""
 
     name: str
     dtype: str | None = None
@@ -55,7 +55,7 @@ class Misfit(Struct, frozen=True):
     Args:
         keys: the path of keys in the recipe's sections: ``("outputs", 0)``.
         message: what.
-        hint: the mend, or empty.
+        hint: the fix, or empty.
     """
 
     keys: tuple[str | int, ...]

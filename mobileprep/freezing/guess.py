@@ -70,7 +70,7 @@ class GuessedInterface(Struct, frozen=True):
 def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
     """The likely inputs and outputs of a model; none of a graph that is broken.
 
-    Whoever asks has an error of its own to tell.
+    The caller reports an error of its own.
     """
     try:
         return find_interface(source, signature)
@@ -240,7 +240,7 @@ def _is_of_control(spec: TensorSpec) -> bool:
 
 
 def _doubts(graph: Graph, flows: Flows, node: Node) -> tuple[bool, bool]:
-    """Signs that a node is no result, the stronger one first.
+    """Return evidence that a node is not a result, strongest first.
 
     Of what a loop or a conditional gives, much is only for gradients. What losses and scores take
     is rather a step towards a result.

@@ -25,7 +25,7 @@ from mobileprep.graph.tflite import is_tflite_file, read_tflite
 
 
 class ModelOptions(Struct, frozen=True):
-    """How a model is frozen; all empty for what the model itself tells.
+    """Options for freezing a model; empty values use the model's own.
 
     Args:
         fetches: the tensors to compute, or outputs of the signature.
@@ -111,7 +111,7 @@ def open_source(
 
 
 def _tflite_source(file: Path) -> LoadedSource:
-    """A .tflite file, with what its callers give and get as its only signature."""
+    """Load a .tflite file, with its inputs and outputs as the only signature."""
     lite = read_tflite(file)
     told = lite.interface
     given, wanted = (

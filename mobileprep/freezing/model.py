@@ -136,7 +136,7 @@ def candidates(
 
 
 class TensorSpec(Struct, frozen=True):
-    """A tensor that a signature names, with what it says of it."""
+    """A tensor of a signature, with its declared dtype and shape."""
 
     name: str
     dtype: DType = DType.INVALID
@@ -196,7 +196,7 @@ class FreezeOptions(Freeze, frozen=True):
     Args:
         outputs: tensors to keep, by tensor name ("probabilities", "split:1"), by the name of an
             output of the signature, or by the name of a signature, which stands for all of its
-            outputs. Without any, all outputs of the signature are taken.
+            outputs. Default: all outputs of the signature.
         signature: the signature that is meant; without it "serving_default", or the only one.
     """
 

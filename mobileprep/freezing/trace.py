@@ -87,7 +87,7 @@ def _is_affected(graph: Graph, consumer: Node, slot: int, variable: Node) -> boo
     """Whether an op takes the variable itself at an input, and not just its value."""
     definition = signature_of(consumer, graph.library)
     if definition is None:
-        # Of an op that nobody knows, only a resource's type tells that it wants the variable.
+        # For an unknown op, only the dtype of a resource shows that it needs the variable.
         return variable.op not in ("Variable", "VariableV2")
     dtypes = input_types(consumer, definition)
     return slot >= len(dtypes) or dtypes[slot].is_ref or dtypes[slot] is DType.RESOURCE

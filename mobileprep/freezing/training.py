@@ -49,7 +49,7 @@ _ASSERTION: Final = re.compile(r"(.*/)?(assert_[a-z_]+|Assert|AssertGuard)(_\d+)
 _LOGARITHMS: Final = frozenset({"Log", "Log1p"})
 # What an error is computed with, as long as the author gave it no name.
 _ERRORS: Final = _LOGARITHMS | {"Square", "Pow", "Abs"}
-# Keep a probability away from zero before its logarithm is taken, or subtract it from one.
+# Clamp a probability above zero before the logarithm, or subtract it from one.
 _SHIFTS: Final = frozenset({"Add", "AddV2", "Sub", "Maximum", "Minimum", "ClipByValue"})
 _REDUCTIONS: Final = frozenset({"Mean", "Sum"})
 # Lead to the condition of an assertion.
@@ -77,7 +77,7 @@ def is_gradient(node: Node) -> bool:
 
 
 def is_of_training(graph: Graph) -> bool:
-    """Whether a graph holds what trains a model, so that some of its ends are no results."""
+    """Return whether a graph contains training nodes, so that some of its ends are not results."""
     return any(n.op in LOSSES or _UPDATES.match(n.op) or is_gradient(n) for n in graph)
 
 
@@ -223,7 +223,7 @@ def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
 
 
 def _told(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
-    """Entries that are named as labels, or that a loss compares with what the model gives."""
+    """Return the inputs that are named like labels, or that a loss compares with the outputs."""
     labels = {r for r in entries if _LABEL_NAME.match(r.node)}
     known = set(entries)
     for node in graph:
@@ -264,7 +264,7 @@ def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str
 def _compares(
     graph: Graph, flows: Flows, node: Node, after: Container[str], given: Container[str]
 ) -> bool:
-    """Whether a node compares what an entry leads to with what the model gives."""
+    """Return whether a node compares a value computed from an input with the model's output."""
     results = [r.node for r in node.data_inputs if r.node in given and r.node not in after]
     if not results:
         return False

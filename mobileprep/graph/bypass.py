@@ -1,4 +1,4 @@
-"""Takes nodes out of a graph and connects what they fed to what takes their place."""
+"""Remove nodes from a graph, and connect their consumers to replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes run only when a branch is taken or a loop turns."""
+"""Find nodes that run only in a branch or a loop."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def read_graph(path: Path) -> Graph:
 
 
 def read_shipped_graph(path: Path) -> Graph:
-    """Read a graph as its app loads it: ImmutableConst nodes stay what they are."""
+    """Read a graph as the app loads it: ImmutableConst nodes stay unchanged."""
     graph, regions = _read(path)
     if regions:
         with_constants(graph, regions, str(path))  # refuses what names no region
@@ -87,7 +87,7 @@ def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, PackageRegio
     try:
         regions = read_package(data, file)
     except CorruptFileError as damage:
-        # A GraphDef that was taken out of a package names regions too.
+        # A GraphDef that was extracted from a package also names regions.
         try:
             return parse_graph(data, file), {}
         except MobileprepError:
@@ -164,7 +164,7 @@ class MemmappedModel(Struct, frozen=True):
 
     Args:
         graph: what the runtime reads.
-        regions: names, prefix included, with what each holds, in the order of the nodes.
+        regions: names with the prefix, and the tensor of each, in the order of the nodes.
     """
 
     graph: Graph
@@ -225,7 +225,7 @@ Keep = Callable[[Tensor], Part]
 
 
 def graph_index(graph: Graph, keep: Keep) -> bytes:
-    """An index of a graph: what it is without its large tensors, and which those are.
+    """An index of a graph: the graph without large tensors, and their digests.
 
     Nodes with such tensors stand apart, each with its position: numbers of parts stand for the
     contents. Contents in the bodies of functions stay where they are. Equal graphs give equal

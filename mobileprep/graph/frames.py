@@ -73,7 +73,7 @@ class Frames:
             frame.nodes.append(node)
 
     def of_output(self, name: str) -> Frame:
-        """The frame in which a node's outputs are; the outermost for what is fed."""
+        """Return the frame of a node's outputs; the outermost for inputs."""
         return self._outputs.get(name, self.root)
 
     def _frame(self, node: Node, fed: Collection[Edge]) -> Frame:

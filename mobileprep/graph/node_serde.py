@@ -241,7 +241,7 @@ _NODE_WRITER_NAME, _NODE_WRITER_OP, _NODE_WRITER_INPUT, _DEVICE, _ATTR, _DEBUG_I
 )
 _TENSOR: Final = 8
 
-# Of what differs from node to node no more than this is kept.
+# Maximum number of cached values that differ between nodes.
 _MOST: Final = 1 << 12
 
 

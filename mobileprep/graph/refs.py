@@ -120,7 +120,7 @@ class FreshNames:
         self._taken = set(taken)
 
     def name(self, base: str) -> str:
-        """The name, or one like it; it is taken from now on."""
+        """Return the name, or a similar unused one, and mark it as used."""
         found = unique_name(base, self._taken)
         self._taken.add(found)
         return found

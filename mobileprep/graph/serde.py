@@ -54,7 +54,7 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
         data: the bytes; large constants stay views on them.
     """
     payloads: list[Payload] = []
-    # A length that runs past the end is told with its place, before any message is parsed.
+    # Report a length beyond the end with its position before any message is parsed.
     parts = list(_parts(data, payloads, file))
     reader = NodeReader(file)
     nodes: list[Node] = []
@@ -150,7 +150,7 @@ def serialized_size(graph: Graph) -> int:
 
 
 def pieces_size(pieces: Iterable[bytes | Tensor]) -> int:
-    """The length of what pieces make, in bytes."""
+    """Return the total length of pieces in bytes."""
     return sum(map(_length, pieces))
 
 

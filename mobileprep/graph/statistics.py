@@ -69,7 +69,7 @@ class ChannelStatistics(Struct, frozen=True):
 
 
 def with_statistics(node: Node, statistics: ChannelStatistics) -> Node:
-    """The node with the statistics of what it puts out, rounded to float32."""
+    """Return the node with the statistics of its outputs, rounded to float32."""
     kept = {_MEANS: statistics.means, _DEVIATIONS: statistics.deviations}
     tensors = {name: Tensor.packed(values.astype(np.float32)) for name, values in kept.items()}
     more = {name: attr.tensor(tensor) for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""Digests of what of a graph computes a tensor, so that it is told when that has changed."""
+"""Digests of the subgraph that computes a tensor, to detect changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LENGTH = 16
 
 
 def tensor_digests(graph: Graph, tensors: Iterable[Edge], fed: Collection[Edge]) -> dict[Edge, str]:
-    """A digest for each tensor of all that computes it from what is fed.
+    """Return a digest of the subgraph that computes each tensor from the inputs.
 
-    Names of nodes do not count but in loops, where nodes are told apart by them; devices never do.
+    Node names are ignored except in loops, where they identify nodes; devices are ignored.
     """
     digests = _Digests(graph, fed)
     return {tensor: digests.of(tensor) for tensor in tensors}
@@ -49,7 +49,7 @@ class _Digests:
         return hashlib.sha256(found + str(tensor[1]).encode()).hexdigest()[:_LENGTH]
 
     def _node(self, name: str) -> bytes:
-        """The digest of a node and of what it needs, no loop among it."""
+        """Return the digest of a node and its dependencies, which contain no loop."""
         waiting = [name]
         while waiting:
             node = self._nodes[waiting[-1]]
@@ -91,7 +91,7 @@ class _Digests:
 
 
 def own_digest(node: Node) -> bytes:
-    """A digest of what a node does, without its name, its device and where its inputs come from."""
+    """Return a digest of a node's op and attributes, without its name, device, and inputs."""
     digest = hashlib.sha256(node.op.encode())
     for name, value in sorted(node.attrs.items()):
         digest.update(f"\n{name} ".encode())

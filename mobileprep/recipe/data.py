@@ -70,7 +70,7 @@ def data_problems(target: TargetSections) -> Iterator[Problem]:
 def _problems(data: MappingNode) -> Iterator[Problem]:
     kinds = [kind for kind in DATA_KINDS if kind in data.entries]
     if not kinds:
-        # An unknown key may be a slip in the kind's name, and is told by the schema.
+        # An unknown key may be a misspelled kind, which the schema reports.
         if set(data.entries) <= set(KINDS_OF_KEYS):
             hint = f"add one of {', '.join(DATA_KINDS)}"
             yield Problem(data.place, "the data names no file or folder", hint)
@@ -169,7 +169,7 @@ def resolve_device(sections: TargetSections) -> tuple[Device | None, InputFile |
 
 
 def device_problems(target: TargetSections) -> Iterator[Problem]:
-    """A device that is not known, or a file that is no profile."""
+    """Yield a problem for an unknown device, or a file that is not a profile."""
     named = target.get("device")
     if not isinstance(named, Scalar) or not isinstance(named.value, str) or "\0" in named.value:
         return

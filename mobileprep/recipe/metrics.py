@@ -161,7 +161,7 @@ def resolve_budget(target: TargetSections) -> Budget:
 
 
 def budget_problems(target: TargetSections) -> Iterator[Problem]:
-    """Texts that are no sizes or counts, and a latency without a device."""
+    """Yield problems of invalid sizes and counts, and of a latency without a device."""
     budget = target.mapping("budget")
     for key, entry in budget.items() if budget is not None else ():
         if key in _UNITS and isinstance(entry.value, Scalar):
@@ -180,7 +180,7 @@ def memory_of(root: MappingNode) -> int | None:
 
 
 def memory_problems(root: MappingNode) -> Iterator[Problem]:
-    """A text that is no size."""
+    """Yield a problem for an invalid size."""
     said = root.get("memory")
     if isinstance(said, Scalar):
         yield from _amount("memory", said)

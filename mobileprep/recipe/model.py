@@ -268,7 +268,7 @@ class Step(Located, frozen=True):
 
 
 class Target(Located, frozen=True):
-    """One device and the whole of what is done for it.
+    """One device, and the preparation of the model for it.
 
     Args:
         name: the target's.

@@ -61,7 +61,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def no_schema(reason: str, where: str) -> CorruptFileError:
-    """The error for a file that is no schema of a transform's parameters."""
+    """Return the error for a file that is not a schema of transform parameters."""
     message = f"is not a readable JSON Schema of a transform's parameters: {reason}"
     return CorruptFileError(message, _HINT, where)
 

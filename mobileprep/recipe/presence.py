@@ -1,4 +1,4 @@
-"""Checks that the files a recipe names are there; all that are missing are told at once."""
+"""Check that the files of a recipe exist, and report all missing ones at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def source_kind_error(source: Source) -> MobileprepError | None:
 
 
 def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
-    """What no chain names is told too: a misprint may have made it so."""
+    """Unused plugins are reported, too, because a chain may misspell them."""
     plugins = () if recipe.tree is None else plugins_of(recipe.tree)
     for plugin in plugins:
         if not os.path.isfile(plugin.file.path):  # noqa: PTH113

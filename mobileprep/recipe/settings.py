@@ -56,7 +56,7 @@ SampleSeed: TypeAlias = Annotated[
         maximum=4294967295,
     ),
 ]
-# Where things lie and were written: no part of what decides a result.
+# Paths and locations do not affect results.
 ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 
 
@@ -181,7 +181,7 @@ class Data(Struct, frozen=True):
 
     Args:
         file: the file or folder.
-        kind: what it is; None where its content tells.
+        kind: format of the data; None to detect it.
         reading: how it becomes samples.
         labels: the file of labels, where they have one of their own.
         classes: the file that lists the names of the classes.
@@ -353,7 +353,7 @@ class CustomOp(Struct, frozen=True):
 
 
 class Cache(Struct, frozen=True):
-    """Where machines share what stages leave; no part of what decides a result."""
+    """The remote cache, which does not affect results."""
 
     remote: Annotated[
         str,

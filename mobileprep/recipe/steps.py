@@ -361,7 +361,7 @@ def _positions(scalar: Scalar) -> Iterator[tuple[int, int]]:
 
 
 def _written(place: Place) -> Iterator[tuple[int, int, str]]:
-    """Line, column and character of what is not white space, from a scalar's first on."""
+    """Yield line, column, and character of each character of a scalar except white space."""
     lines = place.source.lines
     first = lines[place.line - 1]
     start = _skip_anchor(first, place.column - 1)

@@ -183,7 +183,7 @@ class Problem(NamedTuple):
     Args:
         place: where.
         message: what.
-        hint: the mend, or empty.
+        hint: the fix, or empty.
     """
 
     place: Place

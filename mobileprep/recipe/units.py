@@ -28,7 +28,7 @@ _AMOUNT = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z]*)\Z")
 
 
 def parse_bytes(text: str) -> int | None:
-    """A size in bytes, rounded down; None for text that is no size.
+    """Parse a size in bytes, rounded down; None if the string is not a size.
 
     ``KB``, ``MB``, ``GB`` and ``TB`` are powers of 1,000, ``KiB`` and so on of 1,024; case
     does not matter, and a number alone counts bytes.

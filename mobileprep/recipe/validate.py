@@ -56,7 +56,7 @@ def schema_problems(root: Node, schema: Schema, *, where: str = "") -> list[Prob
         if surely_fits(value, schema):
             return []
     except _NO_SCHEMA:
-        pass  # jsonschema tells more of what is wrong
+        pass  # jsonschema reports details
     return _of_stranger(root, schema, where)
 
 

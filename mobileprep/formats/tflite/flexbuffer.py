@@ -17,7 +17,7 @@ _FORMATS: Final = {_FLOAT: {2: "<f", 3: "<d"}}
 
 
 class _Value(NamedTuple):
-    """A number, or the position of what is written already.
+    """A number, or the offset of a value that is already written.
 
     Args:
         value: either.

@@ -90,7 +90,7 @@ class FormatFacts(Struct, frozen=True):
         return found
 
     def width(self, kind: str) -> int | None:
-        """The bytes of a number or an enumeration, None for what is neither."""
+        """Return the size of a number or an enumeration in bytes; None for other types."""
         stored = _stored(kind, self.enums)
         return None if stored is None else stored.size
 
@@ -128,7 +128,7 @@ def _read(name: str) -> FormatFacts:
 
 
 def _stored(kind: str, enums: Mapping[str, object]) -> struct.Struct | None:
-    """How a number or an enumeration is stored, None for what is neither."""
+    """Return the storage of a number or an enumeration; None for other types."""
     if kind not in enums:
         return _STRUCTS.get(kind)
     if kind.startswith("Stablehlo"):

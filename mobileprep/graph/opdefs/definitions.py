@@ -73,7 +73,7 @@ MOST_TENSORS: Final = 1 << 20
 
 
 def signature_of(node: Node, library: Library | None = None) -> OpDef | None:
-    """The definition of a node's op or function, or None where nobody knows it."""
+    """Return the definition of a node's op or function, or None if it is unknown."""
     if library is not None and node.op in library.functions:
         return library.functions[node.op].signature
     return any_op_def(node.op)
@@ -85,7 +85,7 @@ def output_types(node: Node, definition: OpDef) -> list[DType]:
 
 
 def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
-    """The type of a tensor, or None where nobody knows its op."""
+    """Return the dtype of a tensor, or None if its op is unknown."""
     node = graph[ref.node]
     definition = signature_of(node, graph.library)
     if definition is None:
@@ -100,7 +100,7 @@ def input_types(node: Node, definition: OpDef) -> list[DType]:
 
 
 def output_count(node: Node, library: Library | None = None) -> int | None:
-    """How many outputs a node has, or None for an op that nobody knows."""
+    """Return the number of outputs of a node, or None if its op is unknown."""
     definition = signature_of(node, library)
     return None if definition is None else len(output_types(node, definition))
 
@@ -108,7 +108,7 @@ def output_count(node: Node, library: Library | None = None) -> int | None:
 def input_count(node: Node) -> int | None:
     """How many tensors a node takes by its op's definition; None where that is not known.
 
-    That is so of ops that nobody knows, of lists of any types, and where their count is missing.
+    That is the case for unknown ops, for lists of any types, and if their number is missing.
     """
     definition = any_op_def(node.op)
     if definition is None or any(a.type_list_attr for a in definition.inputs):
@@ -169,7 +169,7 @@ def _attr(node: Node, definition: OpDef, name: str, kind: str) -> Any:  # noqa: 
     if value is None:
         declared = definition.attr(name)
         value = declared.default if declared is not None else None
-    # An empty list does not tell of what it is a list.
+    # The type of an empty list is unknown.
     fits = value is not None and (value.kind == kind or (value.kind, kind) == ("list", _TYPES))
     if value is None or not fits:
         message = f"node {node.name!r} ({node.op}) has no {kind} attribute {name!r}"
@@ -193,7 +193,7 @@ OLDER_OPS: Final = {
 
 
 def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:
-    """The attributes that an op or function has defaults for, or None where nobody knows it.
+    """Return the attributes with defaults of an op or function, or None if it is unknown.
 
     The definitions are those of TensorFlow 1.15, so that it can load what is made with them; for
     ops that it does not have, those of the newest release.

@@ -82,7 +82,7 @@ def spare_attributes(node: Node, release: str) -> frozenset[str]:
 
 
 def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[ReleaseGap]:
-    """All that a release lacks for a node; a call of a function is no node of an op.
+    """Return everything that a release lacks for a node, unless it calls a function.
 
     Args:
         release: "1.15" or "2.21".

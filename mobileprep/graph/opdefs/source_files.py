@@ -64,7 +64,7 @@ def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
 
 
 def _add_called(reasons: dict[str, set[str]], ops: Collection[str], release: str) -> None:
-    """Add the files that others call, and those of which nobody knows who calls them."""
+    """Add the files that other files call, and those with unknown callers."""
     needs, default = _needs(release), _default_files(release)
     registering = frozenset().union(*_files_by_op(release).values())
     for file in default - registering - needs.keys():

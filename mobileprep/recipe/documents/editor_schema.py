@@ -84,7 +84,7 @@ def _refuses_text(schema: Schema) -> bool:
 
 
 def _step(schemas: TransformSchemas) -> Schema:
-    """An item of a chain; the parameters of what it names are checked where that is known."""
+    """Return the schema of a step; parameters of known transforms are checked."""
     described = [str((schemas.get(name) or {}).get("description", "")) for name in schemas.names]
     known = {
         name: {"description": text, **_needing(schemas, name)}
@@ -137,7 +137,7 @@ def _parameter(schema: Schema, base: Schema) -> Schema:
 
 
 def _names_checked() -> Schema:
-    """Unknown transforms are told only where neither this recipe nor another one brings its own."""
+    """Unknown transforms are reported only if no recipe has custom ones."""
     chain = {"$ref": "#/$defs/known_chain"}
     target = {"properties": dict.fromkeys(_CHAINS, chain)}
     targets = {"additionalProperties": target}
