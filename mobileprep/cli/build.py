@@ -1,4 +1,4 @@
-"""The verb ``build``: recipes to what apps ship, doing only what a change made necessary."""
+"""The verb ``build``: build recipes incrementally."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep build recipe.yaml --target phone --dry-run --explain",
 )
 def run(args: argparse.Namespace) -> int:
-    """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
+    """Build, publish, and report; a dry run takes no locks."""
     _check(args)
     started, begun = time.perf_counter(), time.time_ns()
     from mobileprep.cli._shared.folders import load_recipes
@@ -136,7 +136,7 @@ def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -
     from mobileprep.cli._shared.terminal.progress import Progress
 
     state = build.plan()
-    # What cannot be written is told before anything is: Make takes what is published for done.
+    # Check the depfile before publishing: Make would take published files for up to date.
     depfile = None if args.depfile is None else _depfile(args, build.recipes, state)
     if args.explain:
         _explain(args, build)
@@ -185,7 +185,7 @@ def _tell_stages(ran: int, stages: int, started: float) -> None:
 
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
-    """Tell of what failed while the build went on, each thing once; the first failure ends it."""
+    """Print each further failure once, and raise the first one."""
     from mobileprep.cli._shared.failures import tell_error
 
     told = {str(error) for error in failures[:1]}

@@ -1,4 +1,4 @@
-"""The verb ``debug-quantization``: which layers and tensors lose most by eight bits."""
+"""The verb ``debug-quantization``: rank layers and tensors by quantization error."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep header --graphs=model.pb > ops_to_register.h",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the header of what the graphs need; warnings go to the standard error."""
+    """Print the registration header of the graphs; warnings go to standard error."""
     from mobileprep.core.files import write_text
     from mobileprep.graph.files import read_shipped_graph
     from mobileprep.targets.headers import default_pairs, graphs_header, pairs_header, release_of

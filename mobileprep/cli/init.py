@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         UsageError: the recipe exists, or a folder holds several models.
         CorruptFileError: the model is missing or damaged.
         InvalidGraphError: the model's graph is broken, or its values are not found.
-        UnsupportedError: a file that is no model.
+        UnsupportedError: a file is not a model.
     """
     from mobileprep.building.first_recipe import first_recipe
     from mobileprep.freezing.find_models import find_model
@@ -147,8 +147,8 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
 def _run_stages(state: State) -> None:
     """Run what is stale, with a bar on a terminal.
 
-    A trial that fails is no error: the recipe says why it was not kept. Warnings come again with
-    the user's own build.
+    A failed trial is not an error: a comment in the recipe gives the reason. The user's build
+    repeats the warnings.
     """
     from mobileprep.building.pipeline.eviction import store_bound
     from mobileprep.building.pipeline.execute import Executor

@@ -78,11 +78,10 @@ def _is_awaited() -> bool:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without taking it apart.
+    """Exit without freeing objects.
 
-    As it ends Python looks for garbage several times and frees object by object: a tenth of the
-    time of a small build, for memory that goes with the process in any case. Whoever has asked to
-    be called at the end is called.
+    Python would collect garbage several times and free each object, which takes a tenth of the
+    time of a small build. Functions that are registered with ``atexit`` run.
     """
     atexit._run_exitfuncs()  # as Python does; it has no public name
     for stream in (sys.stdout, sys.stderr):
@@ -358,10 +357,9 @@ def subject_of(args: argparse.Namespace) -> str:
 
 
 class _Messages(io.FileIO):
-    """A standard error stream whose messages go nowhere once nothing takes them.
+    """A standard error stream that discards messages if they cannot be written.
 
-    Nobody reads on, or a disk is full: no reason to end a build, let alone to end it with success
-    before it has written anything.
+    A closed pipe or a full disk must not end a build.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -375,11 +373,11 @@ class _Messages(io.FileIO):
 
 
 def open_closed_streams() -> None:
-    """Put something in place of closed streams, which Python has None for.
+    """Replace closed standard streams, which are None in Python.
 
-    Otherwise the first files that are opened would take their descriptors, and what a library
-    prints would go into a model. An output that is closed stays one that cannot be written to,
-    which is told as of a full disk; messages go nowhere.
+    Otherwise the first opened files would get their descriptors, and output of a library could be
+    written to a model. Writing to a closed standard output remains an error; messages are
+    discarded.
     """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         if not _is_open(descriptor):

@@ -1,4 +1,4 @@
-"""The verb ``report``: prints the reports of what is built, without building."""
+"""The verb ``report``: print reports of earlier builds."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _print_comparisons(args: argparse.Namespace, comparisons: list[Comparison]) 
 
 
 def report_page(args: argparse.Namespace, planned: Callable[[], State]) -> int:
-    """Write the page of what is built where ``--html`` says, and open it where ``--open`` does."""
+    """Write the report page to the path of ``--html``, and open it with ``--open``."""
     _check(args)
     page = _there(args) if args.html is None else _written(args, planned)
     if args.open:

@@ -173,7 +173,7 @@ def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
 
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
-    # Whoever names the layer of the picture wants the original's picture, if no other.
+    # With a layer for the image but no image, use the original's image.
     image = args.image or (LABELLED if args.input_layer and not args.feed else "")
     if image:
         layer = _image_layer(args, model)
@@ -183,7 +183,7 @@ def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
 
 
 def _named(args: argparse.Namespace, file: str, default: str, option: str) -> Path:
-    """A file in the root folder, which must be there if nobody named it."""
+    """Return a file of the root directory, which must exist unless the user named it."""
     path = Path(args.root_dir) / file
     if file == default and not path.exists():
         message = f"{option} names no file, and the original's, {path}, does not exist"

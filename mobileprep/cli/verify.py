@@ -87,7 +87,7 @@ def _recipes(args: argparse.Namespace, found: Mapping[Path, Manifest]) -> list[R
         except MobileprepError as error:
             if args.recipes:
                 raise
-            # One that nobody named may be of something else; if not, its absence is told.
+            # A default file may be unrelated; if it is missing, that is reported.
             warn(f"passed over {path}: {error}")
             continue
         if recipe.name in names:

@@ -150,13 +150,13 @@ def read_file(path: Path, *, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
-    """A binary stream whose bytes take the name ``path`` only when the block ends well.
+    """Open a binary stream whose content replaces ``path`` when the block ends without error.
 
-    What is no regular file gets the bytes then, all at once.
+    If ``path`` is not a regular file, the content is written to it then.
 
     Args:
-        follow: write to what a link leads to, and to FIFOs and character devices. Without, a link
-            is replaced by a file.
+        follow: write to the target of a symlink, and to FIFOs and character devices. Otherwise
+            the file replaces a symlink.
     """
     try:
         if follow and is_stdout(path):
@@ -267,10 +267,9 @@ def write_bytes(
 
 
 def write_new(path: str, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file below a folder that is there, as ``atomic_writer`` does, in a third of the time.
+    """Write a file to an existing directory like ``atomic_writer``, in a third of the time.
 
-    For the hundreds of files of a store, which nobody else names: no link is followed, and nothing
-    is looked for in the way.
+    For the many files of a cache: symlinks and existing files are not checked.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, _temporary_name(name))  # noqa: PTH118 - a tenth of the time
@@ -331,10 +330,10 @@ def write_text(path: Path, text: str, *, follow: bool = True) -> None:
 
 
 def place(source: Path, target: Path) -> None:
-    """Give ``target`` the bytes of ``source``, atomically, by copy; a link there is replaced.
+    """Copy ``source`` to ``target`` atomically; replace a symlink.
 
-    A hard link would let whoever edits the target spoil the source. Where the file system can
-    share blocks until one of two files is changed, no bytes are copied.
+    With a hard link, an edit of the target would change the source. If the file system can share
+    blocks between files (copy-on-write), no bytes are copied.
     """
     with atomic_writer(target, follow=False) as stream:
         if not _share_blocks(source, stream.fileno()):
@@ -401,10 +400,9 @@ _SMALL: Final = 4 << 20
 
 
 def view_file(path: Path) -> memoryview:
-    """A file's bytes, read-only: those of a small one read at once, those of others mapped.
+    """Return the read-only bytes of a file: read if it is small, otherwise mapped.
 
-    Whoever cuts a file short in place while it is mapped may end this process; of one that was
-    read there is a copy.
+    If another program truncates a mapped file in place, this process may crash.
     """
     try:
         with opened(path) as stream:

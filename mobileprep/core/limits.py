@@ -50,10 +50,10 @@ def memory_limit() -> int:
 
 @contextmanager
 def shared_memory(shares: int, recipes: Iterable[int | None] = ()) -> Iterator[None]:
-    """Within, so many runs at once share the memory of one.
+    """Divide the memory limit among parallel runs inside the block.
 
-    Shares are of one size, whoever runs at the time: what fits does not depend on what happens to
-    run beside it, and nobody waits for memory while holding some.
+    All shares have the same size, so that results do not depend on other runs, and no run waits
+    for memory while it holds some.
 
     Args:
         recipes: what recipes say that runs may take, in bytes; the least counts, unless the command

@@ -69,8 +69,8 @@ class Registry(Generic[T]):
 def import_on_demand(module: str) -> ModuleType:
     """Import a module by its full name while other threads import theirs.
 
-    One at a time: where two threads import modules of one package, each waiting for what the other
-    has begun, Python gives one of them a module that is half there.
+    Imports are serialized: if two threads import modules of one package and wait for each other,
+    Python returns a partially initialized module to one of them.
     """
     with _importing:
         return importlib.import_module(module)

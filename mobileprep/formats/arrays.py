@@ -119,7 +119,7 @@ def array_writer(target: Path | IO[bytes]) -> Iterator[Callable[[str, NDArray[An
 def _read(
     path: Path, read: Callable[[IO[bytes], int, str], T], names: Container[str] | None = None
 ) -> dict[str, T]:
-    """What ``read`` makes of each array: its stream, its size as stored, what it is called."""
+    """The arguments of ``read`` for each array: its stream, stored size, and name."""
     try:
         with opened_file(path) as stream:
             if zipfile.is_zipfile(stream):

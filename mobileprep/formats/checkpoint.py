@@ -42,8 +42,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint that a path leads to; its tensors are read when asked for.
 
     Args:
-        path: its prefix, any file of the set, a ``checkpoint`` state file (the newest that it
-            names is taken, beside the file where it moved), or a folder.
+        path: the prefix, any file of the checkpoint, a ``checkpoint`` state file (its newest
+            checkpoint is read, also if the directory was moved), or a directory.
     """
     found = find_checkpoint(path)
     return CheckpointV1(found.prefix, found.tables) if found.is_v1 else TensorBundle(found.prefix)

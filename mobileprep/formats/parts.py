@@ -1,8 +1,7 @@
-"""Files kept in parts: an index names the parts by their digests, and holds what lies between them.
+"""Files stored in parts: an index lists the digests of the parts and the bytes between them.
 
-An index is a line that tells what it is of, the number of parts, for each its sha256 and its
-length, and then a body. Of a file made of pieces the body holds the bytes between parts; of a
-graph it is the reader's, see `graph/files.py`.
+An index has a line with its kind, the number of parts, the SHA-256 and length of each, and a
+body. For files, the body is the bytes between parts; for graphs, see `graph/files.py`.
 """
 
 from __future__ import annotations

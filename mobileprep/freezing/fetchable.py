@@ -43,10 +43,9 @@ _RESHAPES: Final = frozenset({"Reshape", "ExpandDims", "Squeeze", "Transpose", "
 
 
 def always_there(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
-    """Those of some nodes that have one value in each run: TensorFlow fetches no others.
+    """Return the nodes that have one value in each run, because TensorFlow fetches no others.
 
-    What is in a loop has a value for each turn, and what is in a branch one only where the branch
-    is taken.
+    A node in a loop has a value for each iteration, and a node in a branch only if the branch runs.
     """
     depths: dict[str, int] = {}
     for node in execution_order(graph, ""):

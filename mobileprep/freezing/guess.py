@@ -2,7 +2,7 @@
 
 ``summarize_graph`` takes placeholders for inputs, and nodes that nothing consumes for outputs.
 In a training graph that finds the savers' file names, the labels, losses, summaries and updates;
-here they are told apart from what an app feeds and fetches.
+this module distinguishes them from the inputs and outputs of an app.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _is_one(graph: Graph, spec: TensorSpec) -> bool:
 
 
 def _is_of_branch(graph: Graph, node: Node) -> bool:
-    """Whether a node only holds which branch is taken, as ``tf.cond`` makes them."""
+    """Return whether a node only holds the predicate of a branch, as ``tf.cond`` creates it."""
     if node.op != "Identity" or len(node.data_inputs) != 1:
         return False
     before = graph.get(node.data_inputs[0].node)
@@ -242,8 +242,8 @@ def _is_of_control(spec: TensorSpec) -> bool:
 def _doubts(graph: Graph, flows: Flows, node: Node) -> tuple[bool, bool]:
     """Return evidence that a node is not a result, strongest first.
 
-    Of what a loop or a conditional gives, much is only for gradients. What losses and scores take
-    is rather a step towards a result.
+    Many outputs of loops and conditionals are only for gradients. Inputs of losses and scores are
+    intermediate values.
     """
     producer = graph.get(node.inputs[0].node) if node.data_inputs else None
     handed_on = node.op == "Identity" and producer is not None and producer.op in FUNCTIONAL

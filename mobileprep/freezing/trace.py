@@ -145,7 +145,7 @@ _READS: Final = frozenset({"Identity", "ReadVariableOp"}) | _WAYS_IN
 def upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
     """The producer of a tensor, the producer of its first input, and so on, each node once.
 
-    With each the number of the output that is taken.
+    Each comes with the index of the output.
     """
     seen: set[str] = set()
     while ref.node not in seen and not ref.is_control:

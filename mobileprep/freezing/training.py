@@ -173,8 +173,7 @@ def _prepares(graph: Graph, flows: Flows, node: Node) -> bool:
 def of_chance_or_batch(graph: Graph, flows: Flows) -> set[str]:
     """The nodes that depend on chance, or on the statistics of their batch.
 
-    What lies in branches is chosen when the model runs, so that nothing is said of what comes
-    after a Merge.
+    Branches are selected when the model runs, so nodes after a Merge are not included.
     """
     starts = {
         n.name

@@ -156,12 +156,12 @@ _IDLE: Final = IDENTITIES | {"Const", "NoOp"}
 
 
 def without_idle_controls(graph: Graph, protected: Collection[str]) -> Graph:
-    """The graph without control inputs from constants, and without what only they kept there.
+    """Remove control inputs from constants, and nodes that only these edges kept.
 
-    A constant is there before anything runs, and so are the Identity and NoOp nodes that take
-    nothing but constants: waiting for them is no order. TensorFlow 2 leaves many such edges,
-    from each weight to one NoOp, which then count as uses of the weights. A constant that itself
-    waits for a Switch or an Enter lies in a branch or a loop; edges from it stay.
+    Constants, and Identity and NoOp nodes that only depend on constants, impose no order.
+    TensorFlow 2 creates many such edges, from each weight to one NoOp, which then count as uses of
+    the weights. Edges from a constant that waits for a Switch or an Enter stay, because it is in a
+    branch or a loop.
     """
     if not any(r.is_control for n in graph for r in n.inputs):
         return graph

@@ -61,7 +61,7 @@ def with_known_masks(graph: Graph, fetches: Collection[str] = ()) -> Graph:
 
     Returns:
         The graph, in which ``RandomUniform`` takes the rate as a second input, and has the
-        attribute ``DROPS`` for what the rate means.
+        attribute ``DROPS`` for the meaning of the rate.
     """
     rates: dict[str, KeepRate] = {}
     for node in graph:

@@ -85,9 +85,9 @@ def _read_tail(proto: pb.NodeDef, payloads: list[Payload], where: str) -> _Tail:
 class NodeReader:
     """Reads the short nodes of one graph.
 
-    Where a node's fields stand as every writer leaves them, they are taken from the bytes one by
-    one, and what was read before is not read again: ops, inputs, and all that stands behind the
-    inputs, which nodes of a kind mostly have in common. Any other node goes through its message.
+    If a node's fields have the usual order, they are parsed from the bytes directly. Ops, inputs,
+    and the fields after the inputs, which similar nodes share, are cached. Other nodes are parsed
+    as messages.
 
     Args:
         file: the graph's name, for messages.

@@ -66,7 +66,7 @@ def parse_ref(text: str) -> Ref:
 
 
 def new_ref(text: str) -> Ref:
-    """``parse_ref`` for a caller that keeps what it has read by itself."""
+    """Parse a reference like ``parse_ref``, for a caller with its own cache."""
     if text.startswith("^"):
         return Ref(text[1:], CONTROL)
     head, colon, digits = text.rpartition(":")

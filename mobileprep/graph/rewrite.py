@@ -54,7 +54,7 @@ class Rule(Struct, frozen=True):
             borrowed nodes may be among them, and stay where they are.
         check: looked at as each place is found; its reason leaves the place alone.
         allow_inconsistencies: accept a replacement without a node that something outside of the
-            match uses; the caller mends the inputs.
+            match uses; the caller repairs the inputs.
     """
 
     pattern: OpTypePattern
@@ -112,8 +112,8 @@ def rewrite(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewrit
 def rewrite_all(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewritten:
     """Apply a rule again and again until it changes nothing.
 
-    Matches that share a node are taken one a pass, so that one pass may not find them all. Places
-    are counted as skipped where the last pass left them.
+    If matches share a node, each pass replaces one of them. Skipped matches are those of the last
+    pass.
     """
     matched = 0
     while True:

@@ -329,7 +329,7 @@ class TextPlaces:
         self._positions = list(_positions(scalar))
 
     def at(self, offset: int, keys: KeyPath = ()) -> Place:
-        """The place of ``scalar.text[offset]``, or of what follows where that is white space.
+        """Return the location of ``scalar.text[offset]``, or of the next non-blank character.
 
         ``keys`` are appended to the scalar's key path.
         """

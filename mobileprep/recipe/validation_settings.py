@@ -205,7 +205,7 @@ LITERT_MODES: Final = ("float16", "weights", "int4", *INTEGER_MODES)
 class Calibration(Located, frozen=True):
     """How the ranges of tensors are measured.
 
-    Where it runs is no part of what decides a result: neither ``workers`` nor ``dask``.
+    ``workers`` and ``dask`` do not affect results.
     """
 
     data: Annotated[
@@ -340,12 +340,12 @@ class QuantizeRule(Struct, frozen=True):
 
 
 class Quantize(Struct, frozen=True):
-    """How constants are made smaller; its steps are part of the target's transforms already.
+    """Quantization of a target; its steps are already part of the target's transforms.
 
     Args:
         mode: ``weights`` stores 2 to 8 bits, ``float16`` and ``bfloat16`` 16, ``round`` rounds for
-            compression, ``nodes`` computes in eight bits, ``auto`` does as far as the validation's
-            limits allow; ``int4``, ``int8`` and ``int16x8`` are for LiteRT.
+            compression, ``nodes`` computes with 8-bit integers, ``auto`` does so within the limits
+            of the validation; ``int4``, ``int8`` and ``int16x8`` are for LiteRT.
         parameters: those of the mode's transform that the recipe gives.
         bits: of ``weights``; None where they are not given.
         granularity: of ``weights``; None where it is not given.

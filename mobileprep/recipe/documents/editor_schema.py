@@ -55,7 +55,7 @@ def rendered(schema: Schema) -> str:
 
 
 def _as_written(schema: Any, base: Schema) -> Any:  # noqa: ANN401 - JSON
-    """A schema with ``${NAME}`` allowed for each value that is no text of any kind anyway."""
+    """Return a schema that also allows ``${NAME}`` for values that are not strings."""
     if not isinstance(schema, dict):
         return schema
     changed = {key: _below(key, value, base) for key, value in schema.items() if key != "format"}
