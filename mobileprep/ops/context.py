@@ -19,7 +19,7 @@ from mobileprep.ops.kernel import Outputs, import_op, import_ops
 
 
 class Observer(Protocol):
-    """What is told of every step of a run."""
+    """Receives every step of a run."""
 
     def __call__(
         self, nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
@@ -45,8 +45,7 @@ class Printed(Struct, frozen=True):
 
     Args:
         node: the node's name.
-        stream: where to: one of ``STREAMS``, or ``file://PATH``, which whoever prints is free not
-            to follow.
+        stream: one of ``STREAMS``, or ``file://PATH``, which the printer may ignore.
         text: what, its end of line included.
     """
 
@@ -130,7 +129,7 @@ _MADE: Final = 64
 _TEXT: Final = 1 << 16
 
 
-# They look at little of what they are given, whatever its size.
+# These ops read only a small part of their inputs.
 _PARTIAL: Final = frozenset(
     {
         *("Enter", "Exit", "ExpandDims", "Gather", "GatherNd", "GatherV2", "Identity", "IdentityN"),
@@ -142,7 +141,7 @@ _PARTIAL: Final = frozenset(
 
 
 def charge(op: str, inputs: Sequence[object], results: Sequence[object]) -> None:
-    """Count what a node has read and made; what it has handed on, or views of it, are free."""
+    """Count the inputs and results of a node; results that share an input's memory are free."""
     total = 0
     is_partial = op in _PARTIAL
     # Loops, as this is done at each step of a run.

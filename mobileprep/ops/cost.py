@@ -131,7 +131,7 @@ _NAME: Final = "node"
 # What holds a shape or an axis has fewer elements.
 _MOST_ELEMENTS: Final = 1 << 12
 _POINTER: Final = 8
-# Their results share the memory of what they are given.
+# Their results share the memory of their inputs.
 _VIEWS: Final = frozenset(
     ("Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "Slice", "Split")
 )

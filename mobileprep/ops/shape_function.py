@@ -174,10 +174,10 @@ class ShapeArgs(Protocol):
         """An input's elements read as a shape; what is not known of it stays unknown."""
 
     def handle(self, index: int) -> TensorShape:
-        """The shape of what an input is a handle of: a variable's value, a list's elements."""
+        """Return the shape behind a handle: of a variable's value, or of a list's elements."""
 
     def set_handle(self, shape: TensorShape) -> None:
-        """Say of what shape the first output is a handle."""
+        """Set the shape behind the handle of the first output."""
 
     def called(self, attribute: str, shapes: Sequence[TensorShape]) -> Sequence[TensorShape]:
         """The shapes that a function gives, which an attribute names, for arguments of shapes."""

@@ -41,8 +41,8 @@ def infer_shapes(
 ) -> Mapping[str, Shapes]:
     """The shape of each output of each node.
 
-    A shape is None where its rank is not known, and has -1 for each size that is not. Where
-    inputs do not fit each other, and for ops that nobody knows, nothing is known.
+    A shape is None if its rank is unknown, and has -1 for each unknown size. If inputs do not
+    match, and for unknown ops, shapes are unknown.
 
     Args:
         feeds: shapes of tensors that are fed, by their names; they replace what the graph says.
@@ -54,7 +54,7 @@ def infer_shapes(
 
 
 def shapes_if_valid(graph: Graph) -> Mapping[str, Shapes]:
-    """As ``infer_shapes``; nothing for an invalid graph, of which whoever runs it tells more."""
+    """Infer shapes like ``infer_shapes``; return none for an invalid graph."""
     try:
         return infer_shapes(graph)
     except InvalidGraphError:

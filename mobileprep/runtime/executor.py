@@ -51,7 +51,7 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
     except _FAULTS as error:
         raise _failure(action, inputs, error, where) from error
     except AttributeError as error:
-        # What enters a malformed loop in its first turn alone is no array in the second.
+        # In a malformed loop, a value of the first iteration may not be an array in the second.
         if not any(x is DEAD for x in inputs):
             raise
         raise _failure(action, inputs, error, where) from error
@@ -63,10 +63,10 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
 
 
 def _check_growth(action: Action, inputs: Values) -> None:
-    """Refuse an action whose tensors may not fit in what memory is left.
+    """Refuse an action whose tensors may exceed the remaining memory.
 
-    Kernels that make more than they are given check that themselves; of the others the results are
-    as large as what they are given, at most. Those that read much and make little pass too.
+    Kernels with results larger than their inputs check this themselves. Kernels that read much and
+    return little pass, too.
     """
     taken = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray))
     if taken > _LARGE and action.outputs and taken > memory_left(taken):

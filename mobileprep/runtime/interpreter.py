@@ -87,8 +87,8 @@ _HIGHEST_THRESHOLD = (32 << 20) - (64 << 10)
 def keep_freed_memory() -> None:
     """Have the C library keep the memory of freed tensors of up to 32 MB.
 
-    By default glibc gives it back and gets it anew for the next tensor, page by page, which takes
-    as long as a small convolution. Its threshold rises to the largest block freed so far
+    By default, glibc returns it and allocates it again for the next tensor, page by page, which
+    takes as long as a small convolution. Its threshold rises to the largest block freed so far
     (mallopt(3), M_MMAP_THRESHOLD): this frees one of that size, never touched. Without effect on
     other C libraries.
     """
@@ -104,7 +104,7 @@ class Interpreter:
 
     Args:
         graph: the graph.
-        where: what the graph is called, for messages.
+        where: name of the graph in messages.
         combine: compute what depends on constants alone once; observers do not see those steps.
         observer: told of every step.
         seed: for random numbers, the same in every run; without it nodes that draw them are refused
@@ -246,7 +246,7 @@ def make_plan(
 
 
 def in_line(graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str) -> Graph:
-    """The nodes that a plan needs, those of functions in the place of what runs them."""
+    """Return the nodes that a plan needs, with functions inlined."""
     from mobileprep.runtime.functions.inline import inline_calls  # few graphs have calls
 
     nodes = needed_nodes(graph, fetches, {edge(r) for r in feeds}, where)

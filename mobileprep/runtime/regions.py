@@ -174,7 +174,7 @@ class Region:
     def _is_harmless(self, node: Node) -> bool:
         """Whether a constant behind a condition can be there always.
 
-        It can where whoever reads it does not run without the condition either.
+        It can if its consumers do not run without the condition either.
         """
         if node.name in self.survey.controls:
             return False
@@ -345,7 +345,7 @@ def _head(head: Node, entering: list[Node], carrying: list[Node], where: str) ->
     raise malformed_head(head, where)
 
 
-# Results beyond this are computed anew in each run rather than kept between runs.
+# Larger results are computed in each run instead of cached between runs.
 _LARGEST = 64 << 20
 
 

@@ -183,7 +183,10 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut in the header": (lambda data: data[:50], "the encrypted model is truncated"),
     "cut at the end": (lambda data: data[:-1], "the encrypted model is truncated"),
     "longer": (lambda data: data + b"x", "the encrypted model is truncated"),
-    "newer": (lambda data: data[:8] + b"\2" + data[9:], "unsupported version of the encrypted format"),
+    "newer": (
+        lambda data: data[:8] + b"\2" + data[9:],
+        "unsupported version of the encrypted format",
+    ),
     "another key": (lambda data: data[:24] + bytes(16) + data[40:], "with another key"),
     "bit of the nonce": (lambda data: flipped(data, 41), "the encrypted model was changed"),
     "bit of the content": (lambda data: flipped(data, 73), "the encrypted model was changed"),

@@ -97,7 +97,7 @@ def _widths(x: Array, paddings: Array) -> list[tuple[int, int]]:
 
 
 def padded_shape(shape: tuple[int, ...], paddings: Array | None) -> tuple[int, ...]:
-    """A shape with what is put before and behind each dimension, as far as that is known."""
+    """Return a shape with the padding of each dimension added, as far as it is known."""
     if paddings is None or paddings.shape != (len(shape), 2):
         return unknown_dims(len(shape))
     added = [int(before) + int(behind) for before, behind in paddings]

@@ -76,7 +76,7 @@ def slice_(node: Node, x: Array, begin: Array, size: Array) -> Array:
 
 @shape_fn("Slice")
 def slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given sizes; -1 for what is left behind the beginning."""
+    """Return the given sizes; -1 selects the rest of a dimension."""
     shape, begin, size = args.shapes[0], args.integers(1), args.as_shape(2)
     ranks = [len(s) for s in (shape, begin, size) if s is not None]
     counts = [with_rank(args.shapes[i], 1)[0] for i in (1, 2)]

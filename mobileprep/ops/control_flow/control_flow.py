@@ -165,7 +165,7 @@ flop_rule("PrintV2")(free)
 
 @kernel("StringFormat")
 def string_format(node: Node, *data: Array) -> Array:
-    """The template with each placeholder replaced by what the next input holds."""
+    """Replace each placeholder of the template with the content of the next input."""
     count = node.attr_int("summarize", 3)
     pieces = node.attr_str("template", "%s").split(node.attr_str("placeholder", "%s"))
     if len(pieces) != len(data) + 1:

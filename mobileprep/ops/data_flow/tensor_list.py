@@ -62,7 +62,7 @@ class TensorList(Struct, frozen=True):
         return Blanks(self.dtype).zeros(self.full_shape(shape)) if value is None else value
 
     def read_all(self, wanted: Iterable[tuple[int, TensorShape]]) -> list[Array]:
-        """Several elements, each with what else is known of its shape; not to be written to."""
+        """Return several read-only elements, each with its known shape."""
         blanks, like = Blanks(self.dtype), self._set_shape()
         found = []
         for index, shape in wanted:

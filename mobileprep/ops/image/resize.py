@@ -59,7 +59,7 @@ _METHODS: dict[str, Resize] = {
 
 @kernel(*_METHODS)
 def resize(node: Node, images: Array, size: Array) -> Array:
-    """[batch, *size, channels], float32 unless the nearest pixels are taken.
+    """Return [batch, *size, channels], float32 except for nearest neighbors.
 
     The attribute ``align_corners`` is not to be set together with ``half_pixel_centers``.
     """

@@ -1,4 +1,4 @@
-"""Lookup tables, which keep what they are filled with from run to run."""
+"""Lookup tables, which keep their entries between runs."""
 
 from __future__ import annotations
 

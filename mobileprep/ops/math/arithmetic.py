@@ -64,7 +64,7 @@ def _sign(x: Array) -> Array:
     return np.where(size == 0, x.dtype.type(0), x / np.where(size == 0, size.dtype.type(1), size))
 
 
-# With what one element costs.
+# With the operations for one element.
 _UNARY: dict[str, tuple[Unary, int]] = {
     "Abs": (np.abs, 1),
     "Acos": (np.arccos, 1),
@@ -211,7 +211,7 @@ def _shift(function: Binary) -> Binary:
     return shift
 
 
-# With what one element of the output costs.
+# With the operations for one element of the output.
 _BINARY: dict[str, tuple[Binary, int]] = {
     "Add": (np.add, 1),
     "AddV2": (np.add, 1),

@@ -207,7 +207,7 @@ def einsum_flops(sizes: Sizes) -> float:
 
 
 def _sizes(equation: str, inputs: tuple[Array, ...]) -> tuple[tuple[int, ...], int]:
-    """The shape of the result, from the lengths of the labelled axes, and what it is summed of."""
+    """Return the shape of the result and the number of summed products."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if not arrow or len(terms) != len(inputs):

@@ -213,6 +213,6 @@ shape_fn("Igamma", "Igammac", "NextAfter", "Polygamma", "Zeta")(broadcast_binary
 
 @shape_fn("Betainc")
 def betainc_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The common shape of the inputs that are no scalars."""
+    """Return the common shape of the inputs that are not scalars."""
     larger = [s for s in args.shapes if s != ()]
     return [reduce(merge, larger) if larger else ()]

@@ -228,7 +228,7 @@ def fused_batch_norm(
 
 
 def batch_norm_factor(node: Node, scale: Array, variance: Array) -> Array:
-    """What each channel is multiplied with once its mean is taken off; all of shape [channels]."""
+    """Return the factor of each channel after its mean is subtracted; all of shape [channels]."""
     epsilon = np.float32(node.attr_float("epsilon", 1e-4))
     factor: Array = np.multiply(np.divide(np.float32(1), np.sqrt(variance + epsilon)), scale)
     return factor

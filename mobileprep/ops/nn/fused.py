@@ -111,7 +111,7 @@ def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("_FusedConv2D")
 def fused_conv_flops(sizes: Sizes) -> float:
-    """As ``Conv2D``, with what follows it."""
+    """Count ``Conv2D`` and the fused ops."""
     axes, filters = _filter_axes(sizes.node), sizes.input(1)
     if not axes:
         raise UnknownCostError

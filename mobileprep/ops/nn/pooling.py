@@ -267,7 +267,7 @@ def _line(axis: int, start: int, stride: int, count: int) -> tuple[slice, ...]:
 
 
 def _counts(window: Window, extents: tuple[int, ...]) -> list[Array]:
-    """For each axis, how many elements that are no padding each position covers."""
+    """Return the number of elements without padding that each position covers, for each axis."""
     found = []
     for extent, size, stride, (before, _), count in zip(
         extents,

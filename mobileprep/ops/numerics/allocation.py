@@ -31,7 +31,7 @@ class Holdings:
     Args:
         values: the tensors that the run holds; others are left out. The run changes this list.
         limit: how many bytes it may take.
-        outer: what whoever runs it holds.
+        outer: the memory that the caller holds.
     """
 
     __slots__ = ("_counted", "_limit", "_values", "made", "outer")
@@ -55,7 +55,7 @@ class Holdings:
         return {id(owner): owner for x in self._values if (owner := _owner(x)) is not None}
 
     def _own_bytes(self) -> int:
-        """The memory of arrays but for what whoever runs it holds, and counts, as well.
+        """Return the memory of arrays that the caller does not hold and count, too.
 
         What several are views of counts once, mapped files do not count.
         """
@@ -73,7 +73,7 @@ _current: ContextVar[Holdings | None] = ContextVar("holdings", default=None)
 
 @contextmanager
 def holding(values: Sequence[object]) -> Iterator[Holdings]:
-    """Count what a run holds, within what is left to whoever runs it."""
+    """Count the memory that a run holds, within the rest of the caller's limit."""
     held = Holdings(values, memory_left(MAX_OUTPUT_BYTES), _current.get())
     token = _current.set(held)
     try:
@@ -84,7 +84,7 @@ def holding(values: Sequence[object]) -> Iterator[Holdings]:
 
 @contextmanager
 def at_most(limit: int) -> Iterator[None]:
-    """Bound the memory of what runs inside further."""
+    """Lower the memory limit inside the block."""
     token = _current.set(Holdings((), min(limit, memory_left(limit)), _current.get()))
     try:
         yield

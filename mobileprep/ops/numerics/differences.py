@@ -135,7 +135,7 @@ def not_finite(
 
 
 def _spread(arrays: Sequence[Array]) -> str:
-    """The shape and the range of what an input is fed: ``[1, 3] from 0 to 1``."""
+    """Format the shape and the range of an input: ``[1, 3] from 0 to 1``."""
     text = str(list(arrays[0].shape))
     if arrays[0].dtype.kind not in "fiu" or not arrays[0].size:
         return text
@@ -287,7 +287,7 @@ def _double(value: float) -> str:
 
 
 def _signed(value: float, text: str) -> str:
-    """Even what is no number has a sign."""
+    """Add the sign of a NaN."""
     return f"-{text}" if math.isnan(value) and math.copysign(1, value) < 0 else text
 
 
@@ -297,7 +297,7 @@ def _quoted(text: bytes) -> str:
 
 # The root mean square of rounding alone, in steps: errors spread evenly over one step.
 HEALTHY_RMSE: Final = 1 / math.sqrt(12)
-# Signal to noise is told up to here: that of equal values, in dB. float32 itself has about 150.
+# Largest reported signal-to-noise ratio, for equal values, in dB. float32 itself has about 150.
 MOST_DECIBELS: Final = 200.0
 # Sums are made in double precision, of so many elements at a time.
 _BLOCK: Final = 1 << 16

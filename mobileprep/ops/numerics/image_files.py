@@ -53,7 +53,7 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
     INTEGER_ACCURATE: values then differ by up to about six, by one on average.
 
     Args:
-        channels: 1 for luminance, 3 for RGB, 0 for what the image has.
+        channels: 1 for luminance, 3 for RGB, 0 for the channels of the image.
         ratio: by how much to shrink while decoding: 1, 2, 4 or 8.
     """
     if channels not in (0, 1, 3) or ratio not in (1, 2, 4, 8):
@@ -80,7 +80,7 @@ def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
     """The pixels of a PNG image; raises as ``decode_jpeg`` does.
 
     Args:
-        channels: 1 for luminance, 3 for RGB, 4 with transparency, 0 for what the image has.
+        channels: 1 for luminance, 3 for RGB, 4 with alpha, 0 for the channels of the image.
 
     Returns:
         uint8, or uint16, [height, width, channels].
@@ -133,7 +133,7 @@ def _told(kind: str) -> Iterator[None]:
     pillow = _pillow()
     try:
         with warnings.catch_warnings():
-            # Pillow's own bound is told by a warning; ours is checked when the size is known.
+            # Pillow warns at its own limit; ours is checked when the size is known.
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
             yield
     except pillow.UnidentifiedImageError as error:
@@ -204,10 +204,10 @@ _FILE = "BMP image"
 def decode_bmp(data: bytes, channels: int) -> Array:
     """The pixels of an uncompressed BMP image with 8, 24 or 32 bits for each.
 
-    Values of 8 bits are taken for grey, as TensorFlow does, whatever the palette says.
+    8-bit values are read as gray, like TensorFlow, regardless of the palette.
 
     Args:
-        channels: 3 for RGB, 4 with transparency, 0 for what the image has.
+        channels: 3 for RGB, 4 with alpha, 0 for the channels of the image.
     """
     if channels not in (0, 3, 4):
         message = f"BMP images have 3 or 4 channels, not {channels}"
@@ -253,8 +253,8 @@ class Normalization(Struct, frozen=True):
 
     Args:
         height, width: in pixels.
-        mean: what is taken from each value of 0 to 255.
-        std: what each value is divided by after that.
+        mean: subtracted from each value of 0 to 255.
+        std: divisor of each value after that.
     """
 
     height: int

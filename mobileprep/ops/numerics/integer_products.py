@@ -102,8 +102,8 @@ def convolve_integers(
 ) -> NDArray[np.int32]:
     """The convolution of a batch with a bank of filters, modulo 2**32.
 
-    Padding counts as zero. As in TensorFlow, that is not so where what stands for zero in ``x`` is
-    above the eight-bit numbers: the padding then is its lowest eight bits.
+    Padding counts as zero. As in TensorFlow, if the zero point of ``x`` is above the 8-bit range,
+    the padding is its lowest byte.
 
     Args:
         filters: integers [*window, channels, filters], of 8 bits unless their zero is 0.
@@ -135,7 +135,7 @@ def convolve_integers(
 
 
 def _taken(zero: int) -> int:
-    """How much of a zero is taken from eight-bit numbers before they are multiplied."""
+    """Return the part of a zero point to subtract from 8-bit values before multiplication."""
     return zero & _LARGEST if zero > 0 else 0
 
 

@@ -1,7 +1,7 @@
 """Work and matrix products shared among the processors.
 
-Parts are taken by whichever thread is free, each calling BLAS on one processor. The own threads of
-BLAS wait for each other in every call, which on a busy machine costs more than they bring.
+Free threads take parts, and each calls BLAS on one processor. BLAS's own threads wait for each
+other in every call, which is slow on a busy machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MOST_THREADS = 16
 LEAST_WORK: Final = 4 << 20
 """Multiplications that are worth waking a thread for."""
 
-# From how many multiplications on a product is cut into how many parts. Every part has BLAS
-# arrange one of the two sides anew, so that small ones cost more than further processors bring.
+# Smallest number of multiplications for each number of parts. BLAS packs one operand again for
+# each part, so small parts cost more than further processors save.
 _PARTS: Final = ((512 << 20, 8), (64 << 20, 4), (2 * LEAST_WORK, 2))
 
 
 class _Share(Generic[T]):
-    """The parts of one computation, for whoever takes them.
+    """The parts of one computation, for any thread.
 
     Waking a thread of an executor and waiting for its future takes twice as long, which networks of
     many short steps feel.
@@ -59,7 +59,7 @@ class _Share(Generic[T]):
             self._active += 1
         try:
             self.drain()
-        except BaseException as error:  # noqa: BLE001 - raised by whoever asked for help
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             self._error = error
         with self._lock:
             self._active -= 1

@@ -21,7 +21,7 @@ _LOG_BINS: Final = 11
 _TURNS: Final = 2
 # Small enough to stay in a core's cache with its scaled copy.
 _BLOCK: Final = 1 << 15
-# Scales beyond this are no normal float32.
+# Smaller scales are not normal float32 numbers.
 _LEAST_SINGLE: Final = -126
 # Where the bin around zero is, for each value of a block.
 _PLACES: Final = np.arange(_BLOCK) % _TURNS * (2 * BINS + 1) + BINS
@@ -35,8 +35,8 @@ class Histogram:
     fraction cut off, is ``i``: all bins have the width ``2**exponent`` but the one around zero,
     which reaches from ``-2**exponent`` to ``2**exponent``. The exponent is the least with which the
     values fit. When it grows, bins are merged; as they are aligned at zero and their widths are
-    powers of two, that gives what counting anew would, so that no order of values and no division
-    into parts makes a difference.
+    powers of two, the result equals a new count, so that the order of values and their division
+    into parts do not matter.
 
     Args:
         exponent: of the width, None where all values are zero or there are none.
@@ -167,7 +167,7 @@ class ObservedValues:
         return True
 
     def merge(self, other: ObservedValues) -> None:
-        """Take note of what another has seen."""
+        """Merge the values of another observer."""
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         self.count += other.count
         if self.histogram is not None and other.histogram is not None:
@@ -251,7 +251,7 @@ def least_squares_range(histogram: Histogram) -> Range:
 
     What is rounded is off by a twelfth of a squared step on average; what is clipped, by its
     distance to the end. Values in the bin around zero are counted as exact, since a zero point is.
-    The least over a grid of ends is taken. Source: the search of Banner et al., "Post training
+    Selects the minimum over a grid of ends. Source: the search of Banner et al., "Post training
     4-bit quantization of convolutional networks for rapid-deployment", 2019, over a histogram and
     with both ends free.
     """
@@ -365,8 +365,8 @@ def channel_steps(
         percentile: how many percent of the magnitudes ``percentile`` keeps.
 
     Returns:
-        Positive float32 in the weights' shape, with ones for the axes that are no channels; 1 for
-        channels that hold nothing but zeros.
+        Positive float32 in the weights' shape, with ones for other axes than channels; 1 for
+        channels of zeros.
     """
     others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
     largest = np.abs(weights).max(axis=others, keepdims=True, initial=0)

@@ -28,7 +28,7 @@ _MOST_DOUBLINGS = 30
 _STEP = 1 << 7
 
 
-# Of what a text becomes, between two looks at whether it fits.
+# Number of bytes between two checks of the size.
 _LOOK = 1 << 20
 
 
@@ -189,7 +189,7 @@ def _malformed(pattern: bytes, why: str) -> ValueError:
 
 
 def _character(text: bytes, position: int) -> int:
-    """How many bytes the character at a position takes; one that is no UTF-8 takes one."""
+    """Return the number of bytes of the character at a position; 1 for invalid UTF-8."""
     for size in range(1, _LONGEST_CHARACTER + 1):
         try:
             text[position : position + size].decode()
@@ -200,7 +200,7 @@ def _character(text: bytes, position: int) -> int:
 
 
 def decoded(text: bytes) -> str:
-    """Bytes as text, those that are no UTF-8 as lone surrogates."""
+    """Decode bytes; invalid UTF-8 becomes lone surrogates."""
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -337,7 +337,7 @@ _MEMBER = re.compile(
 _FOREIGN = frozenset("123456789CNPUZpu")
 
 
-# Where the engines part: case beyond ASCII, bytes that are no UTF-8, no word border in nothing.
+# Differences of the engines: case beyond ASCII, invalid UTF-8, and word borders in empty strings.
 _FOLDS_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 
 
@@ -355,7 +355,7 @@ def differs(pattern: str, text: str) -> bool:
     """Whether RE2 may find another match in a text than Python's engine does.
 
     Args:
-        text: decoded, bytes that are no UTF-8 as lone surrogates.
+        text: decoded string, with lone surrogates for invalid UTF-8.
     """
     if _FOLDS_CASE.search(pattern) and not (text.isascii() and pattern.isascii()):
         return True

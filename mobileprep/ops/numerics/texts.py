@@ -54,7 +54,7 @@ INTEGERS: Final = "save them as whole numbers from 0 on"
 
 
 def labels_fault(labels: Array, name: str, samples: int) -> Fault | None:
-    """What is wrong with labels, whatever the model: a message and its mend, or None.
+    """Return the problem of labels and its hint, regardless of the model, or None.
 
     Args:
         labels: an entry a sample; axes of one do not matter.
@@ -108,7 +108,7 @@ def range_fault(labels: Array, name: str, classes: int, *, first: int = 0) -> Fa
 
 
 def class_count(shape: Sequence[int]) -> int | None:
-    """How many classes an output of a shape scores; None where it is no score a class.
+    """Return the number of classes of an output; None if it does not have a score for each class.
 
     Args:
         shape: the output's, its first axis the samples; -1 where a size is open.

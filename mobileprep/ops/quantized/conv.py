@@ -44,7 +44,7 @@ _UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32
 _EXACT_TAPS = (1 << 24) // (255 * 128)
 
 
-# Convolutions that oneDNN does with what follows them; they are not run here.
+# Convolutions with fused ops in oneDNN, which the interpreter does not have.
 _REQUANTIZED = (
     *("QuantizedConv2DAndRequantize", "QuantizedConv2DAndReluAndRequantize"),
     *("QuantizedConv2DWithBiasAndRequantize", "QuantizedConv2DWithBiasAndReluAndRequantize"),

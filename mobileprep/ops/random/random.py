@@ -88,7 +88,7 @@ def random_normal(context: RunContext, node: Node, dims: Array) -> Array:
 
 @context_kernel("TruncatedNormal")
 def truncated_normal(context: RunContext, node: Node, dims: Array) -> Array:
-    """Standard normal numbers, drawn anew where beyond two standard deviations."""
+    """Draw standard normal numbers, again if they exceed two standard deviations."""
     source, shape = generator(context, node), _shape(node, dims)
     drawn = source.standard_normal(math.prod(shape))
     while (far := np.abs(drawn) > 2).any():

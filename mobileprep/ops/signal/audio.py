@@ -106,7 +106,7 @@ def spectrogram_flops(sizes: Sizes) -> float:
     return channels * windows * one
 
 
-# What is added to nothing before its logarithm is taken, as TensorFlow has it.
+# Added to zero before the logarithm, as in TensorFlow.
 _LEAST_ENERGY = 1e-12
 
 

@@ -73,7 +73,7 @@ flop_rule("SparseReshape")(free)
 
 
 def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The shape with its -1, if any, replaced by what the number of elements leaves."""
+    """Replace -1 in a shape with the size that the number of elements implies."""
     known = math.prod(d for d in target if d != -1)
     if target.count(-1) == 1 and known > 0 and size % known == 0:
         return tuple(size // known if d == -1 else d for d in target)

@@ -78,7 +78,7 @@ def _layout(node: Node, x: Array) -> str:
     if not real and (scientific or shortest or precision >= 0):
         message = f"a precision is for real numbers, not for {x.dtype}"
         raise ValueError(message)
-    # A place for the sign is no matter of numbers without one.
+    # Unsigned numbers have no sign.
     fill = "" if x.dtype.kind == "u" and fill in ("+", " ") else fill
     size = f"{fill}{width}" if width > -1 else fill
     digits = f".{precision}" if precision > -1 else ""
@@ -248,7 +248,7 @@ def fingerprint_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @kernel("RegexReplace")
 def regex_replace(node: Node, x: Array, pattern: Array, rewrite: Array) -> Array:
-    """Texts with what matches rewritten: every match, or the first."""
+    """Rewrite every match of the strings, or the first."""
     return _rewritten(node, x, one_text(pattern), one_text(rewrite))
 
 

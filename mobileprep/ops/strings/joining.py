@@ -62,7 +62,7 @@ def _text_bytes(part: Array) -> int:
 
 @shape_fn("StringJoin")
 def string_join_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The common shape of the inputs that are no scalars."""
+    """Return the common shape of the inputs that are not scalars."""
     if None in args.shapes:
         return [None]
     larger = [s for s in args.shapes if s != ()]
@@ -308,7 +308,7 @@ _CONTROLS = re.compile("[\0-\x1f]")
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """One mark for what cannot be decoded."""
+    """Replace undecodable bytes with one mark."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return _MARK, error.end
@@ -323,8 +323,8 @@ class _Reader(Struct, frozen=True):
     Args:
         codec: Python's name of the encoding.
         errors: strict, replace or ignore.
-        replacement: what stands for what cannot be decoded.
-        controls: whether control characters count as what cannot be decoded.
+        replacement: character for undecodable bytes.
+        controls: whether control characters are replaced, too.
         strict_controls: whether they do where errors is strict; elsewhere they are replaced then.
     """
 

@@ -275,7 +275,7 @@ def executed_costs(
     given: Mapping[Edge, TensorLayout],
     wanted: Sequence[Edge],
 ) -> GraphCosts:
-    """The costs of what was executed."""
+    """Return the costs of the executed nodes."""
     known = _Known(graph, dict(given))
     costs: dict[str, NodeCost] = {}
     for executed in ran:
@@ -393,7 +393,7 @@ def run_costs(
 
 
 def _runs_others(graph: Graph, costs: GraphCosts) -> bool:
-    """Whether some of what runs has others run, in functions or once more in a loop."""
+    """Return whether an executed node runs others, in functions or loops."""
     ran = (graph[cost.name] for cost in costs.nodes)
     return any(n.op in NEXT_ITERATIONS or runs_functions(n, graph) for n in ran)
 

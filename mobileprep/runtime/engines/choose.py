@@ -93,7 +93,7 @@ def open_engine(
         name: "auto" for the fastest installed one that can run the graph, else the engine's name.
         path: where the graph was read from: for messages, and to find the files beside it that
             the graph reads.
-        threads: how many to use, 0 or less for what the engine takes by itself.
+        threads: number of threads; 0 or less for the engine's default.
         printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
         convert: converts graphs for litert, which refuses them without it.
         verify: with "auto", compare the first two runs of an engine with numpy, and take the next
@@ -123,7 +123,7 @@ def _is_tflite(graph: Graph) -> bool:
 
 
 def _of_tflite(name: str, graph: Graph, path: Path, threads: int) -> Engine:
-    """LiteRT, which alone runs its files; numpy is what verbs take where nobody chose."""
+    """Open LiteRT, the only engine for its files; numpy is the default of verbs."""
     if name not in (AUTO, _ALWAYS, LITERT):
         message = f"{name} runs no .tflite files"
         raise UnsupportedError(message, "leave the engine to mobileprep", str(path))

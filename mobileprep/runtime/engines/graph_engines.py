@@ -33,7 +33,7 @@ class NumpyEngine:
 
     Args:
         graph: the graph.
-        where: what the graph is called, for messages.
+        where: name of the graph in messages.
         threads: how many to use at most, in this process from now on; 0 or less for all.
         combine, observer, seed, printer: as the interpreter's; filling tables is not observed.
     """
@@ -122,8 +122,8 @@ class OpenVinoEngine:
 
     Args:
         graph: the graph.
-        where: what the graph is called, for messages.
-        threads: how many to use, 0 or less for what OpenVINO takes by itself.
+        where: name of the graph in messages.
+        threads: number of threads; 0 or less for OpenVINO's default.
 
     Raises:
         UnsupportedError: OpenVINO is not installed.
@@ -185,8 +185,8 @@ class OpenVinoEngine:
                 raise self._refusal(error) from error
 
     def _refusal(self, error: RuntimeError) -> UnsupportedError:
-        # Its messages begin with places in its sources, and end with what is wrong, to which
-        # advice for those who extend it may be added.
+        # Its messages begin with source locations and end with the problem, and may add advice for
+        # its developers.
         told = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
         lines = [line for line in told if not line.startswith(_ADVICE)]
         message = f"OpenVINO cannot run the graph: {lines[-1] if lines else 'it does not say why'}"
@@ -212,8 +212,8 @@ class TensorFlowEngine:
 
     Args:
         graph: the graph.
-        where: what the graph is called, for messages.
-        threads: how many to use, 0 or less for what TensorFlow takes by itself.
+        where: name of the graph in messages.
+        threads: number of threads; 0 or less for TensorFlow's default.
 
     Raises:
         UnsupportedError: TensorFlow is not installed, or does not take the graph.

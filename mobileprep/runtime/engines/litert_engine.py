@@ -48,7 +48,7 @@ class LiteRtEngine:
     Args:
         graph: the file as `graph.tflite` reads it, which has looked at every offset in it.
         path: the file.
-        threads: how many to use, 0 or less for what LiteRT takes by itself.
+        threads: number of threads; 0 or less for LiteRT's default.
         content: the bytes to run in place of those of the file, which is then only named.
 
     Raises:
@@ -103,7 +103,7 @@ class LiteRtEngine:
     def _run(self, numbers: Sequence[int], feeds: Mapping[str, Array]) -> list[Array]:
         interpreter, outputs = self._opened(all_kept=False)
         if not set(numbers) <= outputs:
-            # Memory of what lies between is used again, unless the interpreter is told not to.
+            # The memory of intermediate tensors is reused, unless the interpreter preserves them.
             interpreter, _ = self._opened(all_kept=True)
         inputs = {name: self._number(Ref(name)) for name in feeds}
         details = {d["index"]: d for d in interpreter.get_input_details()}
@@ -228,7 +228,7 @@ class LiteRtGraphEngine:
 
     Args:
         graph: the graph.
-        where: what the graph is called, for messages.
+        where: name of the graph in messages.
         threads: number of threads, 0 or less for all processors.
         convert: the conversion.
 

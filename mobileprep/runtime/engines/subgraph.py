@@ -147,7 +147,7 @@ class TableFiller:
 
     Args:
         graph: the graph.
-        where: what it is called, for messages.
+        where: its name in messages.
     """
 
     def __init__(self, graph: Graph, where: str) -> None:

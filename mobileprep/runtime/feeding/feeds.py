@@ -130,7 +130,7 @@ _TRUTHS = {"true": True, "false": False}
 def written(tensor: TensorInfo, what: str) -> Array | None:
     """The numbers of a text such as ``1``, ``0.5,2``, ``true`` or ``[[1, 2], [3, 4]]``.
 
-    Lists may hold texts too. None where it is no such text.
+    Lists may contain strings, too. None if it is not such a string.
     """
     if what.lstrip().startswith("["):
         values = _parsed(what)

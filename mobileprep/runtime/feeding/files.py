@@ -61,7 +61,7 @@ class FeedOptions(Struct, frozen=True):
     """How files become arrays.
 
     Args:
-        width, height: of pictures in pixels; None for what the placeholder says, or else 299.
+        width, height: of images in pixels; None for the sizes of the placeholder, or else 299.
         mean, std: what pictures are normalized with.
         seed: of random arrays.
     """
@@ -213,7 +213,7 @@ class TensorInfo(Struct, frozen=True):
 
     Args:
         name: as the user gave it.
-        dtype: None where nobody knows the op.
+        dtype: None if the op is unknown.
         shape: None for an unknown rank, -1 for an unknown size.
     """
 

@@ -219,7 +219,7 @@ class _Inliner:
 
 
 def _waiting(node: Node, waits: tuple[Ref, ...], library: Library) -> Node:
-    """The node made to wait for what its caller waited for, where it does more than compute."""
+    """Return the node with its caller's control inputs, if it has side effects."""
     if not waits:
         return node
     definition = signature_of(node, library)
@@ -510,7 +510,7 @@ class Functional(Struct, frozen=True):
 
     Args:
         functions: its attributes that name functions.
-        types: its attribute that lists the types of what it hands over.
+        types: its attribute with the dtypes of the arguments.
         first: the index of the first input that it hands over.
     """
 
@@ -593,7 +593,7 @@ def splice(
 
 
 def free_prefix(wanted: str, body: Body, taken: Container[str]) -> str:
-    """The wanted prefix, longer where a node of the body would get a name that is taken."""
+    """Return the prefix, extended if a node of the body would get a used name."""
     while any(f"{wanted}/{n.name}" in taken for n in body.nodes):
         wanted += "_"
     return wanted

@@ -1,1 +1,1 @@
-"""Samples for a graph: drawn from what the graph tells of its inputs, or taken from arrays."""
+"""Samples for a graph: random, from its knowledge of the inputs, or from arrays."""

@@ -44,7 +44,7 @@ def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
 
 
 def is_nearly(name: str, arrays: Iterable[str], inputs: Iterable[str]) -> bool:
-    """Whether arrays that are no inputs have a name so near that it may be misspelt."""
+    """Return whether arrays that are not inputs have a similar, possibly misspelled name."""
     nodes = {parse_ref(given).node for given in inputs}
     return bool(nearest_hint(name, {key for key in arrays if key.partition(":")[0] not in nodes}))
 

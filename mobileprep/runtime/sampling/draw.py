@@ -39,7 +39,7 @@ from mobileprep.runtime.sampling.inputs import (
 )
 
 MOST_BYTES: Final = 1 << 28
-# Fewer values than this are no picture written as a row.
+# Fewer values than this are not a flattened image.
 _PICTURE_FROM: Final = 256
 _WAV_RATE: Final = 16000
 # Of a batch so many samples are drawn, and come again: one takes a third of a millisecond.
@@ -150,7 +150,7 @@ def _sound_length(ops: FirstOps) -> int:
 
 
 def undrawable(fed: FedTensor, ops: FirstOps) -> tuple[str, str] | None:
-    """Why nothing can be drawn for an input, and the mend; None where something can."""
+    """Return why no sample can be drawn for an input, and the hint; None if one can."""
     node = ops.file
     is_text = fed.dtype is DType.STRING
     if fed.dtype.numpy is not None and not is_text:
@@ -208,8 +208,8 @@ class Samples(Struct, frozen=True):
 def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run) -> Samples:
     """Seeded samples that a graph can run; the same for the same graph.
 
-    Open dimensions get the first sizes with which the graph runs. Where nothing in the graph
-    tells the range of an input, the first usual one is taken to which the outputs answer.
+    Unknown dimensions get the first sizes with which the graph runs. If the graph does not
+    determine the range of an input, use the first common range that affects the outputs.
     """
     drawing = _Drawing(graph, inputs)
     count = count if inputs else 1
@@ -230,7 +230,7 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
 def _runnable_sizes(graph: Graph, drawing: _Drawing, run: Run) -> tuple[Sizes, bool]:
     """The first sizes with which the graph runs, and whether its loops then run only once.
 
-    A loop that runs once shows little of what it does: longer sequences are looked for first.
+    A loop that runs once tests little, so try longer sequences first.
     """
     lengths = loop_lengths(graph)
     first: InvalidGraphError | UsageError | None = None
@@ -341,7 +341,7 @@ class _Drawing:
         return f", {self._range(at, trial)}"
 
     def _longest(self, sizes: Sizes) -> int:
-        """What an input that is a length is given: the size of what may be a sequence."""
+        """Return the value of a length input: the size of a possible sequence."""
         longest = 1
         for fed in self.inputs:
             if len(sizes[fed.name]) > 1:
@@ -356,7 +356,7 @@ def _ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
 
 
 def _default(graph: Graph, fed: FedTensor) -> Array | None:
-    """What a setting, such as a rate of dropout, is when nobody feeds it."""
+    """Return the default of a setting, such as a dropout rate."""
     node = graph[fed.ref.node]
     if node.op != "PlaceholderWithDefault" or not node.data_inputs:
         return None

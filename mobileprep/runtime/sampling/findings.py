@@ -37,7 +37,7 @@ class FirstOps:
         limits: a range that the graph itself states for the input.
         rows: how many rows a table has that the input chooses from.
         file: the op that reads the input as a file's content, and its node.
-        is_sound: whether the input is taken apart into frequencies.
+        is_sound: whether a Fourier transform reads the input.
         is_picture: whether the input is convolved in two dimensions, or resized.
         channels_first: whether the channels of a picture come before its rows.
         sizes: sizes that first layers ask for, by axis counted from the last one, from -1 on.

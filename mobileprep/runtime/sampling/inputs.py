@@ -118,7 +118,7 @@ _BATCHES: Final = (2, 4, 8, 16, 32)
 _CHANNELS: Final = 3
 # Elements that settings have at most.
 _FEW: Final = 16
-# Fewer values than this are no sound.
+# Fewer values than this are not audio.
 _SOUND_FROM: Final = 4000
 # Axes that an input of unknown rank is tried with, from none on.
 _MOST_AXES: Final = 5
@@ -138,7 +138,7 @@ def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterat
     """Whole shapes for inputs, by name, one choice after another.
 
     Open dimensions have one size in all inputs, and first dimensions, which count samples,
-    another. Sizes that the first layers ask for are taken as they are.
+    another. Sizes that the first layers require are used unchanged.
     """
     names = [fed.name for fed in inputs]
     seen = set()
