@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# As imported above for those who check types; a test holds the two together.
+# The same names as the imports for type checkers above; a test compares the two.
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
     "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build", "plan"),
@@ -151,7 +151,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A public name, kept from then on."""
+    """Import a public name on first use and cache it in the module."""
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:
         message = f"module {__name__!r} has no attribute {name!r}"

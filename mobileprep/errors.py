@@ -8,20 +8,20 @@ from typing import TypeVar
 
 _Error = TypeVar("_Error", bound="MobileprepError")
 
-# Candidates beyond which only the likeliest are compared in full.
+# Maximum number of candidates that are compared in full.
 _MANY = 1000
-# Number of names in a message, and of characters in each.
+# Maximum number of names in a message, and of characters in each name.
 _MOST_NAMES = 20
 _LONGEST_NAME = 60
 
 
 class MobileprepError(Exception):
-    """Base of everything that a user's input can cause.
+    """Base class of the errors of mobileprep.
 
     Args:
         message: the problem, in one sentence.
         hint: the fix, in one sentence.
-        where: the place, such as ``recipe.yaml:4:3`` or ``model.pb, byte 120``.
+        where: the location, such as ``recipe.yaml:4:3`` or ``model.pb, byte 120``.
 
     All arguments are positional with defaults, so that instances survive pickling.
     """
@@ -38,7 +38,7 @@ class MobileprepError(Exception):
 
     @property
     def code(self) -> str:
-        """The code of the error in the error reference, such as ``MP401``."""
+        """Code in the error reference, such as ``MP401``."""
         from mobileprep.error_codes import code_of  # only failures need it
 
         return code_of(self.message, self.exit_code)
@@ -52,15 +52,15 @@ class MobileprepError(Exception):
 
 
 class UsageError(MobileprepError):
-    """A command line that cannot be understood."""
+    """Invalid command line or arguments."""
 
     exit_code = 2
 
 
 class RecipeError(MobileprepError):
-    """One recipe, or several places of one, that cannot be built.
+    """Invalid recipes.
 
-    ``message`` holds one problem a line, each with its own ``file:line:column``.
+    ``message`` contains one problem per line, each with its own ``file:line:column``.
     """
 
     exit_code = 3
@@ -73,7 +73,7 @@ class CorruptFileError(MobileprepError):
 
 
 class NotDownloadedError(CorruptFileError):
-    """A pointer of Git LFS in the place of a file."""
+    """A Git LFS pointer instead of the content of a file."""
 
 
 class InvalidGraphError(MobileprepError):
@@ -83,45 +83,45 @@ class InvalidGraphError(MobileprepError):
 
 
 class RunLimitError(InvalidGraphError):
-    """A node that would take more than a run may."""
+    """A run that exceeds a limit."""
 
 
 class MemoryLimitError(RunLimitError):
-    """A node that would take more memory than a run may."""
+    """A node that exceeds the memory limit of a run."""
 
 
 class WorkLimitError(RunLimitError):
-    """A node that would take more arithmetic than a run may."""
+    """A node that exceeds the FLOP limit of a run."""
 
 
 class LoopLimitError(RunLimitError):
-    """Loops that make more iterations than those of a run may."""
+    """Loops that exceed the iteration limit of a run."""
 
 
 class UnsupportedError(MobileprepError):
-    """An op, a dtype or a format that is not supported; the message names it."""
+    """An op, dtype, or format that is not supported; the message names it."""
 
     exit_code = 6
 
 
 class TransformError(MobileprepError):
-    """A transform that cannot do its work on this graph."""
+    """A transform that cannot be applied to a graph."""
 
     exit_code = 7
 
 
 class AccuracyError(MobileprepError):
-    """Calibration or validation failed, or a budget of accuracy or size was missed."""
+    """Failed calibration or validation, or an exceeded limit of accuracy or size."""
 
     exit_code = 8
 
 
 class MissedLimitError(AccuracyError):
-    """A model that ships is further from its source than the recipe allows.
+    """A published model that differs more from its source than the recipe allows.
 
     Args:
         message, hint, where: see ``MobileprepError``.
-        task: the stage's that found it.
+        task: task name of the stage that found it.
     """
 
     def __init__(self, message: str = "", hint: str = "", where: str = "", task: str = "") -> None:
@@ -137,41 +137,41 @@ class ArtifactError(MobileprepError):
 
 
 class InternalError(MobileprepError):
-    """A rule of our own code is broken: our bug, never the user's."""
+    """A bug in mobileprep."""
 
     exit_code = 70
 
 
 class MobileprepWarning(UserWarning):
-    """A problem that did not prevent the work, in one sentence."""
+    """A problem that does not stop a command, in one sentence."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, count: int = 1) -> list[str]:
-    """The ``count`` names among ``candidates`` that look most like ``name``, best first."""
-    import difflib  # costs start-up time, and only failures need it
+    """Return the ``count`` candidates that are most similar to ``name``, best first."""
+    import difflib  # slow to import, and only failures need it
     import heapq
 
     listed = list(candidates)
     if len(listed) > _MANY:
-        # A full comparison takes its time; a slip leaves most of a name's ends as they are.
+        # A full comparison is slow; a typo keeps most of the start or end of a name.
         listed = heapq.nlargest(_MANY, listed, key=lambda known: _shared_ends(name, known))
     return difflib.get_close_matches(name, listed, n=count, cutoff=0.5)
 
 
 def _shared_ends(a: str, b: str) -> int:
-    """How many characters two names begin and end with in common."""
+    """Count the characters that two names share at their start and end."""
     pairs = ((a, b), (a[::-1], b[::-1]))
-    return sum(len(os.path.commonprefix(pair)) for pair in pairs)  # noqa: RUF071 - not of paths
+    return sum(len(os.path.commonprefix(pair)) for pair in pairs)  # noqa: RUF071 - not paths
 
 
 def nearest_hint(name: str, candidates: Iterable[str]) -> str:
-    """A hint sentence naming the nearest candidate, or an empty text when none is near."""
+    """Return a hint with the closest candidate; empty if none is similar."""
     near = did_you_mean(name, candidates)
     return f"did you mean {near[0]!r}?" if near else ""
 
 
 def named(names: Iterable[str]) -> str:
-    """The names that a file has, for a message: the first, on one line; ``none`` without any."""
+    """Format names for a message on one line, at most 20; ``none`` if there are none."""
     listed = list(names)
     shown = [_on_one_line(name) for name in listed[:_MOST_NAMES]]
     if len(listed) > _MOST_NAMES:

@@ -1,10 +1,10 @@
-"""Check that every required dependency has wheels wherever numpy has them.
+"""Check that all required dependencies have wheels for the platforms of numpy.
 
     python tools/check_wheels.py [--python 3.13]
 
-Downloads the wheels of the dependencies, and of what they require in turn, for each platform with
-`pip download --only-binary=:all:`. Exits with 1 if one is missing, and with 2 if the package index
-cannot be reached.
+Downloads the wheels of direct and indirect dependencies for each platform with
+`pip download --only-binary=:all:`. Exits with code 1 if one is missing, and with code 2 if the
+package index cannot be reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-# Tags as pip has them; each machine also takes wheels of the older tags beside its own.
+# Platform tags of pip; machines also accept wheels with older tags.
 PLATFORMS = {
     "Linux x86-64": ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"),
     "Linux aarch64": ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
@@ -32,7 +32,7 @@ _UNREACHABLE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutErro
 
 
 def requirements() -> list[str]:
-    """The required dependencies, as `pyproject.toml` lists them."""
+    """Return the required dependencies of `pyproject.toml`."""
     listed: list[str] = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"][
         "dependencies"
     ]
@@ -40,7 +40,7 @@ def requirements() -> list[str]:
 
 
 def download(requirement: str, tags: tuple[str, ...], python: str, into: str) -> str:
-    """Download wheels for one platform; the error of pip, or nothing."""
+    """Download wheels for one platform; return the error of pip, or an empty string."""
     platform = [word for tag in tags for word in ("--platform", tag)]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
     command += ["--disable-pip-version-check", "--retries", "1", "--dest", into]
@@ -50,7 +50,7 @@ def download(requirement: str, tags: tuple[str, ...], python: str, into: str) ->
 
 
 def main() -> int:
-    """Print a line for each platform."""
+    """Print one line per platform."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--python", default="3.13", help="release of Python [default: 3.13]")
     python = parser.parse_args().python

@@ -1,7 +1,7 @@
-"""Makes mobileprep/formats/protos/*_pb2.py and .pyi anew from the .proto files.
+"""Generate mobileprep/formats/protos/*_pb2.py and .pyi from the .proto files.
 
-Run with grpcio-tools 1.50.0 (protoc 21), the newest compiler whose output the oldest
-protobuf that pyproject.toml admits still loads: ``pip install grpcio-tools==1.50.0``.
+Run with grpcio-tools 1.50.0 (protoc 21), the newest compiler whose output works with
+the oldest protobuf that pyproject.toml allows: ``pip install grpcio-tools==1.50.0``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PROTOS = Path("mobileprep/formats/protos")
 
 
 def generate(out: Path) -> int:
-    """Compile every .proto file into ``out``, below the package's own path; protoc's exit code."""
+    """Compile every .proto file into the package below ``out``; return protoc's exit code."""
     from grpc_tools import protoc
 
     sources = sorted(str(p.relative_to(ROOT)) for p in (ROOT / PROTOS).glob("*.proto"))

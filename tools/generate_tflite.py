@@ -1,4 +1,4 @@
-"""Make layout.json and metadata_layout.json in mobileprep/formats/tflite from tflite.fbs and
+"""Generate layout.json and metadata_layout.json in mobileprep/formats/tflite from tflite.fbs and
 metadata.fbs: ``python tools/generate_tflite.py``.
 """
 
@@ -19,12 +19,12 @@ _FIELD = re.compile(r"(\w+): ([\w\[\]]+)(?: = ([-\w.]+))? \(([^)]*)\);")
 
 
 def layout(schema: str) -> dict[str, dict[str, Any]]:
-    """Enumerations, unions and tables of a schema, as plain data.
+    """Parse the enumerations, unions, and tables of a schema.
 
     Returns:
-        ``enums`` and ``unions``: numbers by name; ``tables``: for each field id its name and type,
-        or None where nothing is stored; ``defaults``: values of fields that are not stored, by
-        table, where they are not 0.
+        ``enums`` and ``unions``: numbers by name. ``tables``: name and type of each field by id, or
+        None for deprecated and unused ids. ``defaults``: default values other than 0, by table and
+        field.
     """
     found: dict[str, dict[str, Any]] = {"enums": {}, "unions": {}, "tables": {}, "defaults": {}}
     for kind, name, body in _BLOCK.findall(schema):
@@ -60,14 +60,13 @@ def _defaults(body: str, enums: dict[str, dict[str, int]]) -> dict[str, int]:
 
 
 def write_layout(schema: str, target: Path) -> None:
-    """Write the facts of a schema in the format's folder to a file."""
+    """Write the layout of a schema to a file."""
     made = layout((ROOT / FOLDER / schema).read_text(encoding="utf-8"))
     text = json.dumps(made, separators=(",", ":"), sort_keys=True)
     target.write_text(text.replace('},"', '},\n"').replace(']],"', ']],\n"') + "\n")
 
 
 def main() -> None:
-    """Write both files."""
     write_layout("tflite.fbs", ROOT / FOLDER / LAYOUT)
     write_layout("metadata.fbs", ROOT / FOLDER / METADATA_LAYOUT)
 

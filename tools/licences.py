@@ -1,9 +1,9 @@
-"""Refuses what mobileprep needs at run time under a licence that is not permissive.
+"""Check that the runtime dependencies of mobileprep have permissive licenses.
 
     python tools/licences.py
 
-It goes over the distributions that are installed here, from mobileprep's own requirements on, those
-of its extras included; what is not installed is told and passed over.
+Checks the installed direct and indirect dependencies, including those of extras. Dependencies that
+are not installed are listed and skipped. Exits with code 1 if a license is not permissive.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _PERMISSIVE = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_SHIPPED = re.compile(r"extra == ['\"](test|dev|browser)['\"]")
-_LONGEST = 200  # where the text of a licence stands in place of its name
+_LONGEST = 200  # some packages have the license text instead of its name
 
 
 def licence_of(found: Distribution) -> str:
-    """What a distribution says of its licence, from its most to its least exact field."""
+    """Return the license of a distribution from the most exact metadata field that it has."""
     facts = found.metadata
     listed = [c for c in facts.get_all("Classifier") or [] if c.startswith("License ::")]
     told = facts.get("License-Expression") or "; ".join(listed) or facts.get("License") or ""
@@ -31,7 +31,7 @@ def licence_of(found: Distribution) -> str:
 
 
 def required_by(name: str) -> dict[str, str]:
-    """The licences of all that a distribution requires, directly or not, by name."""
+    """Return the licenses of the direct and indirect dependencies of a distribution, by name."""
     waiting, found = [name], {}
     while waiting:
         here = waiting.pop()
@@ -45,7 +45,7 @@ def required_by(name: str) -> dict[str, str]:
         found[here] = licence_of(installed)
         own = here == name
         waiting += [
-            _NAME.match(line)[0].lower()  # type: ignore[index] # a requirement begins with a name
+            _NAME.match(line)[0].lower()  # type: ignore[index] # a requirement starts with a name
             for line in installed.requires or ()
             if ("extra ==" not in line) or (own and not _NOT_SHIPPED.search(line))
         ]
@@ -53,7 +53,7 @@ def required_by(name: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Print every licence; 1 where one is none of those that are known to be permissive."""
+    """Print every license; return 1 if one is not known to be permissive."""
     refused = 0
     for name, licence in sorted(required_by("mobileprep").items()):
         fine = licence == "not installed" or _PERMISSIVE.search(licence)

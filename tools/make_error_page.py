@@ -30,7 +30,7 @@ _GROUPS: Final = {
 
 
 def render(text: str) -> str:
-    """The page with its generated part replaced."""
+    """Replace the generated part of the page."""
     head, marker, _ = text.partition(MARKER)
     lines: list[str] = []
     for digit, title in _GROUPS.items():

@@ -1,8 +1,8 @@
-"""Makes opdefs/data/kernel_code-1.15.json: how much code each source file of kernels comes to.
+"""Generate opdefs/data/kernel_code-1.15.json, the code size of each kernel source file.
 
 python tools/make_kernel_code.py tensorflow_core/python/_pywrap_tensorflow_internal.so
 
-The library is that of the x86-64 wheel tensorflow-1.15.0 (Python 3.7, manylinux2010), unpacked.
+The library is from the unpacked x86-64 wheel of tensorflow-1.15.0 (Python 3.7, manylinux2010).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SOURCE = (
     "two files counts in equal parts to each. A template that several files compile is in the "
     "first of them alone. Made by tools/make_kernel_code.py."
 )
-# Of all files together, ahead of the code of each.
+# Start-up functions of all files, which come before the code of each file.
 _STARTUP = ("_GLOBAL__sub_I_", "_GLOBAL__I_")
 
 
 class Span(NamedTuple):
-    """Where the functions of a source file lie that no other file has."""
+    """Address range of the local functions of a source file."""
 
     start: int
     stop: int
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 
 def kernel_code(library: Path) -> dict[str, int]:
-    """Bytes of code by source file below ``tensorflow/core/kernels/``."""
+    """Return the bytes of code by source file below ``tensorflow/core/kernels/``."""
     names = {Path(file).name: file for file in _kernel_sources()}
     functions, spans = _read(library)
     starts = [span.start for span in spans]
@@ -52,7 +52,7 @@ def kernel_code(library: Path) -> dict[str, int]:
 
 
 def _kernel_sources() -> list[str]:
-    """The source files of the tables, below ``tensorflow/core/kernels/``."""
+    """Return the source files of the tables, below ``tensorflow/core/kernels/``."""
     registering = json.loads((DATA / "op_files-1.15.json").read_text(encoding="utf-8"))["files"]
     needed = json.loads((DATA / "file_needs-1.15.json").read_text(encoding="utf-8"))["needed_by"]
     mobile = json.loads((DATA / "mobile_files.json").read_text(encoding="utf-8"))["tf1.15"]
@@ -61,7 +61,7 @@ def _kernel_sources() -> list[str]:
 
 
 def _read(library: Path) -> tuple[dict[int, int], list[Span]]:
-    """The functions with their sizes by address, and the files in the order of their code."""
+    """Return the sizes of functions by address, and the spans of files in address order."""
     functions: dict[int, int] = {}
     local: list[tuple[int, str, str, int, int]] = []
     number, file = 0, ""
@@ -79,7 +79,7 @@ def _read(library: Path) -> tuple[dict[int, int], list[Span]]:
 
 
 def _spans(local: list[tuple[int, str, str, int, int]]) -> list[Span]:
-    """The span of each file's local functions, but for those that run at the start."""
+    """Return the span of each file's local functions, without start-up functions."""
     text = max(address for _, _, name, address, _ in local if name.startswith(_STARTUP))
     spans: dict[int, Span] = {}
     for number, file, _, address, size in local:
@@ -90,7 +90,7 @@ def _spans(local: list[tuple[int, str, str, int, int]]) -> list[Span]:
 
 
 def _files_at(address: int, spans: list[Span], starts: list[int]) -> Iterator[tuple[str, float]]:
-    """The files that a function is of, and the share of each."""
+    """Yield the files that may contain a function, with the share of each."""
     at = bisect_right(starts, address)
     before, after = spans[max(at - 1, 0)], spans[min(at, len(spans) - 1)]
     if before.start <= address < before.stop:

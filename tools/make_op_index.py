@@ -1,4 +1,4 @@
-"""Makes ``mobileprep/ops/data/op_modules.json``: the ops that each module of a family holds.
+"""Generate ``mobileprep/ops/data/op_modules.json``, the ops that each module registers.
 
 python tools/make_op_index.py
 """
@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from mobileprep.ops.kernel import INDEX, family_modules  # noqa: E402
 
-# Run apart, since a process registers what it imports only once.
+# Runs in a separate process, because a process registers each module only once.
 _REGISTERED = """
 import importlib, json, sys
 from mobileprep.ops import context, cost, kernel, shape_function
@@ -31,7 +31,7 @@ print(json.dumps(found))
 
 
 def _dependencies_first() -> list[str]:
-    """The modules of all families, each after those that it imports."""
+    """Return the modules of all families, each after the modules that it imports."""
     modules = list(family_modules())
     ordered: list[str] = []
 
@@ -51,7 +51,7 @@ def _dependencies_first() -> list[str]:
 
 
 def render() -> str:
-    """The whole index, as JSON with one line an op."""
+    """Return the index as JSON with one line per op."""
     command = [sys.executable, "-c", _REGISTERED, *_dependencies_first()]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     prefix = "mobileprep.ops."

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mobileprep.formats.dtypes import dtype_from_numpy  # noqa: E402 - the checkout comes first
+from mobileprep.formats.dtypes import dtype_from_numpy  # noqa: E402 - imports from the checkout
 from mobileprep.ops.context import context_kernel_names, find_context_kernel  # noqa: E402
 from mobileprep.ops.kernel import find_kernel, kernel_names  # noqa: E402
 
@@ -37,7 +37,7 @@ whole networks.
 
 
 def render() -> str:
-    """The page in Markdown."""
+    """Return the page as Markdown."""
     kernels = {op: find_kernel(op) for op in kernel_names()}
     kernels |= {op: find_context_kernel(op) for op in context_kernel_names()}
     compared: dict[str, list[set[str]]] = {}
@@ -74,7 +74,7 @@ def _types(inputs: tuple) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page to the path given."""
+    """Write the page to the path of the first argument."""
     Path(arguments[0]).write_text(render(), encoding="utf-8")
     return 0
 

@@ -1,8 +1,8 @@
-"""Takes the pictures of the report page for docs/how-to/read-the-report.md.
+"""Create the screenshots of the report page for docs/how-to/read-the-report.md.
 
 python tools/make_report_pictures.py docs/images
 
-Needs Chromium, playwright and Pillow: pip install -e '.[browser,image]'.
+Requires Chromium, playwright, and Pillow: pip install -e '.[browser,image]'.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TARGET: Final = "observed"
 
 
 def main() -> None:
-    """Build the recipe and take all pictures."""
+    """Build the recipe and take all screenshots."""
     from playwright.sync_api import sync_playwright
 
     folder = Path(sys.argv[1])
@@ -61,7 +61,7 @@ def _take(page: Any, path: Path) -> None:  # noqa: ANN401 - playwright's
     page.wait_for_timeout(500)
     page.screenshot(path=path)
     with Image.open(path) as picture:
-        # So few colors show a page well, and take a third of the bytes.
+        # 128 colors are enough for a page, and need a third of the bytes.
         picture.convert("RGB").quantize(128).save(path, optimize=True)
 
 

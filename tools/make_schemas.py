@@ -1,10 +1,10 @@
-"""Makes what follows from the declarations of options: schemas and reference pages.
+"""Generate schemas and reference pages from the declarations of options.
 
 python tools/make_schemas.py
 
-The dataclasses of the transforms, of ``recipe/settings.py`` and of `freezing/settings.py` say which
-options there are. ``recipe_format.json`` beside this file has what of a recipe is no option: where
-it has a text instead of a schema, as ``"Target.engine"``, that option's is put there.
+The dataclasses of the transforms, ``recipe/settings.py``, and ``freezing/settings.py`` declare the
+options. ``recipe_format.json`` in this directory contains the rest of the recipe format. A string
+in place of a schema, such as ``"Target.engine"``, is replaced with the schema of that option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-# The checkout comes first.
+# Import from the checkout.
 from output_schemas import OUTPUTS, output_schema  # noqa: E402
 
 from mobileprep.core.declare import (  # noqa: E402
@@ -64,7 +64,7 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
-# What make_transform_pictures.py draws.
+# Written by make_transform_pictures.py.
 PICTURES = ROOT / "docs" / "images" / "transforms"
 _SECTIONS = (
     Budget,
@@ -92,17 +92,17 @@ _SECTIONS = (
 
 
 def transform_schemas() -> dict[Path, str]:
-    """The schema of each transform's parameters, by its file."""
+    """Return the schema of each transform's parameters, by file."""
     return {TRANSFORMS / f"{name}.json": rendered(_parameters(name)) for name in transform_names()}
 
 
 def output_schemas() -> dict[Path, str]:
-    """The schema of each kind of output that ``--json`` gives, by its file."""
+    """Return the schema of each ``--json`` output, by file."""
     return {OUTPUT_SCHEMAS / f"{name}.json": rendered(output_schema(name)) for name in OUTPUTS}
 
 
 def recipe_format() -> str:
-    """``recipe.json``: the format, with the schema of every option in its place."""
+    """Return ``recipe.json``: the recipe format with the schemas of all options."""
     known: dict[str, Any] = {}
     for section in _SECTIONS:
         keys = section_schema(section)
@@ -110,13 +110,13 @@ def recipe_format() -> str:
         known |= {f"{section.__name__}.{key}": value for key, value in keys.items()}
     known |= {mode: _of_mode(mode) for mode in QUANTIZERS}
     known["metric_name"] = _metric_name()
-    # The keys of a single metric may stand in the section itself.
+    # A single metric may be written directly in the section.
     known["Validation"] = {**known["Validation"], **known["MetricChoice"]}
     return rendered(_filled(json.loads(FORMAT.read_text(encoding="utf-8")), known))
 
 
 def device_schema() -> str:
-    """The schema of a device's profile."""
+    """Return the schema of a device profile."""
     keys = section_schema(Device)
     return rendered(
         {
@@ -132,7 +132,7 @@ def device_schema() -> str:
 
 
 def derived() -> dict[Path, str]:
-    """What is made of the schemas: that for editors, and the pages."""
+    """Return the files that are derived from the schemas: editor schema and reference pages."""
     schemas = TransformSchemas()
     return {
         SCHEMA_FOLDER / "recipe.schema.json": editor_schema.rendered(
@@ -146,7 +146,7 @@ def derived() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write all of it, and remove the schemas of transforms that are gone."""
+    """Write all files, and remove the schemas of transforms that no longer exist."""
     made = {
         **transform_schemas(),
         **output_schemas(),
@@ -166,7 +166,7 @@ def _parameters(name: str) -> Schema:
 
 
 def _metric_name() -> Schema:
-    """A metric's name; all but two of those for top-k are told by a pattern alone."""
+    """Return the schema of a metric name, with a pattern for the top-k metrics."""
     more = "|".join(name for name in METRIC_NAMES if not re.fullmatch("top[0-9]+", name))
     return {
         "pattern": f"^(top[1-9][0-9]{{0,4}}|{more})$(?!\\n)",
@@ -176,7 +176,7 @@ def _metric_name() -> Schema:
 
 
 def _of_mode(mode: str) -> Schema:
-    """The key of ``quantize`` that is a parameter of the transform which a mode stands for."""
+    """Return the schema of a key of ``quantize`` that sets a parameter of the mode's transform."""
     transform, parameter = QUANTIZERS[mode]
     described = _parameters(transform)["properties"][parameter]
     sentence = described["description"]

@@ -1,8 +1,8 @@
-"""Draws what each transform does to its example, for docs/reference/transforms.md.
+"""Draw the effect of each transform on its example, for docs/reference/transforms.md.
 
 python tools/make_transform_pictures.py && python tools/make_schemas.py
 
-Needs Graphviz, and what the tests need: pip install -e '.[dev]'.
+Requires Graphviz and the development dependencies: pip install -e '.[dev]'.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-# The checkout comes first.
+# Import from the checkout.
 from mobileprep.formats.arrays import write_arrays  # noqa: E402
 from mobileprep.graph.graph import Graph  # noqa: E402
 from mobileprep.inspection.drawing_files import cluster, drawn  # noqa: E402
@@ -33,7 +33,7 @@ from tests.transforms.examples import example  # noqa: E402
 PICTURES: Final = ROOT / "docs" / "images" / "transforms"
 GRAPHVIZ: Final = "2.43.0"
 _MOST: Final = 14
-# Beside those that differ.
+# Not counting neighbors that differ.
 _MOST_NEIGHBOURS: Final = 4
 _MOST_PIECES: Final = 3
 _REMOVED, _ADDED, _CHANGED = "#f9c6c9", "#cfe8b9", "#f2e2ba"
@@ -51,7 +51,7 @@ digraph graphname {
 
 @dataclass
 class _Side:
-    """One of the two graphs, what differs in it, and what of it is drawn."""
+    """One of the two graphs, with its changed nodes and the nodes to draw."""
 
     graph: Graph
     fills: dict[str, str]
@@ -59,25 +59,25 @@ class _Side:
     shown: set[str]
 
     def around(self, name: str) -> set[str]:
-        """A node and its direct neighbours, as far as they are here."""
+        """Return a node and its direct neighbors; empty if this graph does not contain the node."""
         if name not in self.graph:
             return set()
         near = {ref.node for ref in self.graph[name].inputs}
         return {name} | near | {user.name for user in self.graph.consumers.get(name, ())}
 
     def cut_out(self) -> Graph:
-        """What is drawn, in the graph's order; the drawing leaves out other inputs."""
+        """Return the graph of the nodes to draw; the drawing omits inputs that are not in it."""
         return self.graph.with_nodes(node for node in self.graph if node.name in self.shown)
 
     def lines(self, title: str) -> Iterator[str]:
-        """This side in the language DOT."""
+        """Yield this side as DOT."""
         part = drawn(self.cut_out())
         title = f"{title}: {len(part.boxes)} of {len(self.graph)} nodes"
         return cluster(part, title, fills=self.fills, notes=self.notes)
 
 
 def sources() -> dict[str, str]:
-    """The pictures in the language DOT, by transform: of those that change a node."""
+    """Return the DOT sources of the drawings, by transform; only transforms that change nodes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "run.log").write_text(LOG, encoding="utf-8")
@@ -87,7 +87,7 @@ def sources() -> dict[str, str]:
 
 
 def picture(source: str) -> str:
-    """A small SVG of a text in the language DOT, which tells what it was made of."""
+    """Render DOT as a small SVG that contains the digest of its source."""
     command = ["dot", "-Tsvg"]
     made = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
     made = made[made.index("<svg") :]
@@ -95,20 +95,20 @@ def picture(source: str) -> str:
     made = re.sub(r' (id|class|xmlns:xlink)="[^"]*"', "", made)
     made = re.sub(r' (text-anchor|font-family|font-size)="[^"]*"', "", made)
     made = re.sub(r' fill="#000000"(?=>)', "", made)
-    # Half a point is less than anyone sees.
+    # Rounding to 0.1 points is not visible.
     made = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), made)
     made = re.sub(r"\s*\n\s*", " ", made).replace("> <", ">\n<").strip()
-    # What is in pictures of other Graphviz versions and fonts differs, what they are made of not.
+    # SVG files differ between Graphviz versions and fonts, but their DOT source does not.
     return made.replace("<svg", f'<svg data-source="{digest(source)}" {_FONT}', 1) + "\n"
 
 
 def digest(source: str) -> str:
-    """What a picture has to tell that it was made of this."""
+    """Return the digest of a DOT source, which the SVG contains."""
     return hashlib.sha256(source.encode()).hexdigest()
 
 
 def main() -> None:
-    """Draw all, and remove the pictures of transforms that are gone."""
+    """Draw all transforms, and remove the drawings of transforms that no longer exist."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     made = {PICTURES / f"{name}.svg": picture(source) for name, source in sources().items()}
     for gone in set(PICTURES.glob("*.svg")) - made.keys():
@@ -139,14 +139,14 @@ def _found(value: Any, folder: Path) -> Any:  # noqa: ANN401 - an option of any 
 
 
 def _sides(before: Graph, after: Graph) -> tuple[tuple[_Side, _Side], dict[str, str]]:
-    """Both graphs with the nodes that differ; and the new names of those that have one."""
+    """Return both graphs with their changed nodes, and the new names of renamed nodes."""
     changes = step_changes(before, after)
     names = dict(changes.renamed)
     old = {new: name for name, new in names.items()}
     a, b = (_Side(graph, {}, {}, set()) for graph in (before, after))
     for name, new in names.items():
         a.fills[name] = b.fills[new] = _CHANGED
-    # Another op has other attributes, which says nothing more.
+    # If the op changed, changes of its attributes add no information.
     replaced = {name for kind, name, *_ in changes.changes if kind == "op"}
     for kind, name, detail, was, now, _ in changes.changes:
         if kind not in _NODES_OWN or not (name in after or name in before):
@@ -162,7 +162,7 @@ def _sides(before: Graph, after: Graph) -> tuple[tuple[_Side, _Side], dict[str, 
                 a.notes.setdefault(was_called, _note(kind, detail, was))
                 b.notes.setdefault(name, _note(kind, detail, now))
             elif kind == "constant":
-                # How many differ, and by how much, may depend on the machine.
+                # The number and size of the differences may depend on the machine.
                 b.notes.setdefault(name, "other values")
     return (a, b), names
 
@@ -173,10 +173,10 @@ def _note(kind: str, detail: str, value: str) -> str:
 
 
 def _choose(a: _Side, b: _Side, names: Mapping[str, str]) -> None:
-    """Choose what to draw: the first nodes that differ, what is connected to them, neighbours.
+    """Choose the nodes to draw: the first changed nodes and their neighbors.
 
-    Those that are gone or new come first, those that are connected to nothing last. A node of
-    both graphs is drawn on both sides or on neither.
+    Removed and added nodes come first, unconnected nodes last. A node that is in both graphs is
+    drawn on both sides or on neither.
     """
     old = {new: name for name, new in names.items()}
     left = [n.name for n in a.graph if n.name in a.fills]
@@ -191,7 +191,7 @@ def _choose(a: _Side, b: _Side, names: Mapping[str, str]) -> None:
     order = {name: i for i, name in enumerate(dict.fromkeys([*a.graph.by_name, *b.graph.by_name]))}
     pieces = 0
     while left:
-        # Rather go on where something is drawn than begin elsewhere.
+        # Prefer nodes that are already drawn over starting a new piece.
         drawn_already = (n for n in left if n in a.shown or names.get(n, n) in b.shown)
         name = next(drawn_already, "")
         if not name and pieces == _MOST_PIECES:
@@ -218,7 +218,7 @@ def _choose(a: _Side, b: _Side, names: Mapping[str, str]) -> None:
 
 
 def _first(graph: Graph, names: Iterable[str], name: str) -> set[str]:
-    """As many as may be drawn, a node itself among them."""
+    """Return the first nodes up to the limit, including the node ``name``."""
     inside = {n for n in names if n != name}
     kept = [n.name for n in graph if n.name in inside][: _MOST - 1]
     return {*kept, name} if name in graph else set(kept)

@@ -1,4 +1,4 @@
-"""Runs tests against mutants, for ``tools/mutants.py``."""
+"""Run tests against mutants, for ``tools/mutants.py``."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from mutations import Mutation
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("mobileprep", "tests", "docs", "recipes", "benchmarks", "examples", "tools", ".ci")
 COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "dodo.py")
-# Packages whose work shows in what stands on them: their tests come after the mirror.
+# Packages that are also covered by tests of their callers, which run after their own tests.
 SEEN_IN = {
     "api": ("tests/cli",),
     "rewriting": ("tests/transforms",),
     "chains": ("tests/building", "tests/transforms/test_optimize.py"),
     "options": ("tests/recipe",),
-    # The versions of stages are held to what the stages leave.
+    # These tests check the versions of stages against their outputs.
     "plan": ("tests/building/stages/test_versions.py",),
 }
-# A mutant that makes tests so much slower than they are without it counts as noticed.
+# A mutant counts as noticed if tests exceed SLOWER times their usual duration plus SECONDS.
 SLOWER, SECONDS = 3, 90
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - |$)", re.MULTILINE)
 _SOME_FAILED, _COLLECTION_FAILED = 1, 2
-# Of a library that is not installed, a whole file of tests is skipped.
+# 5: no tests were collected, for example because a library is not installed.
 _NONE_FAILED = (0, 5)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How tests ended: ``failed`` names the first test that did not pass, or is empty."""
+    """Outcome of tests: ``failed`` is the first test that did not pass, or empty."""
 
     failed: str
     output: str
@@ -51,7 +51,7 @@ class Checkout:
 
     @classmethod
     def of_root(cls, folder: Path) -> Checkout:
-        """What the tests need, without history and caches, its modules compiled."""
+        """Copy the files that the tests need, and compile the modules."""
         skipped = shutil.ignore_patterns("__pycache__", "build")
         for name in COPIED:
             if (ROOT / name).is_dir():
@@ -63,10 +63,10 @@ class Checkout:
         return cls(folder)
 
     def rounds(self, module: str) -> list[str]:
-        """The tests of a module, nearest first.
+        """Return the tests of a module, most specific first.
 
-        Its own file, that of a package that it is part of, the nearest folder that mirrors its own,
-        and what ``SEEN_IN`` names.
+        These are the test file of the module, test files of its packages, the closest test
+        directory that mirrors its package, and the tests of ``SEEN_IN``.
         """
         path = Path(module)
         own = [path.parent / f"test_{path.stem.lstrip('_')}.py"]
@@ -80,10 +80,9 @@ class Checkout:
         return [*map(str, found), *SEEN_IN.get(path.parts[0], ())]
 
     def verdict(self, module: str, change: Mutation, limits: dict[str, float]) -> str:
-        """The test that notices the change, or an empty text.
+        """Return the test that notices the change; empty if there is none.
 
-        A test that fails must pass once the change is taken back: one that fails now and then, or
-        for want of a file, is no witness.
+        The test must pass again after the change is reverted, so that flaky tests do not count.
         """
         path = self.folder / "mobileprep" / module
         source, times = path.read_text(encoding="utf-8"), path.stat()
@@ -93,20 +92,20 @@ class Checkout:
                 failed = self.run([tests], limits.get(tests, SECONDS)).failed
             finally:
                 path.write_text(source, encoding="utf-8")
-                # The compiled module that belongs to the source is valid again.
+                # Make the compiled module of the original source valid again.
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
             if failed and not self.run([failed], limits.get(tests, SECONDS)).failed:
                 return failed
         return ""
 
     def timed(self, tests: str) -> tuple[Outcome, float]:
-        """The tests without any change, and the seconds they take; what they import is compiled."""
+        """Run tests without changes, with compiled modules; return the outcome and the seconds."""
         start = time.monotonic()
         outcome = self.run([tests], 3600, compiled=True)
         return outcome, time.monotonic() - start
 
     def run(self, tests: Sequence[str], seconds: float, compiled: bool = False) -> Outcome:
-        """Runs tests until one fails."""
+        """Run tests until one fails."""
         options = ("-x", "-q", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
         environment = {
             **os.environ,

@@ -1,21 +1,18 @@
-"""Measures the tests: changes one expression at a time and counts the changes that a test notices.
+"""Run mutation tests: change one expression at a time and count the changes that a test notices.
 
 python tools/mutants.py [--package formats] [--count 300] [--seed 9] [--jobs 2] [--state FILE]
 
-The sample is fixed by its seed. A mutant is drawn by the digest of its text, not by its line, so
-that an edit elsewhere leaves the sample as it is. Each runs in a copy of the checkout, first
-against the test file of its module, then against the folder that mirrors it. It counts as noticed
-where a test fails, or takes three times as long as all of them and more, and passes once the change
-is taken back.
+The seed determines the sample. Mutants are ranked by the digest of their text, not by their line,
+so that unrelated edits do not change the sample. Each mutant runs in a copy of the checkout, first
+against the test file of its module, then against the test directory of its package. It counts as
+noticed if a test fails or exceeds its time limit, and passes again after the change is reverted.
 
-Results are appended to the state file, so that a run that was stopped goes on. What was noticed
-stays so until the module changes; what was not is tried again once the module or its tests have
-changed.
+Results are appended to the state file, so that a stopped run can be resumed. A noticed mutant is
+tested again if its module changes, and a survivor if its module or its tests change.
 
-Left out, because no input can tell the difference: annotations, aliases of types, decorators
-(caches and ``frozen=True``), imports for type checkers, the ``strict=True`` of a zip (an
-assertion), how messages put numbers into words (f-strings). Generated protocol buffers are no code
-of ours.
+These expressions are not changed, because tests cannot observe them: annotations, type aliases,
+decorators (caches and ``frozen=True``), imports for type checkers, the ``strict=True`` of a zip (an
+assertion), and f-strings. Generated protocol buffers are skipped.
 """
 
 from __future__ import annotations
@@ -38,10 +35,10 @@ from typing import TypeVar
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from mutant_runs import SECONDS, SLOWER, Checkout  # noqa: E402 - beside this script
+from mutant_runs import SECONDS, SLOWER, Checkout  # noqa: E402 - in this directory
 from mutations import Mutation, mutations  # noqa: E402
 
-# So that small packages have enough mutants for a share to mean something.
+# Minimum number of mutants per package, so that the shares of small packages are meaningful.
 FEWEST = 10
 Given, Made = TypeVar("Given"), TypeVar("Made")
 
@@ -52,8 +49,8 @@ class Mutant:
 
     Args:
         module: the module's path below ``mobileprep``.
-        change: the expression and what takes its place.
-        number: which of the module's equal changes it is, counted from the top.
+        change: the expression and its replacement.
+        number: index of the change among equal changes in the module, from the top.
     """
 
     module: str
@@ -69,7 +66,7 @@ class Mutant:
         return json.dumps([self.module, self.change.before, self.change.after, self.number])
 
     def rank(self, seed: int) -> bytes:
-        """Where the mutant stands among all of its package: the first ones are drawn."""
+        """Return the sort key in the package; the sample contains the first mutants."""
         return hashlib.sha256(f"{seed} {self.key}".encode()).digest()
 
     def __str__(self) -> str:
@@ -79,7 +76,7 @@ class Mutant:
 
 
 def candidates() -> Iterator[Mutant]:
-    """Every change that can be made."""
+    """Yield every possible mutant."""
     for path in sorted((ROOT / "mobileprep").glob("*/**/*.py")):
         module = path.relative_to(ROOT / "mobileprep").as_posix()
         if path.name == "__init__.py" or module.startswith("formats/protos/"):
@@ -91,7 +88,7 @@ def candidates() -> Iterator[Mutant]:
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
-    """So many mutants, spread over packages by their size, but some of every package."""
+    """Return about ``count`` mutants, spread over packages by size, with a minimum for each."""
     packages: dict[str, list[Mutant]] = defaultdict(list)
     for found in candidates():
         packages[found.package].append(found)
@@ -105,7 +102,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
 
 
 class State:
-    """What earlier runs found."""
+    """Results of earlier runs."""
 
     def __init__(self, path: Path, checkout: Checkout) -> None:
         self.path, self.checkout = path, checkout
@@ -115,7 +112,7 @@ class State:
         self.durations = {line["timed"]: line["seconds"] for line in found if "timed" in line}
 
     def find(self, mutant: Mutant) -> str | None:
-        """The test that notices a mutant, empty where none does, None where it must be tried."""
+        """Return the test that notices a mutant, empty if none does, None if it is not known."""
         line = self.lines.get(mutant.key)
         if line is None or line["module"] != self._digest(mutant.module):
             return None
@@ -124,7 +121,7 @@ class State:
         return str(line["noticed"])
 
     def add(self, mutant: Mutant, noticed: str) -> None:
-        """Appends a result to the file."""
+        """Append a result to the file."""
         line = {
             "mutant": mutant.key,
             "module": self._digest(mutant.module),
@@ -135,11 +132,11 @@ class State:
         self._append(line)
 
     def limit(self, tests: str) -> float:
-        """How many seconds tests may take, by how long they took without any change."""
+        """Return the time limit of tests in seconds, from their duration without changes."""
         if tests not in self.durations:
             outcome, seconds = self.checkout.timed(tests)
             if outcome.failed:
-                # They would hide what the tests after the first that fails notice.
+                # Tests after the first failure would not run.
                 sys.exit(f"{outcome.failed} fails without any change:\n{outcome.output[-3000:]}")
             self.durations[tests] = seconds
             self._append({"timed": tests, "seconds": seconds})
@@ -159,13 +156,13 @@ class State:
 
 @cache
 def _digest(path: Path) -> str:
-    """Of a file, or of all modules in a folder."""
+    """Return the digest of a file, or of all modules below a directory."""
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 
 def measure(mutants: Sequence[Mutant], state: State, jobs: int) -> None:
-    """Tries mutants in so many copies of the checkout."""
+    """Test mutants in parallel, in one copy of the checkout per job."""
     first = state.checkout
     copies: queue.SimpleQueue[Checkout] = queue.SimpleQueue()
     with ThreadPoolExecutor(jobs) as pool:
@@ -196,7 +193,7 @@ def _all(
 
 
 def print_shares(results: Mapping[Mutant, str]) -> None:
-    """The mutants that nothing noticed, then the share of noticed ones in each package."""
+    """Print the survivors, then the share of noticed mutants in each package."""
     packages: dict[str, list[bool]] = defaultdict(list)
     for mutant, noticed in results.items():
         packages[mutant.package].append(bool(noticed))
@@ -211,7 +208,7 @@ def print_shares(results: Mapping[Mutant, str]) -> None:
 
 
 def main() -> int:
-    """Runs what is missing of the sample and prints the shares."""
+    """Test the mutants without results and print the shares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=9)

@@ -1,4 +1,4 @@
-"""The changes that ``tools/mutants.py`` makes: one expression becomes another like it."""
+"""Mutations of single expressions, for ``tools/mutants.py``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutation:
-    """One expression of a source and what takes its place; offsets are those of UTF-8."""
+    """An expression of a source and its replacement; columns are UTF-8 byte offsets."""
 
     line: int
     column: int
@@ -45,7 +45,7 @@ class Mutation:
     after: str
 
     def applied(self, source: str) -> str:
-        """The source with the change made."""
+        """Return the source with the change."""
         lines = source.encode().splitlines(keepends=True)
         start = sum(map(len, lines[: self.line - 1])) + self.column
         end = sum(map(len, lines[: self.end_line - 1])) + self.end_column
@@ -54,7 +54,7 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Every change to a source: comparisons, arithmetic, conditions, numbers."""
+    """Yield every mutation of a source: comparisons, arithmetic, conditions, numbers."""
     for node in _expressions(ast.parse(source)):
         for after in _variants(node):
             if node.end_lineno is not None and node.end_col_offset is not None:
@@ -69,9 +69,9 @@ def mutations(source: str) -> Iterator[Mutation]:
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions that run.
+    """Yield the expressions to change.
 
-    No annotations, decorators, aliases of types or f-strings, and no ``strict=True``.
+    Skips annotations, decorators, type aliases, f-strings, and ``strict=True``.
     """
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"}:
@@ -91,7 +91,7 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _is_type(statement: ast.Assign | ast.AnnAssign) -> bool:
-    """Whether a statement names a type."""
+    """Return whether a statement defines a type alias or a type variable."""
     if isinstance(statement, ast.AnnAssign):
         return "TypeAlias" in ast.unparse(statement.annotation)
     return isinstance(statement.value, ast.Call) and "TypeVar" in ast.unparse(statement.value.func)
@@ -120,7 +120,7 @@ def _variants(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """Whether an operand is a text, whose sum with a text no other operator makes."""
+    """Return whether an operand is a string or bytes, which support few other operators."""
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
     )

@@ -1,7 +1,7 @@
-"""The JSON Schemas of what ``--json`` prints, made from the types of what is printed.
+"""JSON Schemas of ``--json`` output, generated from its types.
 
-``make_schemas.py`` writes them. Where a verb prints a dataclass, that says all; where it puts its
-output together from several, the shape stands here.
+``make_schemas.py`` writes them. Output that is not a dataclass of mobileprep has a type here. The
+docstrings of the types become descriptions in the schemas.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from mobileprep.inspection.summarizing import Summary
 from mobileprep.targets.migration.survey import MigrationResult
 
 Finite: TypeAlias = float | str
-"""A number, or in words ``inf``, ``-inf`` or ``nan``, which JSON has no numbers for."""
+"""A number, or the string ``inf``, ``-inf``, or ``nan``, which are not numbers in JSON."""
 
 
 class JudgedStep(Verdict, frozen=True):
-    """A verdict with its answer."""
+    """A verdict, and whether the step is up to date."""
 
     fresh: bool
 
 
 class ValidRecipe(TypedDict):
-    """A recipe that is right, with the folders of its targets."""
+    """A valid recipe with the directories of its targets."""
 
     file: str
     name: str
@@ -49,7 +49,7 @@ class ValidRecipe(TypedDict):
 
 
 class VerifiedFolder(TypedDict):
-    """An output folder beside what it should hold, and whether all is as it should be."""
+    """An output directory compared with its manifest or a rebuild."""
 
     folder: str
     recipe: str
@@ -73,7 +73,7 @@ class _Tensor(TypedDict):
 
 
 class RunTensor(_Tensor, total=False):
-    """A tensor that was fetched; its values where they are few."""
+    """A fetched tensor, with its values if there are few."""
 
     min: Finite
     max: Finite
@@ -82,7 +82,7 @@ class RunTensor(_Tensor, total=False):
 
 
 class Computed(TypedDict):
-    """What one run computed: tensors, and the best classes of each sample where asked for."""
+    """Outputs of one run: tensors, and the best classes of each sample if requested."""
 
     outputs: list[RunTensor]
     top: list[list[_Score]]
@@ -95,20 +95,20 @@ class OneRun(Computed):
 
 
 class FileRun(Computed):
-    """One of several runs, with the files that were fed."""
+    """One of several runs, with its input files."""
 
     files: str
 
 
 class ManyRuns(TypedDict):
-    """A run for each of several files."""
+    """Runs for several files."""
 
     engine: str
     runs: list[FileRun]
 
 
 class Stat(TypedDict):
-    """A number that was measured several times."""
+    """Statistics of a repeated measurement."""
 
     count: int
     first: int
@@ -130,7 +130,7 @@ class Microseconds(_Plain, total=False):
 
 
 class NodeTime(TypedDict):
-    """What a node took."""
+    """Time and memory of a node."""
 
     name: str
     type: str
@@ -142,7 +142,7 @@ class NodeTime(TypedDict):
 
 
 class TypeTime(TypedDict):
-    """What all nodes of an op took together."""
+    """Total time and memory of the nodes of an op."""
 
     type: str
     count: int
@@ -152,7 +152,7 @@ class TypeTime(TypedDict):
 
 
 class NodeCost(TypedDict):
-    """What a node costs in one run."""
+    """Costs of a node in one run."""
 
     name: str
     type: str
@@ -163,7 +163,7 @@ class NodeCost(TypedDict):
 
 
 class DeviceFacts(TypedDict):
-    """A device, and the least time that a run can take on it."""
+    """A device, and the shortest possible time of a run on it."""
 
     name: str
     title: str
@@ -189,7 +189,7 @@ class _Costs(TypedDict):
 
 
 class BenchmarkResult(_Costs, total=False):
-    """Times and costs of a graph; of nodes where the engine tells them."""
+    """Times and costs of a graph, and times of nodes if the engine measures them."""
 
     memory_bytes: Stat
     nodes: list[NodeTime]
@@ -207,12 +207,12 @@ class _Trouble(TypedDict):
 
 
 class Failed(TypedDict):
-    """What every verb prints in place of its result where it fails."""
+    """Output of a failed verb instead of its result."""
 
     error: _Trouble
 
 
-# What is printed, by the name of its schema.
+# Types of the outputs, by schema name.
 OUTPUTS: dict[str, Any] = {
     "benchmark": BenchmarkResult,
     "cache-clear": CacheCleared,
@@ -238,12 +238,12 @@ OUTPUTS: dict[str, Any] = {
     "verify": list[VerifiedFolder],
 }
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-# In a report, as in a difference, a number without bound is null.
+# Reports and differences contain null for infinities and NaN.
 _BOUNDLESS = frozenset({"report", "report-compare", "compare", "diff"})
 
 
 def output_schema(name: str) -> Schema:
-    """The schema of what is printed under a name."""
+    """Return the schema of an output."""
     made = _Made({"type": ["number", "null"]} if name in _BOUNDLESS else {"type": "number"})
     root = made.schema(OUTPUTS[name])
     return {
@@ -256,7 +256,7 @@ def output_schema(name: str) -> Schema:
 
 
 class _Made:
-    """Schemas of types, each class once."""
+    """Schemas of types; each class is converted once."""
 
     def __init__(self, number: Schema) -> None:
         self.known: dict[str, Schema] = {}
@@ -296,7 +296,7 @@ class _Made:
     def _class(self, kind: type) -> Schema:
         name = kind.__name__.lstrip("_")
         if name not in self.known:
-            self.known[name] = {}  # a class may hold itself
+            self.known[name] = {}  # a class may contain itself
             hints = get_type_hints(kind)
             if issubclass(kind, Struct):
                 own = {f.name for f in structs.fields(kind)}
@@ -319,7 +319,7 @@ class _Made:
 
 
 def _arguments(kind: type) -> list[tuple[str, str]]:
-    """What the docstring of a class says of its fields."""
+    """Return the names and descriptions of the fields in the docstring of a class."""
     return _ARGUMENT.findall(inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")[2])
 
 

@@ -3,8 +3,8 @@
     python tools/release.py            # build into dist/ and check
     python tools/release.py --tag      # also create the tag
 
-Needs only Python with pip. The wheel is installed in an empty environment, where the commands of
-the README's first example run.
+Requires only Python with pip. Installs the wheel in an empty environment and runs the commands of
+the README's first example there.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from typing import Any, Final, NoReturn
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAX_WHEEL_BYTES: Final = 4_000_000
 MAX_SECONDS: Final = 15.0
-"""From an empty environment to the first result, on a fast network."""
+"""Time from an empty environment to the first result, on a fast network."""
 _SECTION: Final = re.compile(r"^## (?P<version>\S+) \((?P<date>[^)]+)\)$", re.MULTILINE)
 
 
 def project() -> dict[str, Any]:
-    """The table ``[project]`` of pyproject.toml."""
+    """Return the table ``[project]`` of pyproject.toml."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     table: dict[str, Any] = data["project"]
     return table
 
 
 def problems() -> Iterator[str]:
-    """What prevents a release, before anything is built."""
+    """Yield problems that prevent a release, before building it."""
     version = project()["version"]
     tree = ast.parse((ROOT / "mobileprep" / "__init__.py").read_text("utf-8"))
     named = [
@@ -76,7 +76,7 @@ def _git(*arguments: str) -> str:
 
 
 def build(work: Path) -> tuple[Path, Path]:
-    """Build the sdist, and the wheel from the sdist, into ``dist/``; their paths."""
+    """Build the sdist, and the wheel from it, into ``dist/``; return their paths."""
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     python = environment(work / "builder")
@@ -91,20 +91,20 @@ def build(work: Path) -> tuple[Path, Path]:
 
 
 def requirements_to_build() -> list[str]:
-    """The requirements of the build system."""
+    """Return the requirements of the build system."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     requires: list[str] = data["build-system"]["requires"]
     return requires
 
 
 def environment(folder: Path) -> Path:
-    """Create an empty virtual environment; its Python."""
+    """Create an empty virtual environment and return its Python."""
     venv.create(folder, with_pip=True)
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def example_commands() -> list[str]:
-    """The commands of the README's first example."""
+    """Return the commands of the README's first example."""
     text = (ROOT / "README.md").read_text("utf-8")
     block = re.search(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     if block is None:
@@ -113,7 +113,7 @@ def example_commands() -> list[str]:
 
 
 def try_wheel(wheel: Path, work: Path) -> float:
-    """Install the wheel in an empty environment and run the example; the seconds it took."""
+    """Install the wheel in an empty environment, run the example, and return the seconds."""
     shutil.copytree(ROOT / "recipes" / "digits", work / "app" / "digits")
     python = environment(work / "user")
     started = time.perf_counter()
@@ -125,7 +125,7 @@ def try_wheel(wheel: Path, work: Path) -> float:
     return time.perf_counter() - started
 
 
-def _run(command: Sequence[str | Path], **options: Any) -> None:  # noqa: ANN401 - of subprocess
+def _run(command: Sequence[str | Path], **options: Any) -> None:  # noqa: ANN401 - options of subprocess
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, **options
     )

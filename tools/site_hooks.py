@@ -1,6 +1,6 @@
-"""Add pages of the repository outside of ``docs/`` to the site.
+"""Add pages outside of ``docs/`` to the site.
 
-mkdocs calls the functions; see ``hooks`` in ``mkdocs.yml``.
+mkdocs calls these functions; see ``hooks`` in ``mkdocs.yml``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-# Pages of the repository, by where they are on the site.
+# Files of the repository, by their page on the site.
 PAGES = {
     "index.md": "README.md",
     **{
@@ -32,7 +32,7 @@ _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(#[^)\s]*)?(?=\))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the repository."""
+    """Add the pages of ``PAGES``."""
     for page, source in PAGES.items():
         files.append(
             File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8"))
@@ -41,14 +41,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Have links lead to where the site has what they name; to what it lacks there are none."""
+    """Point links to pages of the site, and links to other files of the repository to ``#``."""
     here = page.file.src_uri
     source = PAGES.get(here, f"docs/{here}")
 
     def placed(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found[1]))
         if not (ROOT / target).exists():
-            return found[0]  # mkdocs tells that it is broken
+            return found[0]  # mkdocs reports the broken link
         place = _PLACES.get(target, target.removeprefix("docs/"))
         is_on_site = target in _PLACES or target.startswith("docs/")
         if not is_on_site:

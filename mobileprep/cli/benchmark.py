@@ -129,7 +129,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _both(
     parser: argparse.ArgumentParser, name: str, older: str, kind: type, default: float, line: str
 ) -> None:
-    """Add a flag that older releases had under another name."""
+    """Add a flag that has another name in older releases."""
     names = [f"--{n}" for n in (name, name.replace("_", "-"), older, older.replace("_", "-"))]
     metavar = "N" if kind is int else "SECONDS"
     parser.add_argument(*names, dest=name, type=kind, default=default, metavar=metavar, help=line)
@@ -144,7 +144,7 @@ def _both(
     "mobileprep benchmark --graph=model.pb --engine=auto --device=pixel-3 --show_flops",
 )
 def run(args: argparse.Namespace) -> int:
-    """Warm up, run, run again with the times of nodes, print."""
+    """Time the graph without and with statistics of nodes, and print the results."""
     from mobileprep.cli._shared.benchmark_inputs import InputFlags, make_feeds
     from mobileprep.freezing.loading import load_model
     from mobileprep.inspection.benchmark import Benchmark
@@ -197,7 +197,7 @@ def run(args: argparse.Namespace) -> int:
 def _lines(
     args: argparse.Namespace, timings: Timings, costs: GraphCosts | None, device: Device | None
 ) -> Iterator[str]:
-    """What is printed, in the original's order."""
+    """Yield the output lines in the order of the original tool."""
     from mobileprep.inspection.benchmarking import tables
 
     detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
@@ -263,7 +263,7 @@ def _rounded(count: float) -> str:
 def _report(
     args: argparse.Namespace, subject: TimedGraph, timings: Timings, loading: float
 ) -> None:
-    """Leave the files that the original leaves."""
+    """Write the result files of the original tool."""
     from mobileprep.inspection.benchmarking.runs import write_entry
     from mobileprep.runtime.accounting.step_stats import by_kind
 

@@ -1,4 +1,4 @@
-"""The verb ``build``: build recipes incrementally."""
+"""The verb ``build``: builds recipes, and runs only stages whose inputs changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def build_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of a build, which watching takes too."""
+    """Add the flags of a build, which ``watch`` shares."""
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._shared.folders import load_recipes
 
     recipes, out = load_recipes(args), Path(args.out)
-    # Before the rest is imported: hashing runs beside that.
+    # Files are hashed in the background during the remaining imports.
     from mobileprep.building.targets import being_hashed
 
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
@@ -136,7 +136,7 @@ def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -
     from mobileprep.cli._shared.terminal.progress import Progress
 
     state = build.plan()
-    # Check the depfile before publishing: Make would take published files for up to date.
+    # Check the depfile before publishing: Make treats published files as up to date.
     depfile = None if args.depfile is None else _depfile(args, build.recipes, state)
     if args.explain:
         _explain(args, build)
@@ -176,7 +176,7 @@ def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> N
 
 
 def _tell_folder(args: argparse.Namespace, folder: str, *, is_changed: bool) -> None:
-    named = os.path.join(args.out, folder)  # noqa: PTH118 - as spelt
+    named = os.path.join(args.out, folder)  # noqa: PTH118 - keeps the spelling
     _say(f"{named}: {'written' if is_changed else 'up to date'}")
 
 
@@ -222,7 +222,7 @@ def _builder(args: argparse.Namespace) -> str:
 
 
 def _explain(args: argparse.Namespace, build: Build) -> list[Verdict]:
-    """Print what a build would do and why; the verdicts."""
+    """Print the pending steps of a build with reasons, and return all verdicts."""
     from mobileprep.building.verdicts import verdict_lines
 
     judged = build.preview()
@@ -235,7 +235,7 @@ def _explain(args: argparse.Namespace, build: Build) -> list[Verdict]:
 
 
 def summary(judged: Sequence[Verdict]) -> str:
-    """How much a build would do, in a line: stages, the time they took last, folders, bytes."""
+    """Summarize pending work in one line: stages, their last durations, directories, bytes."""
     from mobileprep.building.verdicts import PUBLISH, WRITE_PAGE
 
     due = [verdict for verdict in judged if not verdict.fresh]
@@ -263,7 +263,7 @@ def _amount(steps: Sequence[Verdict]) -> str:
 
 
 def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
-    """The end of a dry run: its exit code, the verdicts printed where that is asked."""
+    """Print the summary and the JSON of a dry run, and return the exit code."""
     if any(not verdict.fresh for verdict in judged):
         _say(summary(judged))
     if args.json:
@@ -282,12 +282,12 @@ def _say(text: str) -> None:
     print(plain(text, keep="\n"), file=sys.stderr)
 
 
-# What ends a name for Make or for Ninja, what the two do not read alike, and what to Make is a
-# member of an archive.
+# Characters that end a name for Make or Ninja or that the two read differently, and the syntax of
+# archive members in Make.
 _NO_NAME: Final = re.compile(r"""[\0-\x1f\x7f;|*?<>^`'"&]|\\(?=[ #:]|$)|.\(.*\)$""")
 
 
-# What makes another thing of a rule for Make where it stands in a target.
+# Characters that change the meaning of a rule for Make if a target contains them.
 _NO_TARGET: Final = re.compile(r"[%=]")
 
 
@@ -295,12 +295,12 @@ _ESCAPED: Final = re.compile(r"[ #:]")
 
 
 class Depfile(Struct, frozen=True):
-    """What is to be written once a build is done: its manifests depend on all that it read.
+    """Dependency file to write after a build: its manifests depend on all files that it read.
 
     Args:
-        path: the file.
-        text: what it will hold.
-        manifests: those of the target folders.
+        path: path of the file.
+        text: content of the file.
+        manifests: manifests of the target directories.
     """
 
     path: Path
@@ -311,7 +311,7 @@ class Depfile(Struct, frozen=True):
     def of(
         cls, path: Path, recipes: Sequence[Recipe], state: State, out: Path, *, locked: bool
     ) -> Depfile:
-        """The depfile of a build that is still to come."""
+        """Return the depfile of a planned build."""
         read = files_read(recipes, state.plan, locked=locked) | folders_read(state.plan)
         if not is_stdout(path):
             check_beside(path, read, [inside(out, t.folder) for t in state.plan.targets])
@@ -324,16 +324,16 @@ class Depfile(Struct, frozen=True):
         return cls(path, text, tuple(manifests))
 
     def write(self, begun: int) -> None:
-        """Write it, and set its time and the manifests' to when the build began.
+        """Write the file, and set its time and that of the manifests to the start of the build.
 
-        A build leaves a manifest alone that says what it said before, and Make would take it for
-        older than what was edited since, again and again. What was edited while the build ran has
-        to be newer than the manifests: the build may have read it before. Ninja goes by the time
-        of the depfile, too.
+        A build does not rewrite unchanged manifests, and Make would consider them older than
+        edited inputs on every run. Files that are edited during the build must be newer than the
+        manifests, because the build may have read the previous content. Ninja also compares the
+        time of the depfile.
         """
         for manifest in self.manifests:
             _set_time(manifest, begun)
-        # Names need not be UTF-8, and Make and Ninja take bytes.
+        # File names may be invalid UTF-8; Make and Ninja read bytes.
         write_bytes(self.path, os.fsencode(self.text))
         if not is_stdout(self.path) and self.path.is_file():
             _set_time(self.path, begun)
@@ -348,9 +348,9 @@ def _set_time(path: Path, time: int) -> None:
 
 
 def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:
-    """A rule without commands, and, as GCC's ``-MP`` does, an empty one for each dependency.
+    """Return a rule without commands, and an empty rule for each dependency like ``gcc -MP``.
 
-    The empty ones let Make go on where a file is gone that the recipe names no longer.
+    With the empty rules, Make does not fail if a dependency is removed from the recipe and deleted.
     """
     names = [_escaped(name) for name in dependencies]
     heads = " ".join(_escaped(_checked(name, _NO_TARGET)) for name in targets)
@@ -359,7 +359,7 @@ def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:
 
 
 def _escaped(name: str) -> str:
-    """A name as Make and Ninja read it, in which backslashes count only before what they escape."""
+    """Escape a name for Make and Ninja; other backslashes are literal."""
     return _ESCAPED.sub(r"\\\g<0>", _checked(name, _NO_NAME).replace("$", "$$"))
 
 

@@ -1,4 +1,4 @@
-"""The verb ``cache``: what the store holds, and keeping it small and whole."""
+"""The verb ``cache``: shows, shrinks, verifies, or empties the build cache."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep cache gc --max-size 5GB",
 )
 def run(args: argparse.Namespace) -> int:
-    """Look at the store, or clear it."""
+    """Run an action on the build cache."""
     if args.max_size is not None and args.action != "gc":
         message = f"--max-size needs the action gc, not {args.action}"
         raise UsageError(message)

@@ -1,4 +1,4 @@
-"""The verb ``calibrate``: measures ranges of tensors, and keeps them in range files."""
+"""The verb ``calibrate``: measures tensor ranges and writes range files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep calibrate recipe.yaml --check",
 )
 def run(args: argparse.Namespace) -> int:
-    """Measure, write, and tell which ranges moved and by how much.
+    """Measure ranges, write range files, and print changed ranges.
 
     Raises:
         AccuracyError: with ``--check``, a range file would change.
@@ -91,7 +91,7 @@ def _lines(one: CalibrationResult) -> Iterator[str]:
         f"{', '.join(one.targets)}: {one.tensors} ranges by {one.method} on {one.samples} "
         f"samples{unseen}{more}"
     )
-    # What moved furthest first; of tensors that are new or gone the names alone say which.
+    # Largest relative change first, then by name; new and removed tensors come last.
     for moved in sorted(one.moved, key=lambda m: (-(m.share or 0), m.tensor)):
         yield f"  {moved.tensor}: {_change(moved)}"
 

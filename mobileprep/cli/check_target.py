@@ -1,4 +1,4 @@
-"""The verb ``check-target``: what a build of TensorFlow lacks for a graph."""
+"""The verb ``check-target``: checks whether a TensorFlow build can run a graph."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _CODES: Final[dict[Cause, str]] = {
     "type not compiled": "MP101",
     "not registered": "MP101",
 }
-"""The code of the message that the app would print for a finding."""
+"""Error code of the message that the app would print, by cause."""
 _EXAMPLES: Final = 3
-"""How many findings of one cause are printed without ``--verbose``."""
+"""Number of findings per cause that are printed without ``--verbose``."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep check-target model.pb --tensorflow 1.15 --platform ios",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the findings by cause; exit code 0 for none, 1 for some."""
+    """Print the findings by cause; return 0 if the model loads, else 1."""
     from mobileprep.building.fit import check_target
     from mobileprep.targets.headers import release_of
 

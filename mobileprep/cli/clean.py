@@ -1,4 +1,4 @@
-"""The verb ``clean``: removes what builds left in the output folder, or the whole store."""
+"""The verb ``clean``: removes the outputs of recipes, and optionally the cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep clean recipe.yaml",
 )
 def run(args: argparse.Namespace) -> int:
-    """Remove the files that manifests list; nothing else is touched."""
+    """Remove the files that manifests list, provenance files, and report pages."""
     from mobileprep.building.pages import remove_page
     from mobileprep.building.pipeline.publish import unpublish
     from mobileprep.building.targets import remove_provenance
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         pages = [f for f in {folder.parent for folder in folders} if remove_page(f, tell)]
     for parent in {f.parent for f, count in removed.items() if count} | {*pages}:
         with contextlib.suppress(OSError):
-            parent.rmdir()  # where the lock's file was
+            parent.rmdir()  # contained the lock file
     if args.cache:
         from mobileprep.building.cache import empty_store
 

@@ -1,4 +1,4 @@
-"""The verb ``compare``: what two graphs differ in."""
+"""The verb ``compare``: lists the differences of two graphs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep compare before.pb after.pb --tolerance 1e-6",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the differences; exit code 0 for none, 1 for some."""
+    """Print the differences; return 1 if there are any, else 0."""
     from mobileprep.graph.compare import compare
 
     differences = compare(args.a, args.b, tolerance=args.tolerance)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _summary(differences: Sequence[GraphDifference]) -> str:
-    """How much differs, in one line."""
+    """Count the differences in one line."""
     kinds = Counter(d.kind for d in differences if d.kind in ("added", "removed"))
     changed = {d.name for d in differences if d.kind not in kinds}
     return f"{kinds['added']} added, {kinds['removed']} removed, {len(changed)} changed"

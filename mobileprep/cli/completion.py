@@ -1,4 +1,4 @@
-"""The verb ``completion``: a script by which a shell completes verbs, flags and files."""
+"""The verb ``completion``: prints a script with which shells complete verbs, flags, and files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep completion bash > ~/.local/share/bash-completion/completions/mobileprep",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print what the shell reads when it starts."""
+    """Print the completion script.
+
+    Raises:
+        UnsupportedError: shtab is not installed.
+    """
     try:
         import shtab
     except ImportError as error:
@@ -38,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     parser = _every_verb()
     for action in _values(parser):
         if action.dest == _CHAIN:
-            # Of a chain with parameters the shell sees one word, so that its beginning completes.
+            # A chain with parameters is one word for the shell, so only its start completes.
             action.choices = transform_names()
         elif action.dest == DEST:
             action.complete = COMPLETED_BY  # type: ignore[attr-defined]
@@ -50,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _every_verb() -> argparse.ArgumentParser:
-    """One parser for the whole command line, which ``main`` never makes: it would be slow."""
+    """Return one parser for all verbs; ``main`` does not use it because it is slow to create."""
     from mobileprep.cli.main import find_verb, verb_names
     from mobileprep.cli.schema import schema_names
 
@@ -70,7 +74,7 @@ def _every_verb() -> argparse.ArgumentParser:
 
 
 def _values(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The arguments of all verbs that take a value."""
+    """Return the arguments of all verbs that take a value."""
     found: list[argparse.Action] = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -82,9 +86,9 @@ def _values(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 DEST: Final = "target"
-"""The argument whose values they are."""
+"""The argument whose values are target names."""
 
-# The keys below each `targets:`, in the block style that recipes are written in.
+# Prints the keys below each `targets:` of a recipe in block style.
 _AWK: Final = (
     "/^ *targets: *(#.*)?$/ { match($0, /^ */); at = RLENGTH; first = -1; on = 1; next } "
     "!on || /^ *(#.*)?$/ { next } "
@@ -111,7 +115,7 @@ COMPLETED_BY: Final = {
     "zsh": "_mobileprep_target_names",
     "fish": "(_mobileprep_targets)",
 }
-"""What gives the names, by shell."""
+"""The function that lists target names, by shell."""
 
 FUNCTIONS: Final = {
     "bash": _OF_WORDS
@@ -136,7 +140,7 @@ function _mobileprep_targets
 end
 """,
 }
-"""The functions behind it, by shell: they look at the recipes that the command names so far.
+"""Functions that list the targets of the recipes on the command line, by shell.
 
-bash and zsh give the words as they are typed, quoted.
+bash and zsh pass the words with their quotes.
 """

@@ -1,4 +1,4 @@
-"""The verb ``debug-quantization``: rank layers and tensors by quantization error."""
+"""The verb ``debug-quantization``: ranks layers and tensors by quantization error."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep debug-quantization recipe.yaml --target phone",
 )
 def run(args: argparse.Namespace) -> int:
-    """Quantize one layer at a time, and all but one; print what that does, the worst first.
+    """Quantize each layer alone, and all layers but one; print the errors, largest first.
 
     Raises:
-        UsageError: several recipes, or numbers that make no sense.
+        UsageError: there are several recipes, or a number is out of range.
     """
     from msgspec import to_builtins
 

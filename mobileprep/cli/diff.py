@@ -1,4 +1,4 @@
-"""The verb ``diff``: what two models differ in, also where names do."""
+"""The verb ``diff``: compares two models by structure, ignoring node names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep diff old.pb new.pb --html diff.html",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the differences; exit code 0 for none, 1 for some. Names alone are none."""
+    """Print the differences; return 1 if there are any besides names, else 0."""
     found = _page(args) if args.html is not None else _found(args)
     if args.json:
         print(json.dumps(found.as_data(), indent=1))

@@ -1,4 +1,4 @@
-"""The verb ``doctor``: tells what this machine has for builds, and what is missing."""
+"""The verb ``doctor``: reports installed packages, cache settings, and problems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep doctor --library libtensorflow_inference.so --graph model.pb",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print one line a fact, then the problems; exit code 0 when builds can run, else 9."""
+    """Print one fact per line, then the problems; return 9 if there are problems, else 0."""
     if args.library is not None:
         return _library(args)
     if args.graph is not None:

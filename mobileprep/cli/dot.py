@@ -57,7 +57,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep dot --graph=model.pb --dot_output=model.svg --collapse=1",
 )
 def run(args: argparse.Namespace) -> int:
-    """Read, draw, write; tells what was written, on stdout unless that is the drawing's."""
+    """Draw the graph and print the written files, on stderr if the drawing goes to stdout."""
     from mobileprep.inspection.drawing_files import draw
 
     target = output_path(args.dot_output)

@@ -117,7 +117,7 @@ def _entry(text: str) -> tuple[ErrorCode, Mapping[str, str]]:
 
 
 def _nodes(names: Mapping[str, str], model: str | None) -> list[str]:
-    """The node that the message names, then nodes of the same op in the model."""
+    """Return the node that the message names, then nodes of the same op in the model."""
     nodes = [names["node"]] if "node" in names else []
     if model is None:
         return nodes

@@ -22,7 +22,7 @@ from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
 from mobileprep.freezing.settings import Freeze
 
-if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
+if TYPE_CHECKING:  # imported inside functions for a fast start
     from mobileprep.freezing.model import FreezeResult
 
 _CHECKPOINT_VERSIONS = (1, 2)
@@ -36,7 +36,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _model_flags(parser: argparse.ArgumentParser) -> None:
-    """What is read and what is written."""
+    """Add the flags of inputs and outputs."""
     flag(parser, "input_graph", default="", metavar="FILE", help="GraphDef, binary or text")
     flag(parser, "input_meta_graph", default="", metavar="FILE", help="MetaGraphDef (.meta)")
     flag(parser, "input_saved_model_dir", default="", metavar="DIR", help="SavedModel directory")
@@ -64,7 +64,7 @@ def _model_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _unused_flags(parser: argparse.ArgumentParser) -> None:
-    """What scripts for the original give, and nothing needs."""
+    """Add flags of the original tool that have no effect."""
     unused = "Accepted and ignored, as in the original"
     flag(parser, "filename_tensor_name", default="", metavar="NAME", help=unused)
     version = "Accepted and ignored: the version is detected"
@@ -84,7 +84,7 @@ def _unused_flags(parser: argparse.ArgumentParser) -> None:
     "--output_node_names=probabilities --output_graph=frozen.pb",
 )
 def run(args: argparse.Namespace) -> int:
-    """Load, freeze, write; tells how many ops are left, on stdout unless the graph goes there."""
+    """Freeze the model and print the number of ops, on stderr if the graph goes to stdout."""
     from mobileprep.freezing.freeze import freeze
     from mobileprep.freezing.model import FreezeOptions
     from mobileprep.freezing.source import load_source

@@ -1,4 +1,4 @@
-"""The verb ``init``: writes a first recipe for a model, which builds as it stands."""
+"""The verb ``init``: writes a first recipe for a model that builds without changes."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def run(args: argparse.Namespace) -> int:
     """Write the recipe; an existing file is never overwritten.
 
     Raises:
-        UsageError: the recipe exists, or a folder holds several models.
+        UsageError: the recipe exists, or the directory contains several models.
         CorruptFileError: the model is missing or damaged.
-        InvalidGraphError: the model's graph is broken, or its values are not found.
-        UnsupportedError: a file is not a model.
+        InvalidGraphError: the graph is broken, or values of variables are not found.
+        UnsupportedError: the file is not a model.
     """
     from mobileprep.building.first_recipe import first_recipe
     from mobileprep.freezing.find_models import find_model
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _folder(folder: Path) -> Iterator[None]:
-    """The folder of the recipe, whose paths start there; gone again where nothing is written."""
+    """Create the directory of the recipe; remove it again after an error."""
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,14 +138,14 @@ def _wishes(args: argparse.Namespace) -> Wishes:
 
 
 def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepError:
-    """An error that blames the model where it blamed a line of the recipe, which is not written."""
+    """Replace a location in the recipe, which is not written, with the model."""
     if error.where and not error.where.startswith(f"{path}:"):
         return error
     return error.at(model)
 
 
 def _run_stages(state: State) -> None:
-    """Run what is stale, with a bar on a terminal.
+    """Run the stale stages, with a progress bar on a terminal.
 
     A failed trial is not an error: a comment in the recipe gives the reason. The user's build
     repeats the warnings.

@@ -1,4 +1,4 @@
-"""The verb ``lock``: pins what recipes are built with, for ``build --locked``."""
+"""The verb ``lock``: pins the inputs of recipes for ``build --locked``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobileprep.cli.verb import Group, verb
     "mobileprep lock recipe.yaml",
 )
 def run(args: argparse.Namespace) -> int:
-    """Write every lock that is not up to date."""
+    """Write every lock file that is not up to date."""
     from mobileprep.building.lock import write_locks
     from mobileprep.cli._shared.folders import load_recipes
 

@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _NOT_VERBS = frozenset({"main", "verb"})
-# Their stages take the time, and run at once.
+# These verbs print their slowest stages themselves.
 _TELL_STAGES = frozenset({"build", "watch"})
 _INTERRUPTED = 130
 _OUR_BUG = 70
-# New objects between two searches for garbage in cycles; Python's own number is 700.
+# Allocations between two runs of the cyclic garbage collector; Python's default is 700.
 _SELDOM = 1_000_000
 
 _DESCRIPTION = """\
@@ -57,7 +57,7 @@ quantize, check, and package them in one command."""
 
 
 def entry() -> None:
-    """The console script."""
+    """Run the console script."""
     collect_seldom()
     let_blas_sleep()
     open_closed_streams()
@@ -69,11 +69,11 @@ def entry() -> None:
 
 
 def _is_awaited() -> bool:
-    """Whether Python has to end in its own time: for other people's threads, or for a profiler."""
+    """Return whether Python must shut down normally, for foreign threads or a profiler."""
     if sys.getprofile() is not None or sys.gettrace() is not None:
         return True
     others = (t for t in threading.enumerate() if t is not threading.main_thread())
-    # Pools keep threads that have nothing left to do; what ours do, verbs wait for.
+    # Our pools keep idle threads; verbs wait for the work of these threads.
     return any(not (t.daemon or t.name.startswith("mobileprep-")) for t in others)
 
 
@@ -83,41 +83,41 @@ def _leave(code: int) -> NoReturn:
     Python would collect garbage several times and free each object, which takes a tenth of the
     time of a small build. Functions that are registered with ``atexit`` run.
     """
-    atexit._run_exitfuncs()  # as Python does; it has no public name
+    atexit._run_exitfuncs()  # as Python does; there is no public function
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or there is none
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed or None
             stream.flush()
     os._exit(code)
 
 
 def collect_seldom() -> None:
-    """Let the garbage collector run less often than Python's default has it.
+    """Run the garbage collector less often than by default.
 
-    Graphs are millions of objects without a cycle: going through all of them each time that they
-    have grown by a quarter takes a third of the time of a transform of 100,000 nodes.
+    Graphs consist of millions of objects without cycles. Scanning them each time their number grows
+    by a quarter takes a third of the time of a transform of 100,000 nodes.
     """
     gc.set_threshold(_SELDOM)
 
 
 def let_blas_sleep() -> None:
-    """Let the threads of OpenBLAS sleep when they have no work, rather than look for it.
+    """Let idle threads of OpenBLAS sleep instead of spinning.
 
-    By default each spins for a fortieth of a second from when numpy is imported, on a processor
-    that stages could use: a tenth of the time of a small build. Where products are large enough
-    for several threads, waking them takes no time that counts. What the user has set stays.
+    By default, each thread spins for 25 ms after numpy is imported, on a processor that stages
+    could use: a tenth of the time of a small build. For products that are large enough for several
+    threads, waking them takes negligible time. A value that the user has set is kept.
     """
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # the least: 2^4 cycles
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # the minimum: 2^4 cycles
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code."""
+    """Run one command and return its exit code."""
     try:
         code = _answer(list(arguments))
         if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a reader that went away can still be dealt with
+            sys.stdout.flush()  # a closed pipe can still be handled here
         return code
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does; nothing more can be said to it.
+        # The reader closed the pipe, as `head` does.
         _drop_output()
         return 0
     except OSError as error:
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Adds defaults that inform: no empty values, and none that the help states itself."""
+    """Help formatter that adds defaults, except empty ones and those that the help states."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text, default = action.help, action.default
@@ -140,7 +140,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
-        # One spelling of a name that may have dashes or underscores, and the value once.
+        # Show one spelling of names with dashes or underscores, and the value once.
         names = {name.replace("_", "-"): name for name in reversed(action.option_strings)}
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(reversed(names.values()))} {value}"
@@ -187,7 +187,7 @@ def _outcome(arguments: list[str], *, as_json: bool) -> int:
         return (
             _own_up(error, as_json=as_json) if told is None else tell_error(told, as_json=as_json)
         )
-    except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
+    except Exception as error:  # noqa: BLE001 - reports bugs
         if _is_interrupt(error):
             return _interrupted(as_json=as_json)
         limit = error_of_limits(error)
@@ -198,14 +198,14 @@ def _outcome(arguments: list[str], *, as_json: bool) -> int:
 
 def _folder_is_gone() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 - Path.cwd() asks no more
+        os.getcwd()  # noqa: PTH109 - Path.cwd() adds nothing
     except OSError:
         return True
     return False
 
 
 def _own_up(error: Exception, *, as_json: bool) -> int:
-    import traceback  # costs start-up time, and only bugs need it
+    import traceback  # slow to import, and only bugs need it
 
     traceback.print_exc()
     from mobileprep.error_codes import INTERNAL
@@ -229,7 +229,7 @@ def _interrupted(*, as_json: bool) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an interrupt is behind an error, as Python puts it while it makes a class."""
+    """Return whether an interrupt caused an error; Python chains them when it creates a class."""
     seen: set[int] = set()  # an exception raised from itself is its own cause
     while error is not None and not isinstance(error, KeyboardInterrupt) and id(error) not in seen:
         seen.add(id(error))
@@ -238,7 +238,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 def verb_names() -> list[str]:
-    """The names of all verbs, by file name, none imported."""
+    """Return the names of all verbs, without importing their modules."""
     names = (n for n in module_names("mobileprep.cli") if n not in _NOT_VERBS)
     return [n.replace("_", "-") for n in names]
 
@@ -288,7 +288,7 @@ def _run(verb: Verb, args: argparse.Namespace) -> int:
 
 
 def _help(names: list[str]) -> int:
-    """``mobileprep help`` and ``mobileprep help VERB``."""
+    """Run ``mobileprep help`` or ``mobileprep help VERB``."""
     if not names or names[0] in ("-h", "--help", "help"):
         print_help(_overview())
         return 0
@@ -300,7 +300,7 @@ def _help(names: list[str]) -> int:
 
 
 def find_verb(name: str) -> Verb:
-    """A verb by its name or that of an original tool, its module imported."""
+    """Import and return a verb by its name or the name of an original tool."""
     names = verb_names()
     name = verb_of(name)
     if name not in names:
@@ -381,9 +381,9 @@ def open_closed_streams() -> None:
     """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         if not _is_open(descriptor):
-            os.open(os.devnull, flags)  # the lowest number that is free, which is this one
+            os.open(os.devnull, flags)  # gets the lowest free number, which is this one
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - until the end
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open until exit
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
@@ -391,7 +391,7 @@ def open_closed_streams() -> None:
 
 
 def let_messages_get_lost() -> None:
-    """Go on where the standard error stream takes no more."""
+    """Continue if the standard error stream can no longer be written."""
     stream = sys.stderr
     if not isinstance(stream, io.TextIOWrapper):
         return

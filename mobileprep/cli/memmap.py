@@ -10,7 +10,7 @@ from mobileprep.cli._shared.telling import warn_all
 from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb
 from mobileprep.core.paths import output_path
 
-# MINIMUM_SIZE of packaging.memmapped, which imports numpy; a test holds the two together.
+# Same as MINIMUM_SIZE of targets.memmapped, which imports numpy; a test compares the two.
 _MINIMUM_SIZE: Final = 10_000
 
 
@@ -68,7 +68,7 @@ def _positive(text: str) -> int:
     "mobileprep memmap --in_graph=frozen.pb --out_graph=mapped.pb",
 )
 def run(args: argparse.Namespace) -> int:
-    """Read, move constants to regions, write."""
+    """Move large constants to memory-mapped regions and write the model."""
     from mobileprep.targets.memmapped import memmap
 
     sentences: list[str] = []

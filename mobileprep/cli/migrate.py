@@ -1,4 +1,4 @@
-"""The verb ``migrate``: whether a graph runs on each runtime, and what to change."""
+"""The verb ``migrate``: reports whether a graph runs on each runtime, and required changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep migrate frozen.pb",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print each route; exit code 0 where LiteRT runs the model, 1 where it does not."""
+    """Print each route; return 0 if LiteRT can run the model, else 1."""
     from mobileprep.building.stages.migration.report import ends_text, way_lines
     from mobileprep.targets.headers import release_of
     from mobileprep.targets.migration.survey import migrate

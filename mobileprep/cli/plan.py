@@ -34,7 +34,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep plan recipe.yaml --exit-code --json",
 )
 def run(args: argparse.Namespace) -> int:
-    """Plan, judge, print."""
+    """Print the stages; with ``--exit-code``, return 1 if one would run."""
     from mobileprep.building.targets import plan_state, shared_store
     from mobileprep.building.verdicts import verdict_lines, verdicts
     from mobileprep.cli._shared.folders import load_recipes, warn_of_chains

@@ -1,4 +1,4 @@
-"""The verb ``report``: print reports of earlier builds."""
+"""The verb ``report``: prints or compares the reports of built recipes."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep report recipe.yaml --open",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print reports, or what they differ in from earlier ones.
+    """Print reports, or their differences from earlier ones.
 
-    A stale recipe is an error, for its report would be of something else.
+    Raises:
+        UsageError: a recipe is stale, so its report would be outdated.
     """
     from mobileprep.building.pipeline.runner import collect
     from mobileprep.building.targets import build_report
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stored(args: argparse.Namespace) -> list[StoredReport] | None:
-    """The reports that the arguments name themselves; None where they name recipes."""
+    """Return the reports that the arguments name; None if they name recipes."""
     are_reports = {_is_report(Path(name)) for name in args.recipes}
     if True not in are_reports or args.recursive:
         return None
@@ -111,7 +112,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _fresh(args: argparse.Namespace) -> tuple[list[Recipe], State]:
-    """The recipes with their plan, nothing of which has to run."""
+    """Return the recipes and their plan; fail if a stage is stale."""
     from mobileprep.building.pipeline.runner import stale_stages
     from mobileprep.building.targets import plan_state
     from mobileprep.cli._shared.folders import load_recipes
@@ -171,7 +172,7 @@ def report_page(args: argparse.Namespace, planned: Callable[[], State]) -> int:
 
 
 def open_page(page: Path) -> None:
-    """Open a page in the browser; without one, tell where it is."""
+    """Open a page in the browser, or print its path if there is no browser."""
     import webbrowser
 
     try:

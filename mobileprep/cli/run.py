@@ -73,7 +73,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _label_flags(parser: argparse.ArgumentParser) -> None:
-    """Those of the original label_image."""
+    """Add the flags of the original label_image."""
     pictures = "Image to label; of several, a glob pattern, or a directory, each gets a run"
     flag(parser, "image", default="", metavar="FILE", help=pictures)
     flag(parser, "labels", default="", metavar="FILE", help="File with class names, one per line")
@@ -128,7 +128,7 @@ def _label_flags(parser: argparse.ArgumentParser) -> None:
     "mobileprep run --graph=model.pb --image=photo.jpg --labels=labels.txt",
 )
 def run(args: argparse.Namespace) -> int:
-    """Load; then for each run feed, compute, print."""
+    """Load the model, and for each run feed it and print its outputs."""
     from mobileprep.cli._shared.results import RunOutputs, read_labels
 
     target = output_path(args.out) if args.out else Path()
@@ -215,7 +215,7 @@ def _fetches(args: argparse.Namespace, model: Model) -> tuple[str, ...]:
 
 
 def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str:
-    """The layer that label_image takes by default, or else the only one that it can be."""
+    """Return the default layer of label_image if it exists, or else the only candidate."""
     if usual in model.graph:
         return usual
     if len(candidates) == 1:
@@ -226,7 +226,7 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
 
 
 def _engine(args: argparse.Namespace, model: Model) -> Engine:
-    """The engine, which must be one that prints where the graph does."""
+    """Open the engine, which must support ``Print`` ops if the graph has one."""
     from mobileprep.cli._shared.results import printer
     from mobileprep.litert.in_memory import tflite_in_memory
     from mobileprep.runtime.engines.choose import open_engine
@@ -263,7 +263,7 @@ def _computed(
 
 
 def _as_data(engine: str, results: list[RunOutputs]) -> dict[str, Any]:
-    """All that was computed; of a single run without the list around it."""
+    """Return all outputs as JSON data, in a list unless there is a single run."""
     if len(results) == 1 and not results[0].title:
         return {"engine": engine, **results[0].as_data()}
     return {"engine": engine, "runs": [{"files": r.title, **r.as_data()} for r in results]}
@@ -274,7 +274,7 @@ def _write(path: Path, outputs: dict[str, Array]) -> None:
     from mobileprep.formats.arrays import write_arrays
 
     with atomic_writer(path) as stream:
-        # Texts become arrays of bytes of one length: objects would have to be pickled.
+        # Strings become fixed-length byte arrays, because object arrays would be pickled.
         write_arrays(
             stream, {n: a.astype("S") if a.dtype == object else a for n, a in outputs.items()}
         )

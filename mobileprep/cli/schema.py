@@ -1,4 +1,4 @@
-"""The verb ``schema``: gives editors what they check recipes by, and scripts what --json prints."""
+"""The verb ``schema``: prints the JSON Schema of recipes or of ``--json`` output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep schema report",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the schema, with the transforms of installed packages; or where it lies."""
+    """Print the schema, including transforms of installed packages, or its path or modeline."""
     from mobileprep.recipe.documents.editor_schema import editor_schema, rendered
     from mobileprep.recipe.plugins import installed_plugins
     from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def schema_names() -> list[str]:
-    """The names of all schemas."""
+    """Return the names of all schemas."""
     return [RECIPE, *sorted(_output_schemas())]
 
 

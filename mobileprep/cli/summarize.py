@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mobileprep.inspection.summarizing import LikelyTensor, Summary
 
 _ROWS: Final = 10
-# Long names are cut in their middle; the numbers beside them take 60 columns.
+# Long names are cut in the middle; the numbers next to them take 60 columns.
 _WIDTH: Final = 40
 
 
@@ -67,10 +67,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep summarize model.pb --text > model.txt",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the original's lines, then the rest.
+    """Print the lines of the original tool, then the details.
 
     Raises:
-        InvalidGraphError: an input names no node; what could be counted is printed before.
+        InvalidGraphError: an input of a node is missing; the summary is printed before.
     """
     from mobileprep.freezing.loading import find_source
     from mobileprep.graph.text import graph_lines
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(to_builtins(found), indent=1))
         return 0
-    # The ready command is for the file that was read.
+    # The suggested command uses the file that was read.
     file = opened.source.where if opened.notes else model
     show(summary_lines(found.graph, file))
     if found.graph.missing:

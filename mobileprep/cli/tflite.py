@@ -1,4 +1,4 @@
-"""The verb ``tflite``: a frozen graph as a file that LiteRT runs."""
+"""The verb ``tflite``: converts a model to a ``.tflite`` file for LiteRT."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobileprep.recipe.settings import DetectionPostprocess
 if TYPE_CHECKING:
     from mobileprep.graph.attrs import TensorShape
 
-# MODES and END_TYPES of litert, which imports numpy; a test holds them together.
+# Same as MODES and END_TYPES of litert, which imports numpy; a test compares them.
 _MODES: Final = ("float", "float16", "weights", "int4", "int8", "int16x8")
 _TYPES: Final = ("float", "int8", "uint8", "int16")
 
@@ -72,7 +72,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(text: str) -> str:
-    """A release of TensorFlow Lite, such as ``2.14`` or ``2.14.0``."""
+    """Check a TensorFlow Lite release, such as ``2.14`` or ``2.14.0``."""
     parts = text.split(".")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         message = f"invalid release {text!r}: expected two or three numbers, such as 2.14"
@@ -90,7 +90,7 @@ def _release(text: str) -> str:
     "--calibration=samples.npz",
 )
 def run(args: argparse.Namespace) -> int:
-    """Convert, write, tell what was written."""
+    """Convert the model, write the file, and print its size and its operators."""
     from mobileprep.building.litert_files import to_tflite
 
     inputs = comma_list(args.inputs)
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _hint(file: Path) -> str:
-    """Which operators LiteRT's fast path leaves."""
+    """Count the operators that XNNPACK runs, and list the others."""
     from mobileprep.runtime.engines.litert_engine import fast_path
 
     found = fast_path(file)
@@ -131,7 +131,7 @@ def _hint(file: Path) -> str:
 
 
 def _shapes(text: str, inputs: tuple[str, ...]) -> dict[str, TensorShape]:
-    """Shapes by the names of inputs, in their order."""
+    """Map the names of inputs to their shapes."""
     shapes = shapes_of(text)
     if shapes and len(shapes) != len(inputs):
         message = f"{len(shapes)} shapes for {len(inputs)} inputs"

@@ -55,7 +55,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "--outputs=probabilities --transforms='strip_unused_nodes fold_constants quantize_weights'",
 )
 def run(args: argparse.Namespace) -> int:
-    """Read, transform, write."""
+    """Run the chain of transforms and write the graph."""
     from mobileprep.building.transforming import (
         comparison,
         plugin_schemas,
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         )
 
     source, target = Path(args.in_graph), output_path(args.out_graph)
-    # The one file may be the other, so this is measured first.
+    # Measured first, because the output may overwrite the input.
     size = _size(source)
     graph = read_graph(source)
     context = Context(comma_list(args.inputs), comma_list(args.outputs), tf115=True)
@@ -100,7 +100,7 @@ def _tell(record: StepRecord, gap: Difference | None) -> None:
 
 
 def _size(path: Path) -> int | None:
-    """The bytes of a file; None for a device or a pipe."""
+    """Return the size of a file in bytes; None for a device or a pipe."""
     return path.stat().st_size if path.is_file() else None
 
 

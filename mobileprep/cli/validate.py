@@ -1,4 +1,4 @@
-"""The verb ``validate``: checks recipes, all problems at once, without building anything."""
+"""The verb ``validate``: checks recipes and their files without building."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep validate --recursive models --no-files",
 )
 def run(args: argparse.Namespace) -> int:
-    """Load every recipe, look for every file that it names, and open its models and data."""
+    """Load every recipe, check its files, and open its models and data."""
     from mobileprep.cli._shared.folders import load_recipes, warn_of_chains
     from mobileprep.cli._shared.telling import warn_all
 
     recipes = load_recipes(args)
     foreseen: list[str] = []
     if not args.no_files:
-        # Costs start-up time, as models bring numpy with them.
+        # Slow to import, because models need numpy.
         from mobileprep.building.fit import validate as check
 
         check(recipes, warn=foreseen.append)

@@ -21,7 +21,7 @@ from mobileprep.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-# As gflags, absl and TensorFlow's own parser read them.
+# Values that gflags, absl, and TensorFlow's own parser accept.
 _TRUE = frozenset({"true", "t", "1", "yes", "y"})
 
 
@@ -62,9 +62,9 @@ verbs: Registry[Verb] = Registry("verb")
 def verb(
     name: str, group: Group, summary: str, arguments: Arguments, *examples: str
 ) -> Callable[[Run], Run]:
-    """A decorator that registers a function as the body of a verb.
+    """Return a decorator that registers a function as a verb.
 
-    Start-up must stay fast: modules of verbs import numpy inside functions only.
+    Modules of verbs must import numpy inside functions only, so that start-up stays fast.
     """
 
     def register(run: Run) -> Run:
@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         print_help(self.format_help(), file)
 
     def plain(self, arguments: Sequence[str]) -> list[str]:
-        """Arguments that may have been written for an original tool, as this parser takes them."""
+        """Convert arguments for an original tool to arguments of this parser."""
         return plain_arguments(arguments, self._option_string_actions)
 
     def known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -92,12 +92,12 @@ class Parser(argparse.ArgumentParser):
         self._given = arguments
         for word in takewhile(lambda w: w != "--", arguments):
             name, _, value = word.partition("=")
-            if name.startswith("-") and value == "--":  # argparse would hand on an empty list
+            if name.startswith("-") and value == "--":  # argparse would return an empty list
                 self.error(f"argument {name}: expected a value, found '--'")
         return self.parse_known_args(arguments)
 
     def error(self, message: str) -> NoReturn:
-        """Turn argparse's message into a UsageError that names the nearest flag."""
+        """Raise the message of argparse as a UsageError that suggests the closest flag."""
         hint = f"see '{self.prog} --help'"
         if message.startswith("unrecognized arguments: "):
             unknown = message.split(": ", 1)[1].partition(" ")[0].partition("=")[0]
@@ -129,7 +129,7 @@ def print_help(text: str, file: SupportsWrite[str] | None = None) -> None:
 
 
 def flag(parser: argparse.ArgumentParser, name: str, *aliases: str, **options: Any) -> None:  # noqa: ANN401
-    """Add ``--some_name``, spelt ``--some-name`` too, under other names also; see argparse."""
+    """Add a flag and its aliases, spelled with underscores and with dashes; see argparse."""
     spellings = [spelling for one in (name, *aliases) for spelling in _spellings(one)]
     parser.add_argument(*spellings, dest=name, **options)
 
@@ -137,7 +137,7 @@ def flag(parser: argparse.ArgumentParser, name: str, *aliases: str, **options: A
 def bool_flag(
     parser: argparse.ArgumentParser, name: str, *, default: bool | None, help_line: str
 ) -> None:
-    """Add a flag for ``--name``, ``--name=true`` and ``--name=false``, as the originals take it."""
+    """Add a flag for ``--name``, ``--name=true``, and ``--name=false``, as in the originals."""
     parser.add_argument(
         *_spellings(name),
         dest=name,
@@ -168,7 +168,7 @@ def option_values(args: argparse.Namespace, owner: type) -> dict[str, Any]:
 
 
 def whole_number(text: str) -> int:
-    """A number from 0 on, for ``type=`` of a flag."""
+    """Parse a non-negative integer, for ``type=`` of a flag."""
     if not text.isascii() or not text.isdigit():
         message = f"{text!r} is not a non-negative integer"
         raise argparse.ArgumentTypeError(message)
@@ -176,7 +176,7 @@ def whole_number(text: str) -> int:
 
 
 def tolerance(text: str) -> float:
-    """A difference from 0 on, for ``type=`` of a flag."""
+    """Parse a non-negative difference, for ``type=`` of a flag."""
     value = float(text)
     if not 0 <= value < math.inf:
         message = f"{text} is not a difference; expected a non-negative number"
@@ -196,7 +196,7 @@ def file_name(text: str) -> str:
 
 
 def comma_list(text: str) -> tuple[str, ...]:
-    """``a,b`` as a tuple, blanks around names dropped."""
+    """Split ``a,b`` into a tuple, without spaces around names."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -231,7 +231,7 @@ _FLAG: Final = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?\Z", re.DOTALL)
 _NEGATION: Final = "no"
 
 
-# Those of glog and absl, in C++ and Python.
+# Flags of glog and absl, in C++ and Python.
 _LOGGING_SWITCHES: Final = frozenset(
     [
         "alsologtostderr",
@@ -277,7 +277,7 @@ _LOGGING_VALUES: Final = frozenset(
 
 
 def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Action]) -> list[str]:
-    """A script's arguments as argparse takes them."""
+    """Convert gflags-style arguments to argparse's style, without logging flags."""
     plain: list[str] = []
     left = list(reversed(arguments))
     while left:
@@ -291,7 +291,7 @@ def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Actio
         if own is not None:
             plain.append(f"{own}{value}")
             if left and not value and _takes_next(flags[own]):
-                plain.append(left.pop())  # a value, whatever it looks like
+                plain.append(left.pop())  # a value, even if it looks like a flag
         elif _is_negated(name, flags):
             plain.append(f"--{name.removeprefix(_NEGATION)}=false")
         elif _is_logging_value(name):

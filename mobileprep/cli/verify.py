@@ -1,4 +1,4 @@
-"""The verb ``verify``: builds again what output folders hold, and compares every byte."""
+"""The verb ``verify``: rebuilds published outputs and compares every byte."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep verify out/digits/phone --quick",
 )
 def run(args: argparse.Namespace) -> int:
-    """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
+    """Print the comparison; return 4 if a byte differs or a rebuild is not possible."""
     from mobileprep.building.verify import manifests, verify_folders
 
     jobs, out = jobs_of(args), Path(args.out)
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _recipes(args: argparse.Namespace, found: Mapping[Path, Manifest]) -> list[Recipe]:
-    """The recipes that a command line names; or those below the current folder that are needed."""
+    """Return the named recipes, or those below the current directory that are needed."""
     from mobileprep.building.verify import recipe_folders
     from mobileprep.cli._shared.arguments import settings_of
     from mobileprep.recipe.load import load_recipe
@@ -103,7 +103,7 @@ def _paths(args: argparse.Namespace) -> list[Path]:
         return recipe_files(args.recipes, recursive=False, out=args.out)
     try:
         return recipe_files(["."], recursive=True, out=args.out)
-    except UsageError:  # there is none: the folders then tell which they miss
+    except UsageError:  # no recipes; the result lists those that are missing
         return []
 
 
@@ -122,7 +122,7 @@ def _lines(folder: VerifyResult) -> Iterator[str]:
 
 
 def _plain(name: str) -> str:
-    """A name that may come from anywhere, so that it does nothing to a terminal."""
+    """Escape the control characters of an untrusted name."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 

@@ -1,4 +1,4 @@
-"""The verb ``watch``: builds, and builds again whenever something that was read has changed."""
+"""The verb ``watch``: rebuilds recipes when their inputs change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobileprep.errors import MobileprepError, UsageError
 if TYPE_CHECKING:
     from mobileprep.building.watching import SameReads, Watched
 
-# Flags of build that are of no use to a build that never ends.
+# Flags of build that watch does not support.
 _NOT_HERE = ("dry_run", "exit_code", "json")
 
 
@@ -29,7 +29,7 @@ _NOT_HERE = ("dry_run", "exit_code", "json")
     "mobileprep watch recipe.yaml",
 )
 def run(args: argparse.Namespace) -> int:
-    """Build and wait in turn until Ctrl-C, which ends with 130 as it does any verb."""
+    """Build and wait for changes until Ctrl-C, which exits with code 130."""
     from mobileprep.building.watching import SameReads, wait_for_change, watcher
 
     for name in _NOT_HERE:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watched(args: argparse.Namespace, files: list[Path], before: Watched | None) -> Watched:
-    """What the next build reads; where that is not known, what it may be."""
+    """Return the inputs of the next build, or all files that may fix a recipe with errors."""
     from mobileprep.building.watching import watch_folders
 
     try:
@@ -80,7 +80,7 @@ def _inputs(args: argparse.Namespace) -> Watched:
 
 
 def _files(args: argparse.Namespace) -> list[Path]:
-    """The recipes that are named; none where a folder has none, which may be for a moment."""
+    """Return the recipe files; empty if a directory has none, which may be temporary."""
     from mobileprep.cli._shared.folders import recipe_files
 
     try:

@@ -1,4 +1,4 @@
-"""The arguments that the verbs which take recipes share."""
+"""Arguments that several verbs share."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from mobileprep.freezing.loading import ModelOptions
 
 OUT: Final = "out"
-"""The folder for outputs where none is named."""
+"""The default output directory."""
 
 
 def recipe_arguments(
     parser: argparse.ArgumentParser,
     help_line: str = "Recipe file, or directory with recipe.yaml",
 ) -> None:
-    """The arguments of every verb that takes recipes."""
+    """Add the arguments that select recipes and set their variables."""
     parser.add_argument(
         "recipes",
         nargs="+",
@@ -48,7 +48,7 @@ def recipe_arguments(
 
 
 def settings_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that gives variables of recipes their values."""
+    """Add ``--set``, which sets variables of recipes."""
     parser.add_argument(
         "--set",
         action="append",
@@ -79,26 +79,26 @@ def tensorflow_argument(parser: argparse.ArgumentParser, first: str = "") -> Non
 
 
 def target_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that picks targets."""
+    """Add ``--target``."""
     parser.add_argument(
         "--target", action="append", default=[], metavar="T", help="Limit to these targets, a,b"
     )
 
 
 def targets_of(args: argparse.Namespace) -> list[str]:
-    """The targets that a command line picks; none for all."""
+    """Return the targets that the command line selects; empty for all."""
     return [name for text in args.target for name in comma_list(text)]
 
 
 def jobs_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that says how many stages run at once."""
+    """Add ``--jobs``."""
     parser.add_argument(
         "-j", "--jobs", type=int, metavar="N", help="Number of parallel jobs [default: CPU count]"
     )
 
 
 def jobs_of(args: argparse.Namespace) -> int:
-    """How many stages run at once."""
+    """Return the number of stages to run in parallel."""
     if args.jobs is not None and args.jobs < 1:
         message = f"invalid number of jobs {args.jobs}: expected at least 1"
         raise UsageError(message)
@@ -106,7 +106,7 @@ def jobs_of(args: argparse.Namespace) -> int:
 
 
 def out_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that names the output folder."""
+    """Add ``--out``."""
     parser.add_argument("--out", default=OUT, metavar="DIR", help="Output directory")
 
 
@@ -147,7 +147,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes that ``--input_shapes`` gives, in order."""
+    """Parse the shapes of ``--input_shapes``, in order."""
     return tuple(map(_shape, text.split(":"))) if text else ()
 
 
@@ -163,12 +163,12 @@ def _shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-# Of a number: what fits any counter.
+# Numbers have fewer digits than this, so that they fit in a 64-bit integer.
 _DIGITS = 16
 
 
 def add_limit_flags(parser: argparse.ArgumentParser) -> None:
-    """``--memory``, ``--max_iterations`` and ``--max_flops``."""
+    """Add ``--memory``, ``--max_iterations``, and ``--max_flops``."""
     line = f"Memory limit for tensors [env: {MEMORY_VARIABLE}] [default: half of the memory]"
     flag(parser, "memory", default=None, metavar="SIZE", help=line)
     line = (
@@ -180,13 +180,13 @@ def add_limit_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _bytes(text: str) -> int | None:
-    from mobileprep.recipe.units import parse_bytes  # reading recipes is slow to import
+    from mobileprep.recipe.units import parse_bytes  # slow to import
 
     return parse_bytes(text)
 
 
 def _flops(text: str) -> int | None:
-    from mobileprep.recipe.units import parse_flops  # the same
+    from mobileprep.recipe.units import parse_flops  # slow to import
 
     return parse_flops(text)
 
@@ -215,7 +215,7 @@ def _said(
     parse: Callable[[str], int | None],
     units: str,
 ) -> int | None:
-    """A limit as the flag says, or else the environment; None where neither does."""
+    """Return a limit from the flag, or from the environment; None if neither is set."""
     given = getattr(args, name, None)
     text = given or os.environ.get(variable, "").strip()
     found = parse(text) if text else None
@@ -237,7 +237,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_freezing_flags(parser: argparse.ArgumentParser) -> None:
-    """``--checkpoint``, ``--signature``, and ``--saved_model_tags``."""
+    """Add ``--checkpoint``, ``--signature``, and ``--saved_model_tags``."""
     checkpoint = "Checkpoint with the variables, if it is not next to the model"
     flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
     flag(
@@ -257,14 +257,14 @@ def add_freezing_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def model_flags(args: argparse.Namespace, fetches: tuple[str, ...]) -> ModelOptions:
-    """How to freeze a model, from a command line."""
+    """Return the options for freezing the model of a command line."""
     from mobileprep.freezing.loading import ModelOptions
 
     return ModelOptions(fetches, args.signature, comma_list(args.saved_model_tags), args.checkpoint)
 
 
 def size_text(count: int) -> str:
-    """A number of bytes for people, in powers of 1,000."""
+    """Format a number of bytes in powers of 1,000, such as ``1.2 MB``."""
     size, unit = float(count), "bytes"
     for larger in ("KB", "MB", "GB", "TB"):
         if size < 1000:

@@ -1,4 +1,4 @@
-"""What ``benchmark`` feeds: layers, shapes, types and values from flags that go together."""
+"""Inputs of ``benchmark``: layers, shapes, types, and values from its flags."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mobileprep.runtime.feeding.files import tensor_info
 
 
 class InputFlags(Struct, frozen=True):
-    """Add the flags for inputs; empty by default.
+    """Values of the flags for inputs; empty if not set.
 
     Args:
-        layers: names, a,b.
-        shapes: 1,224,224,3:1,20.
-        types: float,int32.
-        values: the first elements of each, 1,2,3:4; the rest are zeros.
+        layers: names of the input layers, such as ``a,b``.
+        shapes: one shape per layer, such as ``1,224,224,3:1,20``.
+        types: one dtype per layer, such as ``float,int32``.
+        values: first elements of each input, such as ``1,2,3:4``; the rest are zeros.
     """
 
     layers: str = ""
@@ -30,10 +30,13 @@ class InputFlags(Struct, frozen=True):
 
 
 def make_feeds(graph: Graph, flags: InputFlags) -> dict[str, Array]:
-    """Zeros, or the given values, for each input layer.
+    """Create an array for each input layer: zeros, or the given values.
 
-    Without flags every placeholder is fed; without shapes or types those of the placeholders are
-    taken, unknown sizes as 1.
+    Without flags, every placeholder is fed. Shapes and types default to those of the placeholders,
+    with size 1 for unknown dimensions.
+
+    Raises:
+        UsageError: a flag is invalid or has a different number of entries than there are layers.
     """
     layers = comma_list(flags.layers) or default_layers(graph)
     shapes = [_shape(text) for text in flags.shapes.split(":")] if flags.shapes else []

@@ -1,4 +1,4 @@
-"""Errors, warnings, and findings of one command, and how GitHub and SARIF readers get them."""
+"""Errors, warnings, and findings of one command, and their GitHub and SARIF formats."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FORMATS: Final = ("text", "json", "github", "sarif")
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _PAGE: Final = "docs/reference/error-codes.md"
 _LOCATED: Final = re.compile(r"(?P<file>[^\s:](?:[^:\n]|:(?!\d))*):(?P<line>\d+):(?P<column>\d+): ")
-"""The location that begins a problem of a recipe or another text file."""
+"""The location at the start of a problem in a recipe or another text file."""
 _EXCERPT: Final = re.compile(r" +\d* \| ")
-"""A line that shows the recipe or points at a column of it; other readers show the file itself."""
+"""A line that quotes the recipe or marks a column; GitHub and SARIF viewers show the file."""
 
 
 class Diagnostic(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Diagnostic(Struct, frozen=True):
 
 
 _collectors: list[list[Diagnostic]] = []
-"""The lists being filled; not a context variable, because threads of stages warn, too."""
+"""Active lists; not a context variable, because threads of stages also warn."""
 
 
 @contextlib.contextmanager
@@ -73,7 +73,7 @@ def report(diagnostics: Sequence[Diagnostic]) -> None:
 
 
 def located(level: Level, text: str, code: str = "", hint: str = "") -> Diagnostic:
-    """The diagnostic of a message that may begin with ``file:line:column: ``."""
+    """Return the diagnostic of a message that may begin with ``file:line:column: ``."""
     from mobileprep.error_codes import GENERAL_WARNING
 
     place = _LOCATED.match(text)
@@ -88,7 +88,7 @@ def located(level: Level, text: str, code: str = "", hint: str = "") -> Diagnost
 
 
 def diagnostics_of(error: MobileprepError, where: str, hint: str) -> tuple[Diagnostic, ...]:
-    """The diagnostics of an error: one for each located problem, or one for all."""
+    """Return the diagnostics of an error: one for each located problem, or one for all."""
     from mobileprep.error_codes import code_of
 
     problems = split_problems(error.message)
@@ -102,7 +102,7 @@ def diagnostics_of(error: MobileprepError, where: str, hint: str) -> tuple[Diagn
 
 
 def split_problems(message: str) -> tuple[str, ...]:
-    """The problems of a message that lists several, each with the lines that belong to it."""
+    """Split a message into its located problems; empty unless it starts with a location."""
     problems: list[list[str]] = []
     for line in message.split("\n"):
         if _LOCATED.match(line):
@@ -156,7 +156,7 @@ class _SetJson(_SetFormat):
 
 
 def requested_format(arguments: Sequence[str]) -> str:
-    """The format that a command line names, before it is parsed: errors of parsing need it too."""
+    """Return the output format of an unparsed command line; parsing errors use it, too."""
     chosen = "text"
     for position, word in enumerate(arguments):
         name, _, value = word.partition("=")
@@ -169,7 +169,7 @@ def requested_format(arguments: Sequence[str]) -> str:
 
 
 def github_lines(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
-    """Workflow commands that annotate files in a pull request."""
+    """Yield GitHub workflow commands that annotate files in a pull request."""
     for each in diagnostics:
         fields = {"file": _relative(each.file), "line": each.line, "col": each.column}
         given = {key: value for key, value in fields.items() if value}
@@ -180,7 +180,7 @@ def github_lines(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
 
 
 def sarif_text(diagnostics: Sequence[Diagnostic]) -> str:
-    """A SARIF 2.1.0 log with one run."""
+    """Format diagnostics as a SARIF 2.1.0 log with one run."""
     from mobileprep.error_codes import CODES
 
     used = {each.code for each in diagnostics}
@@ -224,7 +224,7 @@ def _with_help(each: Diagnostic) -> str:
 
 
 def _relative(file: str) -> str:
-    """A path from the working directory if the file is below it, with forward slashes."""
+    """Return a path with forward slashes, relative to the working directory if it is below."""
     if not file:
         return ""
     path = PurePath(file)

@@ -1,4 +1,4 @@
-"""Print errors as messages, and with --json also as an object."""
+"""Print errors as messages, and with ``--json`` also as a JSON object."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from mobileprep.errors import (
     UsageError,
 )
 
-# Errors of a write to a standard output whose device is full or gone.
+# Errors of writes to a standard output whose device is full or disconnected.
 NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG})
 
-# Errors of the system for a path, which bugs of mobileprep cannot cause.
+# System errors for a path that a bug in mobileprep cannot cause.
 _OF_PATHS: Final = frozenset(
     {
         *(errno.EACCES, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG),
@@ -37,9 +37,9 @@ _OF_PATHS: Final = frozenset(
     }
 )
 _OPEN_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
-# As the system's loader says it of a library.
+# Message of the dynamic loader.
 _NO_ROOM: Final = "failed to map segment"
-# As Python says it.
+# Message of Python.
 _NO_THREAD: Final = "can't start new thread"
 _OF_WRITING: Final = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS})
 
@@ -52,7 +52,7 @@ _MENDS: Final[dict[type[MobileprepError], str]] = {
     AccuracyError: "look at the data and at the limits that the recipe sets",
     ArtifactError: "check the disk's space and rights, or name another place",
 }
-# A usage error names the verb, a recipe's problems their places, a write where to.
+# Exit codes of errors that contain their location: usage, recipes, and outputs.
 _PLACED: Final = frozenset({2, 3, 9})
 _MOST_LINES: Final = 60
 _LONGEST_LINE: Final = 1000
@@ -62,7 +62,7 @@ _LONGEST_LINE: Final = 1000
 def whole_or_nothing() -> Iterator[None]:
     """Buffer the standard output until the command succeeds.
 
-    With --json there is one value on the standard output: the result, or the error.
+    With ``--json``, the standard output contains one value: the result or the error.
     """
     kept = io.StringIO()
     try:
@@ -75,13 +75,13 @@ def whole_or_nothing() -> Iterator[None]:
 
 
 def unwritable_output(error: OSError) -> ArtifactError:
-    """The error of a standard output that takes no more."""
+    """Return the error for a standard output that cannot be written."""
     message = f"cannot be written: {error.strerror}"
     return ArtifactError(message, "send the output to a place with room", "the standard output")
 
 
 def error_of_limits(error: Exception) -> MobileprepError | None:
-    """Return the error of exhausted memory or threads; None for other exceptions."""
+    """Return the error for exhausted memory or threads; None for other exceptions."""
     if isinstance(error, MemoryError):
         message = f"the machine gives no more memory{f': {error}' if str(error) else ''}"
         return ArtifactError(message, "raise the limit on memory, or run fewer at once with -j")
@@ -96,7 +96,7 @@ def error_of_limits(error: Exception) -> MobileprepError | None:
 def limit_behind_interrupt() -> MobileprepError | None:
     """Return the error behind an interrupt that the BLAS library sent; None if the user did.
 
-    OpenBLAS sends its own process an interrupt where the system starts none of its threads.
+    OpenBLAS interrupts its own process if the system cannot start its threads.
     """
     import threading
 
@@ -114,7 +114,7 @@ def _no_threads() -> ArtifactError:
 
 
 def error_of_system(error: OSError) -> MobileprepError | None:
-    """Return the error of a path that the system refuses; None for possible bugs."""
+    """Convert a system error for a path; return None if a bug may be the cause."""
     path, reason = error.filename, error.strerror
     if path is None or error.errno not in _OF_PATHS | _OPEN_FILES | _OF_WRITING:
         return None
@@ -147,7 +147,7 @@ def tell_error(error: MobileprepError, *, as_json: bool) -> int:
 
 
 def _with_codes(message: str, error: MobileprepError) -> str:
-    """The message with the code of each problem at the end of its first line."""
+    """Append the code of each problem to its first line."""
     from mobileprep.error_codes import code_of  # only failures need it
 
     problems = split_problems(message) or (message,)
@@ -159,18 +159,18 @@ def _with_codes(message: str, error: MobileprepError) -> str:
 
 
 def mend_of(error: MobileprepError) -> str:
-    """What helps against errors of a class, where an error itself has no hint.
+    """Return the default hint for the class of an error.
 
-    Problems of recipes contain their hints.
+    Recipe errors have no default, because each problem contains its hint.
     """
     return next((_MENDS[c] for c in type(error).__mro__ if c in _MENDS), "")
 
 
 def _place(error: MobileprepError) -> str:
-    """Where an error is, the file that the command is about among it."""
+    """Return the location of an error, with the input file of the command if it is not named."""
     subject = error.subject
     if _names_a_file(error.where):
-        return error.where  # another that the command reads
+        return error.where  # another file that the command reads
     if (
         not subject
         or error.exit_code in _PLACED
@@ -181,13 +181,13 @@ def _place(error: MobileprepError) -> str:
 
 
 def _names_a_file(where: str) -> bool:
-    """Whether a place is a file or folder, rather than a stage such as ``digits/freeze``."""
-    # os.path answers, where Path raises, for names too long.
+    """Return whether a location is a file or directory, not a stage such as ``digits/freeze``."""
+    # Path raises for names that are too long; os.path does not.
     return "." in where or ("/" in where and os.path.lexists(where.split(",")[0]))
 
 
 def _cut(text: str) -> str:
-    """A text of bounded length that does nothing to a terminal, its lines kept."""
+    """Limit the length of a message and escape control characters, but keep its lines."""
     lines = text.split("\n", _MOST_LINES)
     if len(lines) > _MOST_LINES:
         more = lines.pop().count("\n") + 1
@@ -220,5 +220,5 @@ def print_failure(
 
 
 def error_kind(error: MobileprepError) -> str:
-    """``corrupt file`` for a CorruptFileError."""
+    """Return the class of an error in words: ``corrupt file`` for ``CorruptFileError``."""
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()

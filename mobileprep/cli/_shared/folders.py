@@ -1,4 +1,4 @@
-"""The recipes that a command line names: files, folders with one, and all below a folder."""
+"""Find and load the recipes of a command line, and print their warnings and reports."""
 
 from __future__ import annotations
 
@@ -27,15 +27,20 @@ from mobileprep.recipe.tree import InvalidRecipeError, render
 RECIPE = "recipe.yaml"
 
 
-# Number of names in a hint.
+# Maximum number of names in a hint.
 _TOLD = 5
 
 
 def recipe_files(names: Iterable[str], *, recursive: bool, out: str) -> list[Path]:
-    """The recipe files of a command line, in its order, none twice.
+    """Return the recipe files of a command line, in order and without duplicates.
 
     Args:
-        recursive: take every recipe below a folder instead of the folder's own.
+        names: recipe files, or directories.
+        recursive: find every recipe below a directory, not only its own.
+        out: output directory, which is not searched.
+
+    Raises:
+        UsageError: a name is empty, or a directory does not contain a recipe.
     """
     found: dict[str, Path] = {}
     for name in names:
@@ -48,7 +53,7 @@ def recipe_files(names: Iterable[str], *, recursive: bool, out: str) -> list[Pat
 
 
 def _named(path: Path) -> Path:
-    """The file itself, or the recipe in the folder."""
+    """Return the file itself, or the recipe of a directory."""
     if not path.is_dir():
         return path
     if not (path / RECIPE).is_file():
@@ -68,7 +73,7 @@ def _below(path: Path, out: str) -> list[Path]:
 
 
 def _walk(top: Path, out: str) -> Iterator[Path]:
-    """The recipes below a folder; hidden folders, links to folders and outputs are passed over."""
+    """Yield the recipes below a directory; skip hidden directories, symlinks, and outputs."""
     for folder, below, files in os.walk(top, onerror=_refuse):
         below[:] = [
             name
@@ -84,7 +89,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _mend(folder: Path) -> str:
-    """What to do about a folder that has no recipe of the usual name."""
+    """Return a hint for a directory without ``recipe.yaml``."""
     beside = sorted(str(p) for end in ("yaml", "yml") for p in folder.glob(f"*.{end}"))
     if beside:
         return f"name the file: {', '.join(beside[:_TOLD])}"
@@ -95,7 +100,11 @@ def _mend(folder: Path) -> str:
 
 
 def load_recipes(args: argparse.Namespace) -> list[Recipe]:
-    """All recipes of a command line."""
+    """Load all recipes of a command line.
+
+    Raises:
+        RecipeError: recipes are invalid; the message lists the problems of all of them.
+    """
     settings = settings_of(args)
     recipes: list[Recipe] = []
     problems: list[str] = []
@@ -130,7 +139,7 @@ def warn_of_chains(recipes: Iterable[Recipe]) -> None:
 
 
 def no_wait_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that makes a folder that another build works on an error."""
+    """Add ``--no-wait``."""
     parser.add_argument(
         "--no-wait",
         action="store_true",
@@ -139,7 +148,7 @@ def no_wait_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContextManager[bool]:
-    """A context in which no other build works on some output folders; whether one just ended."""
+    """Lock output directories; the context's value is whether it waited for another build."""
     from mobileprep.building.pipeline.folder_lock import folder_locks
 
     return folder_locks(folders, wait=not args.no_wait, tell=tell)
@@ -154,7 +163,7 @@ def tell(sentence: str) -> None:
 def print_reports(
     reports: Iterable[Report], *, as_json: bool, beside: Sequence[Report] = ()
 ) -> None:
-    """Print reports one after the other, or as a JSON list."""
+    """Print reports and a summary of ``beside``, or print the reports as a JSON list."""
     if as_json:
         from mobileprep.building.report.collect import report_data
 
@@ -170,7 +179,7 @@ def print_reports(
 
 
 def print_comparisons(comparisons: Iterable[Comparison]) -> None:
-    """Print what targets differ in; what names of models hold does nothing to a terminal."""
+    """Print the differences of targets, with control characters escaped."""
     from mobileprep.building.report.comparison.model import comparison_lines, comparison_title
     from mobileprep.building.report.text import BOLD, PLAIN
     from mobileprep.cli._shared.terminal.plain import show
@@ -183,7 +192,7 @@ def print_comparisons(comparisons: Iterable[Comparison]) -> None:
 
 
 def _terminal() -> tuple[int | None, bool]:
-    """How wide the standard output's terminal is, None without one, and whether it has colors."""
+    """Return the width of the terminal, None if there is none, and whether to use colors."""
     terminal = is_terminal(sys.stdout)
     return columns(sys.stdout) if terminal else None, terminal and not os.environ.get("NO_COLOR")
 
@@ -197,7 +206,7 @@ _QUANTIZES: Final = ("quantize_nodes", "quantize_weights")
 
 
 def recipe_cautions(recipe: Recipe) -> tuple[str, ...]:
-    """Yield each warning about the chains of a recipe's targets once, with its location."""
+    """Return each warning about the chains of a recipe's targets once, with its location."""
     told = (caution for target in recipe.targets for caution in _of_chain(target.transforms))
     return tuple(dict.fromkeys(told))
 

@@ -30,9 +30,9 @@ class Score(Struct, frozen=True):
     """One class of a classification.
 
     Args:
-        index: of the class.
-        label: its name; empty without labels.
-        score: its score.
+        index: index of the class.
+        label: name of the class; empty without labels.
+        score: score of the class.
     """
 
     index: int
@@ -44,17 +44,17 @@ class Score(Struct, frozen=True):
         return f"{name}: {self.score:g}"
 
     def as_data(self) -> dict[str, Any]:
-        """The score as JSON takes it."""
+        """Return the score as JSON data."""
         return asdict(self) | {"score": _number(self.score)}
 
 
 class RunOutputs(Struct, frozen=True):
-    """What one run computed.
+    """Outputs of one run.
 
     Args:
-        title: the files that were fed, an empty text where there is one run.
-        scores: the best classes of each sample, where they are wanted.
-        facts: each tensor as JSON takes it.
+        title: the input files; empty for a single run.
+        scores: the best classes of each sample; empty if not requested.
+        facts: each tensor as JSON data.
     """
 
     title: str
@@ -65,7 +65,7 @@ class RunOutputs(Struct, frozen=True):
     def of(
         cls, title: str, outputs: Mapping[str, Array], labels: Sequence[str], count: int
     ) -> RunOutputs:
-        """What some tensors hold, and the ``count`` best classes of the first."""
+        """Describe tensors and find the ``count`` best classes of the first one."""
         scores = best_scores(next(iter(outputs.values())), labels, count) if count > 0 else []
         return cls(title, scores, [described(name, array) for name, array in outputs.items()])
 
@@ -75,18 +75,24 @@ class RunOutputs(Struct, frozen=True):
         return "\n".join([*head, *(str(s) for row in self.scores for s in row), *map(line, shown)])
 
     def as_data(self) -> dict[str, Any]:
-        """The result as JSON takes it."""
+        """Return the outputs as JSON data."""
         return {"outputs": self.facts, "top": [[s.as_data() for s in r] for r in self.scores]}
 
 
 def read_labels(path: Path) -> list[str]:
-    """The names of classes, a line each."""
+    """Read class names, one per line."""
     text = read_bytes(path, limit=_MOST_LABELS).decode("utf-8", "replace")
     return [line.rstrip() for line in text.splitlines()]
 
 
 def best_scores(output: Array, labels: Sequence[str], count: int) -> list[list[Score]]:
-    """For each sample its ``count`` highest scores, best first, the lower index first of equals."""
+    """Return the ``count`` highest scores of each sample, best first.
+
+    Of equal scores, the lower index comes first.
+
+    Raises:
+        UsageError: the output is empty, a scalar, complex, or a string.
+    """
     if output.dtype == object or output.dtype.kind == "c" or output.ndim == 0 or not output.size:
         message = f"an output of type {output.dtype} and shape {list(output.shape)} has no scores"
         raise UsageError(message, "fetch the scores of the classes first")
@@ -100,7 +106,7 @@ def _best(row: Array, labels: Sequence[str], count: int) -> list[Score]:
 
 
 def described(name: str, array: Array) -> dict[str, Any]:
-    """A tensor as JSON takes it: type, shape, extremes, mean, and the values where they are few."""
+    """Return the dtype, shape, range, mean, and (if few) values of a tensor as JSON data."""
     facts: dict[str, Any] = {
         "name": name,
         "dtype": "string" if array.dtype == object else str(array.dtype),
@@ -114,14 +120,14 @@ def described(name: str, array: Array) -> dict[str, Any]:
             "max": _number(float(array.max())),
             "mean": _number(mean),
         }
-    # Of no elements there may still be any number of lists.
+    # An array without elements can still have many nested lists.
     if math.prod(itertools.takewhile(bool, array.shape)) <= _MOST_VALUES:
         facts["values"] = _values(array)
     return facts
 
 
 def line(facts: dict[str, Any]) -> str:
-    """A tensor's description in a line."""
+    """Format the description of a tensor as one line."""
     shown = f"{plain(facts['name'])}: {facts['dtype']}{facts['shape']}"
     if "values" in facts:
         return f"{shown} {_shortened(facts['values'])}"
@@ -142,7 +148,7 @@ def _values(array: Array) -> Any:  # noqa: ANN401 - nested lists
 
 
 def _shortened(values: Any) -> Any:  # noqa: ANN401
-    """Nested values with as many digits as single precision has for people to read."""
+    """Round nested values to six significant digits."""
     if isinstance(values, list):
         return [_shortened(v) for v in values]
     return float(f"{values:.6g}") if isinstance(values, float) else values
@@ -159,7 +165,7 @@ def _finite(value: Any) -> Any:  # noqa: ANN401
 
 
 def _number(value: float) -> float | str:
-    """JSON has neither infinities nor NaN."""
+    """Convert infinities and NaN to strings, which JSON has no numbers for."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -174,10 +180,13 @@ _FILE = "file://"
 
 
 def printer(*, is_result_data: bool) -> Printer:
-    """What prints, on the standard error or output as the graph says.
+    """Return a function that prints text of ``Print`` ops to the stream that the graph selects.
 
-    A log line has its level before it. No file is written: which one, a graph of unknown origin
-    would decide. What should go there is printed with the place before it.
+    Log lines start with their level. Text for a file is printed with its path and not written,
+    because the graph may be untrusted.
+
+    Args:
+        is_result_data: whether the standard output is reserved for JSON.
     """
 
     def show(printed: Printed) -> None:
@@ -197,7 +206,7 @@ def _placed(printed: Printed) -> str:
 
 
 def _plain(text: str, out: TextIO) -> str:
-    """A text that the stream takes, and that does nothing to a terminal."""
+    """Escape control characters for a terminal, and characters that the stream cannot encode."""
     if out.isatty():
         text = plain(text, keep="\n\t")
     encoding = out.encoding or "utf-8"

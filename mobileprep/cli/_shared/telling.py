@@ -31,8 +31,8 @@ def telling_arguments(parser: argparse.ArgumentParser, *, letters: bool) -> None
     """Add the verbosity flags.
 
     Args:
-        letters: whether ``-q`` and ``-v`` mean them; flags of one dash are other ones to scripts
-            that were written for an original tool.
+        letters: also add ``-q`` and ``-v``. Verbs that replace an original tool do not, because
+            scripts for these tools write other flags with a single dash.
     """
     group = parser.add_argument_group("verbosity")
     quiet, verbose = (["-q"], ["-v"]) if letters else ([], [])
@@ -135,9 +135,9 @@ class KeptStream:
     Text that a carriage return overwrites is not logged.
 
     Args:
-        behind: the stream itself.
-        log: takes each whole line, without its end; None for no log.
-        is_quiet: let through warnings and errors alone.
+        behind: the underlying stream.
+        log: called with each complete line, without the line break; None for no log.
+        is_quiet: print only warnings and errors.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class KeptStream:
         self._line = ""
         self._is_said = False
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
         return getattr(self._behind, name)
 
     def isatty(self) -> bool:
@@ -157,7 +157,7 @@ class KeptStream:
         return not self._is_quiet and self._behind.isatty()
 
     def write(self, text: str) -> int:
-        """Take text; a whole line may go on."""
+        """Write text, log complete lines, and filter them if quiet."""
         for line in self._whole(text):
             if self._log is not None:
                 self._log(line)
@@ -172,7 +172,7 @@ class KeptStream:
         self.write("".join(lines))
 
     def note(self, lines: str) -> None:
-        """Put lines into the log alone: a terminal shows the same in another way."""
+        """Write lines to the log only, because a terminal shows them in another way."""
         if self._log is not None:
             for line in lines.splitlines():
                 self._log(line)
@@ -188,12 +188,12 @@ class KeptStream:
 
 
 def dated(line: str) -> str:
-    """A line with the local time before it."""
+    """Return a line that starts with the local time."""
     return f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n"
 
 
 def is_log(begin: bytes, end: bytes) -> bool:
-    """Whether a file that begins and ends so is a log, maybe cut at its front, or empty."""
+    """Return whether a file with this start and end is a log, possibly truncated or empty."""
     return not begin or bool(_HEAD.match(begin) or _END.search(end))
 
 

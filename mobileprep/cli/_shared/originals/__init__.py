@@ -1,4 +1,4 @@
-"""The names of the original tools, as verbs, with the defaults that differ from ours."""
+"""Names of the original tools, their verbs, and their default flags."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-# The verb that does what each tool did.
+# The verb that replaces each tool.
 ORIGINALS: Final = {
     "benchmark_model": "benchmark",
     "compare_graphs": "compare",
@@ -32,7 +32,7 @@ def verb_of(name: str) -> str:
 
 
 def default_flags(name: str) -> Sequence[str]:
-    """The flags that an original tool has by default and our verb has not."""
+    """Return the flags that an original tool sets by default and its verb does not."""
     if name == "summarize_graph":
         return ("--details=false",)
     if name != "label_image":

@@ -1,4 +1,4 @@
-"""What kind of terminal a stream leads to, and one line of it that is written over in place."""
+"""Terminal detection, and a status line that is redrawn in place."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from typing import TextIO
 
 _USUAL_WIDTH = 80
-# Terminals that only ever go on to the next line, such as the shells inside editors.
+# Terminals that cannot return to the start of a line, such as shells inside editors.
 _DUMB = frozenset({"dumb", "unknown"})
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a stream leads to a terminal on which a line can be written over."""
+    """Return whether a stream is a terminal that can overwrite a line."""
     return stream.isatty() and os.environ.get("TERM") not in _DUMB
 
 
@@ -25,11 +25,11 @@ def columns(stream: TextIO) -> int:
 
 
 class StatusLine:
-    """The last line of a terminal, written over in place; other lines go above it.
+    """The last line of a terminal, redrawn in place; other lines go above it.
 
-    It is made of carriage returns and blanks alone, without escape codes: every terminal but a
-    dumb one knows them, and there is no state of the terminal to be restored. The cursor stays
-    at the line's beginning, so that what a library writes on its own begins there.
+    It uses only carriage returns and spaces, not escape codes. Every terminal except a dumb one
+    supports them, and no terminal state must be restored. The cursor stays at the start of the
+    line, so that output of libraries starts there.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -38,11 +38,11 @@ class StatusLine:
 
     @property
     def room(self) -> int:
-        """How many characters fit; the terminal's last column makes some terminals go on."""
+        """Number of characters that fit; some terminals wrap after the last column."""
         return columns(self._stream) - 1
 
     def show(self, text: str) -> None:
-        """Show a text, cut to the room there is; the same text again writes nothing."""
+        """Show text, cut to the available width; write nothing if it is unchanged."""
         room = self.room
         text = text[:room]
         if text == self._shown:
@@ -51,12 +51,11 @@ class StatusLine:
         self._shown = text
 
     def above(self, lines: str) -> None:
-        """Write whole lines where the status line is, and the status line below them."""
+        """Write complete lines above the status line."""
         shown, blanks = self._shown, min(len(self._shown), self.room)
         self._write(f"\r{'':{blanks}}\r{lines}{shown[: self.room]}\r")
 
     def erase(self) -> None:
-        """Leave nothing of the status line."""
         self.show("")
 
     def _write(self, text: str) -> None:

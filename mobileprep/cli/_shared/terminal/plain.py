@@ -10,7 +10,7 @@ from mobileprep.core.printable import plain
 
 
 def show(lines: Iterable[str], keep: str = "", *, file: TextIO | None = None) -> None:
-    """Print lines, whatever they hold and the stream can encode."""
+    """Print lines with control characters and unencodable characters escaped."""
     stream = sys.stdout if file is None else file
     encoding = stream.encoding or "utf-8"
     for line in lines:

@@ -1,9 +1,10 @@
-"""Progress of a build on the standard error stream: a bar on a terminal, else a line a stage.
+"""Progress of a build on standard error: a bar on a terminal, otherwise one line per stage.
 
-What stages write and warn of comes together as each ends, however many run at once.
+The output and warnings of a stage are printed together when it ends, even if stages run in
+parallel.
 
-It is drawn without a library: rich takes longer to import than a twentieth of a small build, and
-what it writes to a terminal differs from release to release.
+It does not use rich: importing rich takes more than a twentieth of the time of a small build, and
+its output differs between releases.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from mobileprep.cli._shared.terminal.rates import Count
 from mobileprep.cli._shared.terminal.waiting import Above
 
 _BAR = 20
-# Characters of a stage's name that are worth more than the bar.
+# Minimum width for the stage name; the bar is omitted if there is less.
 _NAME = 24
-# Seconds between two looks at the clock, and after which a stage's time is shown.
+# Seconds between redraws, and shortest duration that is shown.
 _TICK = 1.0
 _CUT = "..."
 
 
 class Progress:
-    """Shows the progress of stages.
+    """Progress display for the stages of a build.
 
-    What other code prints meanwhile goes to the standard error stream, in whole lines above the
-    bar, that of a stage as it ends: the standard output is for results.
+    Other output is redirected to standard error and printed in complete lines above the bar; output
+    of a stage is printed when the stage ends. Standard output is reserved for results.
 
     Args:
-        total: how many stages are expected to run; 0 shows no bar.
-        expected: how long stages took when they last ran, in seconds, where that is known.
-        jobs: how many may run at once.
+        total: expected number of stages to run; 0 shows no bar.
+        expected: durations of stages in seconds when they last ran, where known.
+        jobs: maximum number of parallel stages.
     """
 
     def __init__(
@@ -88,20 +89,20 @@ class Progress:
             self._line.erase()
 
     def warn(self, task: str, text: str) -> None:
-        """A stage has something to say before it does its work; without a name, the build has."""
+        """Print a warning of a stage, or of the build if ``task`` is empty."""
         warn(f"{task}: {text}" if task else text)
 
     def advance(self, task: str, done: int, total: int) -> None:
-        """A stage has run some of its samples; called by the thread that runs it."""
+        """Update the sample count of a stage; called by the thread that runs it."""
         with self._lock:
             first = self._samples.get(task)
             now = time.monotonic()
-            # The first batch also has the model set up: the rate counts from its end.
+            # The first batch includes model setup, so the rate is measured from its end.
             since, before = (now, done) if first is None else (first.since, first.before)
             self._samples[task] = Count(done, total, "samples", since, before)
 
     def listen(self, task: str, moment: Moment) -> None:
-        """A stage has started, or has ended; called by the thread that runs it."""
+        """Record the start or end of a stage; called by the thread that runs it."""
         with self._lock:
             if moment is None:
                 self._running[task] = time.monotonic()
@@ -124,11 +125,11 @@ class Progress:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """How long each stage took that has ended."""
+        """Duration of each finished stage in seconds."""
         return dict(self._took)
 
     def _left(self, now: float) -> str:
-        """`` 12 s left``, where that is known and more than a moment."""
+        """Return ``, 12 s left``; empty if unknown or less than a second."""
         elapsed = now - self._began
         if elapsed < _TICK or not self._total:
             return ""
@@ -151,7 +152,7 @@ class Progress:
                 self._line.show(self._text(self._line.room))
 
     def _show(self, lines: str) -> None:
-        """Write whole lines, above the bar where there is one."""
+        """Write complete lines, above the bar if there is one."""
         with self._lock:
             if self._line is None:
                 self._stream.write(lines)
@@ -159,7 +160,7 @@ class Progress:
                 self._line.above(lines)
 
     def _text(self, room: int) -> str:
-        """``[=====>    ]  26% 5/19 digits/07-round_weights 12 s``, or what of it fits."""
+        """Return ``[=====>    ]  26% 5/19 digits/07-round_weights 12 s``, shortened to fit."""
         done = min(self._done, self._total)
         count = f"{100 * done // self._total:3d}% {done}/{self._total}"
         bar = f"[{_filled(done, self._total)}] {count}"
@@ -176,7 +177,7 @@ class Progress:
 
 
 def _filled(done: int, total: int) -> str:
-    """A bar of ``_BAR`` characters, in those that every terminal and encoding has."""
+    """Return a bar of ``_BAR`` ASCII characters."""
     full = _BAR * done // total
     return ("=" * full + ">" * (full < _BAR)).ljust(_BAR)
 
@@ -189,37 +190,37 @@ def _fitting(name: str, room: int) -> str:
 
 
 class StageOutput:
-    """Holds back what threads write while they run a stage, and passes all else on line by line.
+    """Buffer for the output of threads that run a stage; other output is passed on by line.
 
     Args:
-        show: writes whole lines; called by one thread at a time or from several.
+        show: writes complete lines; must be safe to call from several threads.
     """
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
-        # By thread: the lines of the stage that it runs.
+        # Lines of the running stage, by thread.
         self._held: dict[int, str] = {}
         self._streams: list[_Stream] = []
 
     def stream(self, behind: TextIO) -> TextIO:
-        """A stream to put in another's place; all but what is written to it is the other's."""
+        """Return a stream that buffers writes and forwards all other attributes to ``behind``."""
         found = _Stream(behind, self._pass_on)
         self._streams.append(found)
         return cast(TextIO, found)
 
     def begin(self) -> None:
-        """This thread runs a stage from now on."""
+        """Start buffering the output of this thread, which runs a stage."""
         self._held[threading.get_ident()] = ""
 
     def taken(self) -> str:
-        """The lines of the stage that this thread has run; what it writes next is none of it."""
+        """Return the lines of the stage that this thread ran, and stop buffering its output."""
         thread = threading.get_ident()
         for stream in self._streams:
             stream.complete(thread)
         return self._held.pop(thread, "")
 
     def finish(self) -> None:
-        """Pass on what is held back, and what never became whole lines, as such."""
+        """Pass on all buffered lines, including unfinished ones."""
         for stream in self._streams:
             for thread in stream.begun():
                 stream.complete(thread)
@@ -234,19 +235,19 @@ class StageOutput:
 
 
 class _Stream:
-    """A stream that takes text by thread and passes on whole lines."""
+    """A stream that buffers text by thread and passes on complete lines."""
 
     def __init__(self, stream: TextIO, pass_on: Callable[[int, str], None]) -> None:
         self._stream = stream
         self._pass_on = pass_on
-        # What each thread has begun, so that none writes into another's line.
+        # Unfinished line of each thread, so that threads do not write into each other's lines.
         self._begun: dict[int, str] = {}
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Take text, and pass on the lines that are complete."""
+        """Buffer text and pass on complete lines."""
         thread = threading.get_ident()
         lines, end, rest = f"{self._begun.pop(thread, '')}{text}".rpartition("\n")
         if rest:
@@ -260,7 +261,7 @@ class _Stream:
         self.write("".join(lines))
 
     def begun(self) -> list[int]:
-        """The threads that have begun a line."""
+        """Return the threads with an unfinished line."""
         return list(self._begun)
 
     def complete(self, thread: int) -> None:

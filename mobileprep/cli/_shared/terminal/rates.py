@@ -1,4 +1,4 @@
-"""How far work is, how fast it goes, and how long it still takes, in words."""
+"""Format the progress, rate, and remaining time of work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LEAST: Final = 0.05
 
 
 class Count(NamedTuple):
-    """How far some work is.
+    """Progress of some work.
 
     Args:
-        done: how much is done.
-        total: how much there is; 0 where that is not known.
-        unit: of both.
-        since: when ``before`` was done, as ``time.monotonic`` has it.
-        before: how much was done then.
+        done: amount done.
+        total: total amount; 0 if unknown.
+        unit: unit of both.
+        since: time at which ``before`` was measured, from ``time.monotonic``.
+        before: amount done at that time.
     """
 
     done: float
@@ -27,7 +27,7 @@ class Count(NamedTuple):
     before: float = 0
 
     def told(self, now: float) -> str:
-        """``120/200 samples, 35/s, 2 s left``, without a rate where none is known yet."""
+        """Return ``120/200 samples, 35/s, 2 s left``; only the amount while the rate is unknown."""
         many = amount(self.done, self.total, self.unit)
         took = now - self.since
         if self.done <= self.before or took <= _LEAST:
@@ -39,7 +39,7 @@ class Count(NamedTuple):
 
 
 def amount(done: float, total: float, unit: str) -> str:
-    """``120/200 samples``, ``1.2/3.4 GB``; without a total ``1.2 GB``."""
+    """Return ``120/200 samples`` or ``1.2/3.4 GB``; ``1.2 GB`` without a total."""
     shown, scale, named = f"{done:.0f}", 1.0, unit
     if unit == "bytes":
         scale, named = _scaled(max(done, total))
@@ -49,7 +49,7 @@ def amount(done: float, total: float, unit: str) -> str:
 
 
 def speed(rate: float, unit: str) -> str:
-    """``35/s`` of things, ``480 MB/s`` of bytes."""
+    """Return ``35/s``, or ``480 MB/s`` for bytes."""
     if unit == "bytes":
         scale, named = _scaled(rate)
         return f"{rate / scale:.0f} {named}/s"

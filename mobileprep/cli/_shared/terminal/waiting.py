@@ -27,7 +27,7 @@ class Activities:
         self._seconds: dict[str, float] = {}
 
     def tell(self, what: str, done: float, total: float, unit: str) -> None:
-        """Some work is so far; see ``parallel.Listener``."""
+        """Record the progress of an activity; see ``parallel.Listener``."""
         moment = time.monotonic()
         with self._lock:
             if what != self._now:
@@ -44,7 +44,7 @@ class Activities:
             return dict(self._seconds)
 
     def text(self) -> str:
-        """``hashing 1.2/3.4 GB, 480 MB/s, 5 s left``; empty while nothing is known."""
+        """Return ``hashing 1.2/3.4 GB, 480 MB/s, 5 s left, 7 s``; empty between activities."""
         with self._lock:
             now, count = self._now, self._count
         if count is None:
@@ -78,7 +78,7 @@ def waiting(found: Activities) -> Iterator[None]:
 
 
 class _Shown:
-    """A status line that comes after a second and goes before anything else is written."""
+    """A status line that appears after a second and is erased before other output."""
 
     def __init__(self, line: StatusLine, found: Activities) -> None:
         self._line = line
@@ -98,7 +98,7 @@ class _Shown:
         self._line.erase()
 
     def leave(self) -> None:
-        """Show nothing from now on: something else has the line."""
+        """Stop showing the status line, because other code uses the last line."""
         with self._lock:
             self._line.erase()
             self._is_left = True
@@ -111,13 +111,13 @@ class _Shown:
 
 
 class Above:
-    """A stream before whose text the status line is erased.
+    """A stream that erases the status line before it writes.
 
     Args:
-        stream: the stream.
+        stream: the underlying stream.
         line: the status line.
-        lock: is held while either is written.
-        leave: keeps the line free for something else.
+        lock: held while either is written.
+        leave: stops the status line.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Above:
         self._lock = lock
         self.leave = leave
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
