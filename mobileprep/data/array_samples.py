@@ -60,8 +60,8 @@ class ArraySamples:
             if fault is not None:
                 raise AccuracyError(*fault)
         elif len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-            message = f"{files.name}: the arrays do not fit together: {told}"
+            counts = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+            message = f"{files.name}: the arrays do not fit together: {counts}"
             raise AccuracyError(message, "every array needs one entry a sample")
         if not self._count:
             raise no_samples(files.name)
@@ -85,25 +85,26 @@ def _arrays(
     files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
 ) -> tuple[Mapping[str, Array], Array | None]:
     """Return the array of each input by name, and the labels."""
-    found = map_arrays(files.root)
-    if set(found) == {""}:
+    arrays = map_arrays(files.root)
+    if set(arrays) == {""}:
         fed = only_input(inputs, files.reading.input, files.name)
-        return {fed.name: found[""]}, None if labels is None else _labels_beside(files)
-    given = dict(files.reading.inputs)
-    only_keys(given, [fed.name for fed in inputs], f"{files.name}: 'inputs'")
+        return {fed.name: arrays[""]}, None if labels is None else _labels_beside(files)
+    sources = dict(files.reading.inputs)
+    only_keys(sources, [fed.name for fed in inputs], f"{files.name}: 'inputs'")
     feeds = {
-        fed.name: array_of(found, given.get(fed.name, (fed.name,))[0], files.name) for fed in inputs
+        fed.name: array_of(arrays, sources.get(fed.name, (fed.name,))[0], files.name)
+        for fed in inputs
     }
     if labels is None:
         return feeds, None
-    return feeds, _labels_of(found, files.reading.labels or labels, feeds, files.name)
+    return feeds, _labels_of(arrays, files.reading.labels or labels, feeds, files.name)
 
 
-def _labels_of(found: Mapping[str, Array], labels: str, inputs: Iterable[str], data: str) -> Array:
+def _labels_of(arrays: Mapping[str, Array], labels: str, inputs: Iterable[str], data: str) -> Array:
     try:
-        return array_of(found, labels, data)
+        return array_of(arrays, labels, data)
     except AccuracyError as error:
-        if is_nearly(labels, found, inputs):
+        if is_nearly(labels, arrays, inputs):
             raise
         raise NoLabelsError(error.message) from error
 
@@ -224,14 +225,14 @@ class CsvSamples:
     def _of_inputs(
         self, inputs: Sequence[FedTensor], labels: str
     ) -> list[tuple[FedTensor, list[int]]]:
-        given = dict(self._files.reading.inputs)
-        only_keys(given, [fed.name for fed in inputs], f"{self._files.name}: 'inputs'")
-        if given:
-            without = [fed.name for fed in inputs if fed.name not in given]
+        columns = dict(self._files.reading.inputs)
+        only_keys(columns, [fed.name for fed in inputs], f"{self._files.name}: 'inputs'")
+        if columns:
+            without = [fed.name for fed in inputs if fed.name not in columns]
             if without:
                 message = f"{self._files.name}: 'inputs' names no column for {without[0]!r}"
                 raise AccuracyError(message, "give each input its column or columns")
-            return [(fed, [self._column(name) for name in given[fed.name]]) for fed in inputs]
+            return [(fed, [self._column(name) for name in columns[fed.name]]) for fed in inputs]
         if inputs and all(fed.name in self._names for fed in inputs):
             return [(fed, [self._column(fed.name)]) for fed in inputs]
         fed = only_input(inputs, None, self._files.name)
@@ -297,10 +298,10 @@ def _values(texts: Sequence[str], fed: FedTensor, place: str) -> Array:
     """Return columns as a vector, or a scalar if the input has one value per sample."""
     single = len(texts) == 1 and fed.shape is not None and len(fed.shape) < 2
     if fed.dtype is DType.STRING:
-        found: Array = np.array([text.encode() for text in texts], object)
+        values: Array = np.array([text.encode() for text in texts], object)
     else:
-        found = _parsed(texts, fed, place)
-    return found.reshape(()) if single else found
+        values = _parsed(texts, fed, place)
+    return values.reshape(()) if single else values
 
 
 def _parsed(texts: Sequence[str], fed: FedTensor, place: str) -> Array:
@@ -311,8 +312,8 @@ def _parsed(texts: Sequence[str], fed: FedTensor, place: str) -> Array:
         try:
             numbers.append(int(text) if whole else float(text))
         except ValueError as error:
-            wanted = "whole number" if whole else "number"
-            message = f"{text.strip()[:40]!r} is not a {wanted}, which {fed.name!r} requires"
+            expected = "whole number" if whole else "number"
+            message = f"{text.strip()[:40]!r} is not a {expected}, which {fed.name!r} requires"
             raise CorruptFileError(message, _CSV_HINT, place) from error
     try:
         return np.array(numbers, kind or np.float32)

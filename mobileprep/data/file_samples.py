@@ -91,11 +91,11 @@ class Classes:
         """Convert a label as written to a class index if there are names, or parse it otherwise."""
         if self._numbers is None:
             return number_or_text(written)
-        found = self._numbers.get(written)
-        if found is None:
+        number = self._numbers.get(written)
+        if number is None:
             message = f"{sample} has the label {written!r}, which {self._where} does not list"
             raise AccuracyError(message, nearest_hint(written, self._numbers) or "add it there")
-        return found
+        return number
 
 
 def read_classes(path: Path) -> Classes:
@@ -126,8 +126,8 @@ def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> l
         message = f"{data}: {folders.count('')} of {len(names)} files are not in a directory for "
         message += f"their label, such as {first}"
         raise NoLabelsError(message, "put each class in a folder, or give 'labels: FILE.csv'")
-    known = classes or Classes(sorted(set(folders)), data)
-    return [known.label(folder, name) for folder, name in zip(folders, names, strict=True)]
+    label_classes = classes or Classes(sorted(set(folders)), data)
+    return [label_classes.label(folder, name) for folder, name in zip(folders, names, strict=True)]
 
 
 def listed_labels(
@@ -138,10 +138,10 @@ def listed_labels(
     A first row that does not name a file is a header.
     """
     rows = _rows(path)
-    known = set(names)
-    if rows and next(iter(rows)) not in known:
+    file_names = set(names)
+    if rows and next(iter(rows)) not in file_names:
         rows.pop(next(iter(rows)))
-    strange = [name for name in rows if name not in known]
+    strange = [name for name in rows if name not in file_names]
     if strange:
         message = f"{len(strange)} of {len(rows)} rows name no file of {data}, the first of them "
         message += repr(strange[0])
@@ -166,7 +166,7 @@ def number_or_text(written: str) -> Label:
 
 
 def _rows(path: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     try:
         for line, row in enumerate(csv.reader(_text(path).splitlines()), start=1):
             if not row:
@@ -174,11 +174,11 @@ def _rows(path: Path) -> dict[str, str]:
             if len(row) < _COLUMNS:
                 message = "a row needs two columns: the file and its label"
                 raise CorruptFileError(message, "write FILE,LABEL", f"{path}:{line}")
-            found[row[0].replace("\\", "/").removeprefix("./")] = row[1].strip()
+            labels[row[0].replace("\\", "/").removeprefix("./")] = row[1].strip()
     except csv.Error as error:
         msg = f"is not a CSV file: {error}"
         raise CorruptFileError(msg, "save it again", str(path)) from error
-    return found
+    return labels
 
 
 def _text(path: Path) -> str:
@@ -196,10 +196,10 @@ def labels_of_files(
     classes: Path | None,
 ) -> Sequence[Label]:
     """Return the labels of files from a CSV file, or else from their directories."""
-    known = None if classes is None else read_classes(classes)
+    label_classes = None if classes is None else read_classes(classes)
     if listed_in is not None:
-        return listed_labels(listed_in, names, known, data)
-    return folder_labels(names, known, data)
+        return listed_labels(listed_in, names, label_classes, data)
+    return folder_labels(names, label_classes, data)
 
 
 def as_label(value: object, classes: Classes, sample: str) -> Label:
@@ -249,9 +249,9 @@ class PictureReading(Decoder, frozen=True):
 
     def __post_init__(self) -> None:
         channels = 1 if self.reading.channels == "grayscale" else 3
-        for key, given in (("mean", self.reading.mean), ("std", self.reading.std)):
-            if given is not None and len(given) not in (1, channels):
-                message = f"{self.data}: {key!r} has {len(given)} numbers for {channels} channels"
+        for key, values in (("mean", self.reading.mean), ("std", self.reading.std)):
+            if values is not None and len(values) not in (1, channels):
+                message = f"{self.data}: {key!r} has {len(values)} numbers for {channels} channels"
                 raise AccuracyError(message, "give one number, or one for each channel")
 
     def is_rotated(self, data: bytes) -> bool:

@@ -64,13 +64,13 @@ class Generated:
         self._stopped: deque[tuple[int, Iterator[Any]]] = deque(maxlen=1)
         module = load_file(files.root, "mobileprep_data", _AUTHOR)
         name = files.reading.function
-        found = getattr(module, name, None)
-        if not callable(found):
-            known = [n for n, value in vars(module).items() if callable(value)]
+        function = getattr(module, name, None)
+        if not callable(function):
+            names = [n for n, value in vars(module).items() if callable(value)]
             message = f"{files.name} has no function {name!r}"
-            hint = nearest_hint(name, known) or f"add 'def {name}():', or name another: 'function'"
+            hint = nearest_hint(name, names) or f"add 'def {name}():', or name another: 'function'"
             raise AccuracyError(message, hint, str(files.root))
-        self._function: Callable[[], Iterable[Any]] = found
+        self._function: Callable[[], Iterable[Any]] = function
 
     @property
     def name(self) -> str:
@@ -153,18 +153,18 @@ class Generated:
             raise AccuracyError(message, _HINT)
         arrays = {str(key): self._array(array, place) for key, array in feeds.items()}
         try:
-            given = {
+            inputs = {
                 fed.name: fitted(array_of(arrays, fed.name, place), fed, place)
                 for fed in self._inputs
             }
         except AccuracyError as error:
             raise error.at(error.where, hint=error.hint or _HINT) from error
         if not self._labelled:
-            return Sample(name, given)
+            return Sample(name, inputs)
         if label is None:
             message = f"{place} has no label"
             raise AccuracyError(message, "yield ({'INPUT': array}, label)")
-        return Sample(name, given, self._label(label, name, place))
+        return Sample(name, inputs, self._label(label, name, place))
 
     def _label(self, label: object, name: str, place: str) -> Label:
         if isinstance(label, str | bytes):
@@ -174,18 +174,18 @@ class Generated:
     def _array(self, value: object, place: str) -> Array:
         """Convert a value to an array of numbers or strings."""
         try:
-            found = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
+            array = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
         except (ValueError, TypeError, RuntimeError) as error:
             message = f"{place} is not an array: {error}"
             raise AccuracyError(message, _HINT) from error
-        texts = found.dtype != object or all(isinstance(x, bytes | str) for x in found.flat)
+        texts = array.dtype != object or all(isinstance(x, bytes | str) for x in array.flat)
         if not texts:
             message = f"{place} holds Python objects, not numbers or strings"
             raise AccuracyError(message, _HINT)
         # NumPy converts Python floats to float64, which the user did not choose.
-        if found.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
-            return found.astype(np.float32)
-        return found
+        if array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
+            return array.astype(np.float32)
+        return array
 
 
 _END: Final = object()

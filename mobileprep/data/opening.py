@@ -68,19 +68,19 @@ def open_dataset(
     if kind == "python":
         from mobileprep.data.generated import Generated
 
-        found: Dataset = Generated(files, inputs, choice, labelled=labelled)
+        dataset: Dataset = Generated(files, inputs, choice, labelled=labelled)
     else:
         source = _source(kind, files, inputs, labels, labelled=labelled)
-        found = Chosen(files.name, source, choice, warn)
+        dataset = Chosen(files.name, source, choice, warn)
     again = functools.partial(open_dataset, files, inputs, choice, labels=labels, labelled=labelled)
-    return _Opened(found, again)
+    return _Opened(dataset, again)
 
 
 class _Opened:
     """A dataset that reopens its files when unpickled; memory maps and modules cannot be sent."""
 
-    def __init__(self, found: Dataset, again: Callable[[], Dataset]) -> None:
-        self._found = found
+    def __init__(self, dataset: Dataset, again: Callable[[], Dataset]) -> None:
+        self._dataset = dataset
         self._again = again
 
     def __reduce__(self) -> tuple[Callable[[], Dataset], tuple[()]]:
@@ -88,10 +88,10 @@ class _Opened:
 
     @property
     def name(self) -> str:
-        return self._found.name
+        return self._dataset.name
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._dataset)
 
     def batches(
         self,
@@ -100,7 +100,7 @@ class _Opened:
         stop: int | None = None,
         unread: list[Unread] | None = None,
     ) -> Iterator[Batch]:
-        return self._found.batches(size, start, stop, unread)
+        return self._dataset.batches(size, start, stop, unread)
 
 
 def data_kind(files: DataFiles) -> DataKind:
@@ -127,20 +127,20 @@ def data_kind(files: DataFiles) -> DataKind:
 def _kind_of_folder(files: DataFiles) -> DataKind:
     from mobileprep.data.file_samples import PICTURES, SOUNDS
 
-    found = files_below(files.root)
-    suffixes = {name[name.rfind(".") :].lower() for name in found if "." in name}
+    names = files_below(files.root)
+    suffixes = {name[name.rfind(".") :].lower() for name in names if "." in name}
     kinds: list[DataKind] = []
     if suffixes & PICTURES:
         kinds.append("pictures")
     if suffixes & SOUNDS:
         kinds.append("wav")
     # Shards of a TFRecord are named like part-00000-of-00010, with any prefix.
-    if any(".tfrecord" in name or "-of-" in name for name in found):
+    if any(".tfrecord" in name or "-of-" in name for name in names):
         kinds.append("tfrecord")
     if len(kinds) == 1:
         return kinds[0]
-    told = " and ".join(kinds) if kinds else "neither images nor audio nor TFRecords"
-    message = f"the folder {files.name} holds {told}"
+    contents = " and ".join(kinds) if kinds else "neither images nor audio nor TFRecords"
+    message = f"the folder {files.name} holds {contents}"
     hint = (
         f"select one format: 'data: {{pictures: {files.name}}}'" if kinds else "name another folder"
     )
@@ -150,11 +150,11 @@ def _kind_of_folder(files: DataFiles) -> DataKind:
 def _source(
     kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labelled: bool
 ) -> SampleSource:
-    wanted = labels if labelled else None
+    label_key = labels if labelled else None
     if kind in ("npz", "npy"):
         from mobileprep.data.array_samples import ArraySamples
 
-        return ArraySamples(files, inputs, wanted)
+        return ArraySamples(files, inputs, label_key)
     from mobileprep.data.singles import Singles
 
     if kind == "csv":
@@ -164,7 +164,7 @@ def _source(
     if kind == "tfrecord":
         from mobileprep.data.opening import RecordSamples
 
-        return Singles(RecordSamples(files, inputs, wanted))
+        return Singles(RecordSamples(files, inputs, label_key))
     from mobileprep.data.file_samples import FileSamples
     from mobileprep.data.source import only_input
 
@@ -237,8 +237,8 @@ class RecordSamples:
         return file, index - (self._ends[file - 1] if file else 0)
 
     def _values(self, features: Mapping[bytes, memoryview], key: str, place: str) -> Values:
-        found = features.get(key.encode())
-        feature = None if found is None else read_feature(found)
+        data = features.get(key.encode())
+        feature = None if data is None else read_feature(data)
         if feature is None:
             names = [name.decode("utf-8", "replace") for name in features]
             message = f"{place} has no feature {key!r}; it has {named(sorted(names))}"
@@ -247,8 +247,8 @@ class RecordSamples:
 
     def _array(self, values: Values, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
         if feature.encoding == "values":
-            found = np.array(values, object) if isinstance(values, list) else np.asarray(values)
-            return _shaped(found, fed, feature, place)
+            array = np.array(values, object) if isinstance(values, list) else np.asarray(values)
+            return _shaped(array, fed, feature, place)
         if not isinstance(values, list) or len(values) != 1:
             message = f"{feature.key!r} is not a single string, as {feature.encoding!r} needs it"
             raise CorruptFileError(message, "write 'encoding: values'", place)
@@ -260,8 +260,8 @@ class RecordSamples:
     def _labelled(self, values: Values, name: str) -> Label:
         if isinstance(values, list):
             texts = [value.decode("utf-8", "replace") for value in values]
-            found = [self._classes.label(text, name) for text in texts]
-            return found[0] if len(found) == 1 else np.asarray(found)
+            labels = [self._classes.label(text, name) for text in texts]
+            return labels[0] if len(labels) == 1 else np.asarray(labels)
         numbers = np.asarray(values)
         return numbers.reshape(()) if numbers.size == 1 else numbers
 
@@ -278,34 +278,34 @@ def _feature_of(fed: FedTensor, files: DataFiles) -> FeatureReading:
 
 def _raw(data: bytes, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
     """Decode little-endian bytes as numbers, as ``tf.decode_raw`` does."""
-    given = np.dtype(feature.dtype) if feature.dtype else fed.dtype.numpy
-    kind = np.dtype(np.uint8) if given is None else given.newbyteorder("<")
+    dtype = np.dtype(feature.dtype) if feature.dtype else fed.dtype.numpy
+    kind = np.dtype(np.uint8) if dtype is None else dtype.newbyteorder("<")
     if len(data) % kind.itemsize:
         message = f"{feature.key!r} has {len(data)} bytes, which is not a multiple of {kind}"
         raise CorruptFileError(message, "write 'dtype' as the bytes were written", place)
     return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
 
 
-def _narrowed(found: Array, wanted: np.dtype[Any], feature: FeatureReading, place: str) -> Array:
+def _narrowed(array: Array, dtype: np.dtype[Any], feature: FeatureReading, place: str) -> Array:
     """Convert integers to the input's type, or raise ``AccuracyError`` if they are out of range."""
-    if found.dtype.kind not in "iu" or wanted.kind not in "iuf":
-        return found
-    if wanted.kind != "f" and found.size:
-        limits = np.iinfo(wanted)
-        if found.min() < limits.min or found.max() > limits.max:
-            message = f"{place}: {feature.key!r} has values that {wanted} cannot hold"
+    if array.dtype.kind not in "iu" or dtype.kind not in "iuf":
+        return array
+    if dtype.kind != "f" and array.size:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            message = f"{place}: {feature.key!r} has values that {dtype} cannot hold"
             raise AccuracyError(message, "feed it to an input of a wider type")
-    return found.astype(wanted)
+    return array.astype(dtype)
 
 
-def _shaped(found: Array, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
+def _shaped(array: Array, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
     if feature.shape is not None:
-        if found.size != np.prod(feature.shape):
-            message = f"{feature.key!r} has {found.size} values, not those of {list(feature.shape)}"
+        if array.size != np.prod(feature.shape):
+            message = f"{feature.key!r} has {array.size} values, not those of {list(feature.shape)}"
             msg = f"{place}: {message}"
             raise AccuracyError(msg, "write its 'shape' as it is")
-        found = found.reshape(feature.shape)
+        array = array.reshape(feature.shape)
     if fed.dtype.numpy is not None and fed.dtype is not DType.STRING:
         # Features are int64, but the input may have a narrower integer type or a float type.
-        found = _narrowed(found, fed.dtype.numpy, feature, place)
-    return fitted(found, fed, place)
+        array = _narrowed(array, fed.dtype.numpy, feature, place)
+    return fitted(array, fed, place)

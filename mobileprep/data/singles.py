@@ -59,12 +59,12 @@ class Singles:
         """Read samples in threads; image decoders release the GIL."""
         threads = min(len(indices), cores())
         if threads < 2:
-            found = [self._one(index) for index in indices]
+            results = [self._one(index) for index in indices]
         else:
             with ThreadPoolExecutor(threads, thread_name_prefix="mobileprep-data") as pool:
-                found = list(pool.map(self._one, indices))
-        samples = [one for one in found if isinstance(one, Sample)]
-        unread = [one for one in found if isinstance(one, Unread)]
+                results = list(pool.map(self._one, indices))
+        samples = [one for one in results if isinstance(one, Sample)]
+        unread = [one for one in results if isinstance(one, Unread)]
         return batch_of(samples) if samples else None, unread
 
     def _one(self, index: int) -> Sample | Unread:
@@ -160,28 +160,28 @@ class Chosen:
         stop: int | None = None,
         unread: list[Unread] | None = None,
     ) -> Iterator[Batch]:
-        wanted = self._indices[start:stop]
+        indices = self._indices[start:stop]
         lost: list[Unread] = [] if unread is None else unread
-        for batch, without in self._ahead(wanted, size):
+        for batch, without in self._ahead(indices, size):
             if without and self._choice.strict:
                 raise at_sample(without[0].error, f"{self._name}, {without[0].name}")
             lost += without
             if batch is not None:
                 yield batch
         if unread is None and lost:
-            self._warn(left_out(self._name, lost, len(wanted)))
+            self._warn(left_out(self._name, lost, len(indices)))
 
     def _ahead(
-        self, wanted: Sequence[int], size: int
+        self, indices: Sequence[int], size: int
     ) -> Iterator[tuple[Batch | None, Sequence[Unread]]]:
         """Read one batch ahead; at most two batches are in memory."""
-        parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
+        parts = [indices[at : at + size] for at in range(0, len(indices), size)]
         with ThreadPoolExecutor(1, thread_name_prefix="mobileprep-data") as reader:
             coming = [reader.submit(self._source.read, part) for part in parts[:1]]
             for part in parts[1:]:
-                found = coming.pop().result()
+                result = coming.pop().result()
                 coming.append(reader.submit(self._source.read, part))
-                yield found
+                yield result
             for last in coming:
                 yield last.result()
 
@@ -192,9 +192,9 @@ def left_out(data: str, unread: Sequence[Unread], count: int) -> str:
     Raises:
         AccuracyError: none of the samples is readable.
     """
-    told = [f"{u.name} ({u.error})" for u in unread[:_NAMED]]
+    errors = [f"{u.name} ({u.error})" for u in unread[:_NAMED]]
     more = f", and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
-    listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(told)}{more}"
+    listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(errors)}{more}"
     if len(unread) == count:
         msg = f"{data}: {listed}"
         raise AccuracyError(msg, unread[0].error.hint)

@@ -66,15 +66,15 @@ class SampleChoice(Struct, frozen=True):
         """Return the indices of the selected samples out of ``count``, in order."""
         if not count:
             raise no_samples(name)
-        wanted = count if self.samples is None else self.samples
-        if wanted > count and self.exactly:
-            raise too_few(name, count, wanted)
-        if wanted >= count:
+        requested = count if self.samples is None else self.samples
+        if requested > count and self.exactly:
+            raise too_few(name, count, requested)
+        if requested >= count:
             return range(count)
-        return [self._nth(at, wanted, count) for at in range(wanted)]
+        return [self._nth(at, requested, count) for at in range(requested)]
 
-    def _nth(self, at: int, wanted: int, count: int) -> int:
-        first, end = at * count // wanted, (at + 1) * count // wanted
+    def _nth(self, at: int, requested: int, count: int) -> int:
+        first, end = at * count // requested, (at + 1) * count // requested
         if self.seed is None:
             return first
         # A digest, because random number generators can change between releases.
@@ -116,9 +116,9 @@ def no_samples(name: str, what: str = "samples") -> AccuracyError:
     return AccuracyError(f"{name} holds no {what}", "name data that has some")
 
 
-def too_few(name: str, count: int, wanted: int) -> AccuracyError:
+def too_few(name: str, count: int, requested: int) -> AccuracyError:
     """Return the error for data with fewer samples than requested."""
-    message = f"{name} has {count:,} samples, and {wanted:,} are asked for"
+    message = f"{name} has {count:,} samples, and {requested:,} are asked for"
     return AccuracyError(message, f"add samples, or write 'samples: {count}'")
 
 
@@ -127,12 +127,12 @@ def at_sample(error: MobileprepError, name: str) -> MobileprepError:
     return error.at(f"{name}, {error.where}" if error.where else name)
 
 
-def only_keys(given: Mapping[str, object], known: Sequence[str], what: str) -> None:
+def only_keys(keys: Mapping[str, object], names: Sequence[str], what: str) -> None:
     """Raise ``AccuracyError`` for names of inputs that the model does not have."""
-    for name in given:
-        if name not in known:
-            message = f"{what} names the input {name!r}; the model has {', '.join(known)}"
-            raise AccuracyError(message, nearest_hint(name, known))
+    for name in keys:
+        if name not in names:
+            message = f"{what} names the input {name!r}; the model has {', '.join(names)}"
+            raise AccuracyError(message, nearest_hint(name, names))
 
 
 class Batch(Struct, frozen=True):
@@ -255,13 +255,13 @@ def fitted(array: Array, fed: FedTensor, name: str) -> Array:
         return fits
     shape = tuple(fed.shape)
     flat = fits[..., 0] if fits.ndim and fits.shape[-1] == 1 else fits
-    for found in (fits, flat):
-        if _matches(found.shape, shape) or (shape and _matches(found.shape, shape[1:])):
-            return found
+    for candidate in (fits, flat):
+        if _matches(candidate.shape, shape) or (shape and _matches(candidate.shape, shape[1:])):
+            return candidate
     if shape and fits.ndim == 1 and is_full(shape[1:]) and fits.size == math.prod(shape[1:]):
         return fits.reshape(shape[1:])
-    told = ", ".join("?" if size < 0 else str(size) for size in shape)
-    message = f"{name}: the input {fed.name!r} takes the shape [{told}], "
+    sizes = ", ".join("?" if size < 0 else str(size) for size in shape)
+    message = f"{name}: the input {fed.name!r} takes the shape [{sizes}], "
     message += f"and the sample has {list(array.shape)}"
     raise AccuracyError(message, "make samples as the model takes them, the first axis left out")
 
@@ -270,16 +270,16 @@ def _typed(array: Array, fed: FedTensor) -> Array | None:
     """Cast an array to the input's dtype if the kinds match; otherwise return None."""
     if fed.dtype is DType.STRING or array.dtype.kind in "OSU":
         return array if fed.dtype is DType.STRING and array.dtype.kind in "OSU" else None
-    wanted = fed.dtype.numpy
-    if wanted is None:
+    dtype = fed.dtype.numpy
+    if dtype is None:
         return array
-    fits = np.can_cast(array.dtype, wanted, "same_kind")
-    return array.astype(wanted, copy=False) if fits else None
+    fits = np.can_cast(array.dtype, dtype, "same_kind")
+    return array.astype(dtype, copy=False) if fits else None
 
 
-def _matches(found: Sequence[int], wanted: Sequence[int]) -> bool:
-    return len(found) == len(wanted) and all(
-        w in (-1, f) for w, f in zip(wanted, found, strict=True)
+def _matches(actual: Sequence[int], expected: Sequence[int]) -> bool:
+    return len(actual) == len(expected) and all(
+        w in (-1, f) for w, f in zip(expected, actual, strict=True)
     )
 
 
@@ -289,16 +289,16 @@ def files_below(root: Path, suffixes: Collection[str] = ()) -> list[str]:
     Hidden files and directories (names that start with a dot) and symlinked directories are
     skipped.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         below = Path(folder).relative_to(root)
-        found += [
+        paths += [
             (below / name).as_posix()
             for name in names
             if not name.startswith(".") and (not suffixes or Path(name).suffix.lower() in suffixes)
         ]
-    return sorted(found)
+    return sorted(paths)
 
 
 def _refuse(error: OSError) -> None:

@@ -107,8 +107,8 @@ class DataSurvey:
         """Raise ``AccuracyError`` if every input has the same value in all samples."""
         if self.elements < 2 or any(low != high for low, high in self.ends.values()):
             return
-        told = ", ".join(f"{name!r} is {low:g}" for name, (low, _) in self.ends.items())
-        message = f"{self.data}: all samples hold one value: {told} throughout"
+        values = ", ".join(f"{name!r} is {low:g}" for name, (low, _) in self.ends.items())
+        message = f"{self.data}: all samples hold one value: {values} throughout"
         raise AccuracyError(message, "name data that differs from sample to sample")
 
     def doubts(self, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[str]:
@@ -169,13 +169,13 @@ def _all_nan(array: Array) -> Array:
 
 
 def _digest(batch: Batch, at: int) -> str:
-    found = hashlib.blake2b(digest_size=6)
+    digest = hashlib.blake2b(digest_size=6)
     for name, array in sorted(batch.feeds.items()):
         part = np.asarray(array[at])
         is_object = part.dtype == object
-        found.update(f"{name} {part.shape} {part.dtype}".encode())
-        found.update(repr(part.tolist()).encode() if is_object else part.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {part.shape} {part.dtype}".encode())
+        digest.update(repr(part.tolist()).encode() if is_object else part.tobytes())
+    return digest.hexdigest()
 
 
 def _likeness(array: Array) -> list[float]:
@@ -186,7 +186,7 @@ def _likeness(array: Array) -> list[float]:
         array = np.moveaxis(array, 1, 3)
     if array.shape[3] not in _CHANNELS or min(array.shape[1:3]) < _SIDE:
         return []
-    found = []
+    correlations = []
     for picture in array.astype(np.float64):
         if not np.isfinite(picture).all():
             continue
@@ -195,8 +195,8 @@ def _likeness(array: Array) -> list[float]:
         if power > 0:
             down = float((apart[1:] * apart[:-1]).mean()) / power
             across = float((apart[:, 1:] * apart[:, :-1]).mean()) / power
-            found.append((down + across) / 2)
-    return found
+            correlations.append((down + across) / 2)
+    return correlations
 
 
 def _range_doubts(
@@ -209,10 +209,10 @@ def _range_doubts(
     expected = next(iter(value_ranges(fed, ops)))
     if not expected.is_of_graph:
         return
-    most, found = (max(abs(end) for end in ends) for ends in (expected.ends, (low, high)))
+    most, largest = (max(abs(end) for end in ends) for ends in (expected.ends, (low, high)))
     # Audio and measurements can stay near zero for long; images do not.
-    is_narrow = ops.is_picture and most >= _BYTES and found <= _SHARES
-    if found > _WIDER * most or is_narrow:
+    is_narrow = ops.is_picture and most >= _BYTES and largest <= _SHARES
+    if largest > _WIDER * most or is_narrow:
         yield (
             f"{data}: the input {fed.name!r} is fed values from {low:.4g} to {high:.4g}, and the "
             f"graph expects {expected}; look at the scale of the samples, such as 'mean' and 'std'"
@@ -332,9 +332,9 @@ def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int
 
 def _check_filled(arrays: Iterable[Array], fed: int) -> None:
     """Raise ``MemoryLimitError`` if a fixed batch size is too large for the memory limit."""
-    wanted = fed * (np.dtype(np.intp).itemsize + sum(array[:1].nbytes for array in arrays))
+    needed = fed * (np.dtype(np.intp).itemsize + sum(array[:1].nbytes for array in arrays))
     try:
-        check_total(wanted, f"a batch of {fed:,} samples, on which the inputs insist,")
+        check_total(needed, f"a batch of {fed:,} samples, on which the inputs insist,")
     except OverBudgetError as error:
         raise MemoryLimitError(str(error), "let -1 be the first size of the inputs") from error
 

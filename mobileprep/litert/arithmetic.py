@@ -85,8 +85,8 @@ class Arithmetic:
         places = [axis % rank if rank else axis for axis in axes]
         if shape is not None:
             shape = tuple(1 if i in places else size for i, size in enumerate(shape))
-        given = [value, self.scope.integers_constant(places, "axes")]
-        return self.scope.emit(code, given, shape, value.dtype, "ReducerOptions", keep_dims=True)
+        operands = [value, self.scope.integers_constant(places, "axes")]
+        return self.scope.emit(code, operands, shape, value.dtype, "ReducerOptions", keep_dims=True)
 
     def cast(self, value: Value, dtype: DType) -> Value:
         if value.dtype is dtype:
@@ -186,16 +186,16 @@ class IndexArithmetic:
         limit = self._value(count)
         if limit.data is not None:
             return self.number(np.arange(int(limit.data), dtype=np.int32))
-        given = [self.number(0), limit, self.number(1)]
-        return self.scope.emit("RANGE", given, (-1,), DType.INT32, "RangeOptions")
+        operands = [self.number(0), limit, self.number(1)]
+        return self.scope.emit("RANGE", operands, (-1,), DType.INT32, "RangeOptions")
 
     def element(self, vector: Value, index: int) -> Value:
         """Return an element of a vector as a scalar."""
         if vector.data is not None:
             return self.number(vector.data[index])
         options = {"axis": 0, "batch_dims": 0}
-        given = [vector, self.number(index)]
-        return self.scope.emit("GATHER", given, (), DType.INT32, "GatherOptions", **options)
+        operands = [vector, self.number(index)]
+        return self.scope.emit("GATHER", operands, (), DType.INT32, "GatherOptions", **options)
 
     def sizes(self, value: Value) -> list[Value]:
         """Return the size of each dimension of a tensor of known rank, as scalars."""
@@ -214,9 +214,9 @@ class IndexArithmetic:
     def joined(self, scalars: Sequence[Value | int]) -> Value:
         """Pack scalars into a vector."""
         values = [self._value(scalar) for scalar in scalars]
-        known = [value.data for value in values if value.data is not None]
-        if len(known) == len(values):
-            return self.number(np.array([int(number) for number in known], np.int32))
+        constants = [value.data for value in values if value.data is not None]
+        if len(constants) == len(values):
+            return self.number(np.array([int(number) for number in constants], np.int32))
         options = {"values_count": len(values), "axis": 0}
         shape = (len(values),)
         return self.scope.emit("PACK", values, shape, DType.INT32, "PackOptions", **options)
@@ -226,8 +226,8 @@ class IndexArithmetic:
         shape = tuple(-1 if size.data is None else int(size.data) for size in sizes)
         if -1 not in shape:
             return self.reshaped(value, shape)
-        given = [value, self.joined(sizes)]
-        return self.scope.emit("RESHAPE", given, shape, value.dtype, "ReshapeOptions")
+        operands = [value, self.joined(sizes)]
+        return self.scope.emit("RESHAPE", operands, shape, value.dtype, "ReshapeOptions")
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """Reshape a value, unless it has that shape already."""

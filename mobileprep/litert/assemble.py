@@ -191,11 +191,11 @@ class _Numbered:
         return OperatorRecord(code, inputs, outputs, op.options, op.custom_options)
 
     def _number(self, value: Value) -> int:
-        found = self._numbers.get(value)
-        if found is None:
-            found = self._numbers[value] = len(self._tensors)
+        index = self._numbers.get(value)
+        if index is None:
+            index = self._numbers[value] = len(self._tensors)
             self._tensors.append(self._tensor(value))
-        return found
+        return index
 
     def _tensor(self, value: Value) -> LiteTensor:
         sizes = value.shape or ()
@@ -293,9 +293,11 @@ def _safe(op: Op) -> Op:
 def _sources(body: Program) -> dict[int, int]:
     """Map each variable that is assigned from another variable to the index of that one."""
     indices = {port.value: i for i, port in enumerate(body.inputs)}
-    found = {i: indices.get(port.value, i) for i, port in enumerate(body.outputs)}
-    unchanged = {i for i, source in found.items() if body.outputs[i].value is body.inputs[i].value}
-    return {i: j for i, j in found.items() if i != j and j not in unchanged}
+    sources = {i: indices.get(port.value, i) for i, port in enumerate(body.outputs)}
+    unchanged = {
+        i for i, source in sources.items() if body.outputs[i].value is body.inputs[i].value
+    }
+    return {i: j for i, j in sources.items() if i != j and j not in unchanged}
 
 
 def _ordered(sources: Mapping[int, int], count: int) -> tuple[list[int], list[int]]:

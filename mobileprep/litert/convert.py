@@ -127,10 +127,10 @@ def _common_order(op: Op, readers: Readers) -> tuple[int, ...] | None:
             orders.add(order)
         elif value is None or value.data is None or rank is None or value.data.ndim > rank:
             return None
-    found = orders.pop() if len(orders) == 1 else None
+    common = orders.pop() if len(orders) == 1 else None
     if op.code == "PAD" and (op.inputs[1] is None or op.inputs[1].data is None):
         return None
-    return found if found is not None and len(found) == rank else None
+    return common if common is not None and len(common) == rank else None
 
 
 def _behind(op: Op, order: tuple[int, ...], readers: Readers) -> list[Op]:
@@ -240,12 +240,12 @@ def converted(
         program = program.mapped(fused)
         program.mapped(partial(_checked, where))
         return assembled(program.mapped(_STORED[mode]), min_runtime, where)
-    asked = integers or Integers(INTEGERS[mode])
+    settings = integers or Integers(INTEGERS[mode])
     plain, trained = without_fake_quants(program)
-    if not (asked.ranges or trained):
+    if not (settings.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
         raise UsageError(message, GIVE_RANGES, where)
-    done = quantized(plain.mapped(fused), asked, trained)
+    done = quantized(plain.mapped(fused), settings, trained)
     for note in done.notes:
         tell(note)
     return assembled(done.program, min_runtime, where)
@@ -261,8 +261,8 @@ def _checked(where: str, program: Program) -> Program:
     ]
     if narrow:
         reason = "LiteRT has no narrow range for computed weights"
-        mend = "compute in integers, by the mode int8; or export the model without it"
-        raise refused([Refusal(node.name, node.op, reason, mend) for node in narrow], where)
+        hint = "compute in integers, by the mode int8; or export the model without it"
+        raise refused([Refusal(node.name, node.op, reason, hint) for node in narrow], where)
     return program
 
 
@@ -292,11 +292,11 @@ def to_calibrate(
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
     names = tensors_with_ranges(plain.mapped(fused))
-    found = (edge(parse_ref(name)) for name in names)
+    tensors = (edge(parse_ref(name)) for name in names)
     return CalibrationGraph(
         source.tables.filling(source.graph),
         source.inputs,
-        tuple(t for t in found if t[0] in source.graph),
+        tuple(t for t in tensors if t[0] in source.graph),
     )
 
 
@@ -313,17 +313,17 @@ def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:
     """Remove FAKE_QUANT operators, and return the range of each tensor that they clip, by name."""
     ranges: dict[str, Range] = {}
     same: dict[Value, Value] = {}
-    kept = []
+    remaining = []
     for op in program.ops:
         value = op.inputs[0] if op.inputs else None
         if op.code != "FAKE_QUANT" or op.options is None or value is None:
-            kept.append(op)
+            remaining.append(op)
             continue
         same[op.outputs[0]] = value
         while value in same:
             value = same[value]
         ranges[value.name] = (_number(op.options, "min"), _number(op.options, "max"))
-    return rewritten(program, kept, same), ranges
+    return rewritten(program, remaining, same), ranges
 
 
 def _number(options: Options, name: str) -> float:
@@ -392,9 +392,9 @@ class _Erf:
 
     def _two(self, code: str, table: str, left: Value, right: Value) -> Value:
         output = self._op.outputs[0]
-        made = Value(f"{output.name}_{len(self._ops)}", DType.FLOAT, output.shape)
-        self._ops.append(Op(code, (left, right), (made,), Options(table)))
-        return made
+        result = Value(f"{output.name}_{len(self._ops)}", DType.FLOAT, output.shape)
+        self._ops.append(Op(code, (left, right), (result,), Options(table)))
+        return result
 
 
 ACTIVATIONS: Final[Mapping[str, str]] = {
@@ -509,12 +509,12 @@ def _replaced(program: Program, replaced: Mapping[Op, Op | None]) -> Program:
 def _without_unread(program: Program) -> Program:
     """Remove operators whose outputs have no readers."""
     read = {port.value for port in program.outputs}
-    kept = []
+    retained = []
     for op in reversed(program.ops):
         if any(value in read for value in op.outputs):
             read.update(value for value in op.inputs if value is not None)
-            kept.append(op)
-    return program.with_ops(kept[::-1])
+            retained.append(op)
+    return program.with_ops(retained[::-1])
 
 
 _STEPS: Final[tuple[Callable[[Program], Program], ...]] = (

@@ -61,8 +61,8 @@ def dequantized(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, int]:
             raise UnsupportedError(message, "fetch the float tensor after its Dequantize")
     result = graph.with_nodes(_Dequantizing(graph).nodes())
     needed = reachable(result, [r.node for r in outputs])
-    kept = [n for n in result if n.name in needed or n.op == "Placeholder"]
-    return result.with_nodes(kept), count
+    retained = [n for n in result if n.name in needed or n.op == "Placeholder"]
+    return result.with_nodes(retained), count
 
 
 class _Dequantizing:
@@ -117,13 +117,13 @@ class _Dequantizing:
         floats = [self._float(node, v, *pair) for v, pair in zip(values, pairs, strict=True)]
         if form.op == "Conv2D":
             self._check_window(node)
-        taken = [*plain, *floats] if form.plain == 0 else [*floats, *plain]
-        kept = {key: node.attrs[key] for key in form.attrs if key in node.attrs}
+        operands = [*plain, *floats] if form.plain == 0 else [*floats, *plain]
+        attrs = {key: node.attrs[key] for key in form.attrs if key in node.attrs}
         limits = self._limits(*ends) if form.op in ACTIVATIONS else None
         if limits is not None:
             # The values are already rounded; this records the range for the integer modes.
-            return self._in_range(node, self._add(node, form.op, *taken), limits)
-        return _node(node, form.op, taken, **kept, T=_FLOAT)
+            return self._in_range(node, self._add(node, form.op, *operands), limits)
+        return _node(node, form.op, operands, **attrs, T=_FLOAT)
 
     def _rounded(self, node: Node) -> Node:
         value, *ends = node.data_inputs
@@ -150,9 +150,9 @@ class _Dequantizing:
         source = self._graph[node.data_inputs[0].node]
         if not self._is_raw(source):
             return _node(node, "Identity", node.data_inputs[:1], T=_FLOAT)
-        found = [constant_behind(self._graph, ref) for ref in node.data_inputs]
-        tensors = [tensor for tensor in found if tensor is not None]
-        if len(tensors) == len(found):
+        constants = [constant_behind(self._graph, ref) for ref in node.data_inputs]
+        tensors = [tensor for tensor in constants if tensor is not None]
+        if len(tensors) == len(constants):
             (values,) = evaluate_node(node, tensors)
             return constant(node.name, values, node.device, node.control_inputs)
         if node.attr_str("mode", "MIN_COMBINED") != "MIN_FIRST":
@@ -172,8 +172,8 @@ class _Dequantizing:
         plain = _PLAIN[kind]
         zero, step = _affine(limits, plain)
         if value is not None:
-            found = (value.array().astype(np.float64) - zero) * np.float64(step)
-            return self._constant(node, "values", found)
+            numbers = (value.array().astype(np.float64) - zero) * np.float64(step)
+            return self._constant(node, "values", numbers)
         cast = self._fresh.name(f"{node.name}/Cast")
         kinds = {"SrcT": attr.dtype(plain), "DstT": _FLOAT}
         self._new.append(Node(cast, "Cast", (ref,), node.device, kinds))
@@ -190,8 +190,10 @@ class _Dequantizing:
 
     def _limits(self, low: Ref, high: Ref, *, with_zero: bool = True) -> Limits | None:
         """Return a constant range, or None if it is computed."""
-        found = [self._end(ref) for ref in (low, high)]
-        ends = [float(t.array().reshape(-1)[0]) for t in found if t is not None and t.array().size]
+        tensors = [self._end(ref) for ref in (low, high)]
+        ends = [
+            float(t.array().reshape(-1)[0]) for t in tensors if t is not None and t.array().size
+        ]
         if len(ends) < 2:
             return None
         if with_zero:

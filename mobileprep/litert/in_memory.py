@@ -38,7 +38,7 @@ def _check_no_quantized_ops(
     fed = {edge(parse_ref(name)) for name in feeds}
     nodes = needed_nodes(graph, [parse_ref(name) for name in fetches], fed, where)
     reason = "a float .tflite file does not compute what quantized ops compute"
-    mend = "run the graph with another engine"
+    hint = "run the graph with another engine"
     quantized = [node for node in nodes if node.op in FLOAT_OPS or node.op in ROUNDING]
     if quantized:
-        raise refused([Refusal(n.name, n.op, reason, mend) for n in quantized], where)
+        raise refused([Refusal(n.name, n.op, reason, hint) for n in quantized], where)

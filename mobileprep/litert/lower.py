@@ -77,12 +77,12 @@ class _Lowering:
 
     def _of_unknown_rank(self, inputs: Sequence[str]) -> list[str]:
         """Return the names of non-string inputs of unknown rank."""
-        found = []
+        names = []
         for name, fed in zip(inputs, self.source.inputs, strict=True):
             is_text = self.source.graph[fed].attr_dtype("dtype") is DType.STRING
             if not is_text and self.scope.shape_of(Ref(fed)) is None:
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def run(self, where: str) -> None:
         """Lower every supported node, and record the others."""
@@ -103,9 +103,9 @@ class _Lowering:
         fed = [self._port(n, Ref(p)) for n, p in zip(inputs, self.source.inputs, strict=True)]
         return Program(tuple(fed), tuple(ends), ops, title)
 
-    def _function(self, name: str, given: Sequence[Value]) -> Program:
+    def _function(self, name: str, arguments: Sequence[Value]) -> Program:
         """Return the program of a library function called with the given values."""
-        source = prepared_function(self.source.graph, name, [(v.dtype, v.shape) for v in given])
+        source = prepared_function(self.source.graph, name, [(v.dtype, v.shape) for v in arguments])
         if len(self.callers) == _DEEPEST or name in self.callers:
             message = f"it runs {name!r}, which is in {len(self.callers)} functions"
             raise CannotExpressError(message, "leave recursion out")
@@ -122,19 +122,19 @@ class _Lowering:
         return inner.finished(source.inputs, outputs, name)
 
     def _node(self, node: Node) -> None:
-        made = self._given(node)
-        if made is None:
-            taken = [self.values.get(edge(r)) for r in node.data_inputs]
-            inputs = [value for value in taken if value is not None]
-            if len(inputs) < len(taken):
+        outputs = self._constant_value(node)
+        if outputs is None:
+            operands = [self.values.get(edge(r)) for r in node.data_inputs]
+            inputs = [value for value in operands if value is not None]
+            if len(inputs) < len(operands):
                 return  # The node of a missing input is reported instead.
-            made = self._lowered(node, inputs)
-        for index, value in enumerate(made or ()):
+            outputs = self._lowered(node, inputs)
+        for index, value in enumerate(outputs or ()):
             self.values[node.name, index] = value
             name = node.name if index == 0 else f"{node.name}:{index}"
             self.names.setdefault(value, name)
 
-    def _given(self, node: Node) -> tuple[Value, ...] | None:
+    def _constant_value(self, node: Node) -> tuple[Value, ...] | None:
         """Return the value of a placeholder, a constant, or a number derived from known sizes."""
         if node.op == "Placeholder":
             kind = node.attr_dtype("dtype")
@@ -190,13 +190,13 @@ class _Lowering:
     def _renamed(self) -> tuple[Op, ...]:
         """Name the intermediate values of lowered nodes after their operator and its index."""
         fresh = FreshNames(node.name for node in self.source.graph)
-        known = frozenset(self.names)
+        named = frozenset(self.names)
         for number, op in enumerate(self.scope.ops):
             for value in op.outputs:
-                if value not in known:
+                if value not in named:
                     self.names[value] = fresh.name(f"{op.code.lower()}_{number}")
             source = op.inputs[0] if op.code == "TRANSPOSE" else None
-            if source is not None and source not in known and op.outputs[0] in known:
+            if source is not None and source not in named and op.outputs[0] in named:
                 # The input of the transposition has the same elements as the node's output.
                 self._alike[source] = self.names[op.outputs[0]]
         return tuple(self.scope.ops)
@@ -208,11 +208,11 @@ class _Lowering:
     def _final(self, value: Value) -> Value:
         if value.name:
             return value
-        found = self._finals.get(value)
-        if found is None:
+        final = self._finals.get(value)
+        if final is None:
             named = replace(value, name=self.names[value], alike=self._alike.get(value, ""))
-            found = self._finals[value] = named
-        return found
+            final = self._finals[value] = named
+        return final
 
     def _port(self, name: str, ref: Ref) -> Port:
         value = self.values.get(edge(ref))
@@ -239,8 +239,8 @@ def unconverted(op: str) -> CannotExpressError:
         return CannotExpressError("it is control flow, which is not converted", _NO_OP)
     if op.startswith(_TENSOR_LISTS):
         reason = "TensorLists, the arrays of TensorFlow 2, are not converted"
-        mend = "export the model with its loops unrolled (Keras: unroll=True)"
-        return CannotExpressError(reason, mend)
+        hint = "export the model with its loops unrolled (Keras: unroll=True)"
+        return CannotExpressError(reason, hint)
     if op.startswith("Decode"):
         reason = "LiteRT cannot decode images, audio, or records"
         return CannotExpressError(reason, "decode in the app, and feed what this node puts out")

@@ -38,7 +38,7 @@ def gelu(op: Op, readers: Readers) -> Op | None:
     for x, bend in (factors, factors[::-1]):
         curve, sign = readers.maker(_beside(bend, 1.0, readers)), 1.0
         if curve is None:
-            curve, sign = readers.maker(_taken_from(bend, 1.0, readers)), -1.0
+            curve, sign = readers.maker(_subtrahend(bend, 1.0, readers)), -1.0
         if curve is None or curve.code not in ("ERF", "TANH"):
             continue
         is_curve = _is_erf if curve.code == "ERF" else _is_tanh
@@ -59,10 +59,10 @@ def between(op: Op, readers: Readers) -> Op | None:
     if inner.code == "RELU":
         x, other = inner.inputs[0], 0.0
     elif inner.code in ("MINIMUM", "MAXIMUM"):
-        x, found = _with_number(inner)
-        if found is None:
+        x, bound = _with_number(inner)
+        if bound is None:
             return None
-        other = found
+        other = bound
     else:
         return None
     if inner.code == op.code or (inner.code == "RELU" and op.code == "MAXIMUM"):
@@ -124,22 +124,22 @@ def _is_power(value: Value | None, x: Value, exponent: int, readers: Readers) ->
     return factors == [x] * exponent and _is_close(scale, _OF_CUBE)
 
 
-def _beside(value: Value | None, wanted: float, readers: Readers) -> Value | None:
+def _beside(value: Value | None, number: float, readers: Readers) -> Value | None:
     """Return the other operand of a sum with a number."""
     total = readers.maker(value)
     if total is None or total.code != "ADD":
         return None
-    rest, found = _with_number(total)
-    return rest if found is not None and _is_close(found, wanted) else None
+    rest, addend = _with_number(total)
+    return rest if addend is not None and _is_close(addend, number) else None
 
 
-def _taken_from(value: Value | None, wanted: float, readers: Readers) -> Value | None:
+def _subtrahend(value: Value | None, number: float, readers: Readers) -> Value | None:
     """Return the subtrahend of a difference whose minuend is a number."""
     difference = readers.maker(value)
     if difference is None or difference.code != "SUB":
         return None
-    found = number_of(difference.inputs[0])
-    return difference.inputs[1] if found is not None and _is_close(found, wanted) else None
+    minuend = number_of(difference.inputs[0])
+    return difference.inputs[1] if minuend is not None and _is_close(minuend, number) else None
 
 
 def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Value]]:
@@ -163,9 +163,9 @@ def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Valu
         if number is not None:
             scale *= number
         elif maker is not None and depth < _DEEPEST and readers.once(value):
-            inner, found = _factors(maker, readers, depth + 1)
+            inner, inner_values = _factors(maker, readers, depth + 1)
             scale *= inner
-            values += found
+            values += inner_values
         else:
             values.append(value)
     return scale, values
@@ -179,8 +179,8 @@ def _exponent(op: Op) -> int | None:
     return int(number) if number in (2.0, 3.0) else None
 
 
-def _is_close(found: float, wanted: float) -> bool:
-    return abs(found - wanted) <= _CLOSE * abs(wanted)
+def _is_close(actual: float, expected: float) -> bool:
+    return abs(actual - expected) <= _CLOSE * abs(expected)
 
 
 _STRIDED: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
@@ -191,8 +191,11 @@ def with_builtins(program: Program) -> Program:
     """Replace every pattern in a program; operators that this leaves without readers stay."""
     for pattern in _PATTERNS:
         readers = Readers(program)
-        found = ((op, pattern(op, readers)) for op in program.ops)
-        ops = [op if made is None else replace(made, node=op.node) for op, made in found]
+        replacements = ((op, pattern(op, readers)) for op in program.ops)
+        ops = [
+            op if builtin is None else replace(builtin, node=op.node)
+            for op, builtin in replacements
+        ]
         program = program.with_ops(ops)
     return program
 
@@ -215,18 +218,22 @@ def _hard_swish(op: Op, readers: Readers) -> Op | None:
 
 def _products(op: Op, readers: Readers) -> Iterator[list[Value]]:
     """Yield the factors of a product, then those with one nested product expanded."""
-    given = [value for value in op.inputs if value is not None]
-    yield given
-    for index, value in enumerate(given):
+    factors = [value for value in op.inputs if value is not None]
+    yield factors
+    for index, value in enumerate(factors):
         inner = readers.maker(value)
         if inner is not None and inner.code == "MUL" and readers.once(value):
-            yield [*given[:index], *given[index + 1 :], *(v for v in inner.inputs if v is not None)]
+            yield [
+                *factors[:index],
+                *factors[index + 1 :],
+                *(v for v in inner.inputs if v is not None),
+            ]
         if inner is not None and inner.code == "DIV" and readers.once(value):
             over, under = inner.inputs
             divisor = number_of(under)
             if over is not None and under is not None and divisor:
                 inverse = replace(under, data=np.array(1 / divisor, np.float32))
-                yield [*given[:index], *given[index + 1 :], over, inverse]
+                yield [*factors[:index], *factors[index + 1 :], over, inverse]
 
 
 def _shifted_by_3(value: Value, readers: Readers) -> Value | None:
@@ -271,8 +278,8 @@ def _prelu_op(op: Op, x: Value | None, slope: Value, values: Array) -> Op | None
     if shaped.ndim != x.rank - 1:
         return None
     data = np.ascontiguousarray(shaped, np.float32)
-    made = Value(f"{slope.name}_slope", DType.FLOAT, data.shape, data)
-    return Op("PRELU", (x, made), op.outputs)
+    slopes = Value(f"{slope.name}_slope", DType.FLOAT, data.shape, data)
+    return Op("PRELU", (x, slopes), op.outputs)
 
 
 def _is_negative_part(value: Value | None, x: Value | None, readers: Readers) -> bool:
@@ -304,8 +311,8 @@ def _l2_normalization(op: Op, readers: Readers) -> Op | None:
 
 def _is_sum_of_squares(total: Op, x: Value, readers: Readers) -> bool:
     squares, axes = total.inputs[:2] if len(total.inputs) > 1 else (None, None)
-    kept = total.options is not None and bool(total.options.values.get("keep_dims", False))
-    if total.code != "SUM" or not kept or axes is None or axes.data is None:
+    keeps_dims = total.options is not None and bool(total.options.values.get("keep_dims", False))
+    if total.code != "SUM" or not keeps_dims or axes is None or axes.data is None:
         return False
     if [int(a) % (x.rank or 1) for a in axes.data.reshape(-1)] != [(x.rank or 1) - 1]:
         return False
@@ -331,13 +338,13 @@ def _padding_as_same(op: Op, readers: Readers) -> Op | None:
         return None
     if image.rank != 4 or weights.shape is None or image.shape is None:
         return None
-    wanted = [(0, 0)]
+    expected = [(0, 0)]
     for axis, side in ((1, "h"), (2, "w")):
         stride = _whole(options, f"stride_{side}")
         dilation = _whole(options, f"dilation_{side}_factor")
-        wanted.append(_same(image.shape[axis], weights.shape[axis], stride, dilation))
-    wanted.append((0, 0))
-    if [tuple(map(int, pair)) for pair in amounts.data] != wanted:
+        expected.append(_same(image.shape[axis], weights.shape[axis], stride, dilation))
+    expected.append((0, 0))
+    if [tuple(map(int, pair)) for pair in amounts.data] != expected:
         return None
     values = {**options.values, "padding": _SAME}
     inputs = (image, *op.inputs[1:])

@@ -81,32 +81,32 @@ class Prepared(Struct, frozen=True):
 def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
     """Cut a graph between inputs and outputs, and simplify it."""
     graph = _without_prints(graph)
-    refs = tuple(_known(graph, name, "output") for name in outputs)
-    fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
+    refs = tuple(_checked_ref(graph, name, "output") for name in outputs)
+    fed = {edge(_checked_ref(graph, spec.name, "input")): spec for spec in inputs}
     cut, names = _cut(graph, fed, refs)
-    wanted = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
-    whole = Prepared(cut, tuple(names.values()), wanted, tables_of(graph))
+    fetches = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
+    whole = Prepared(cut, tuple(names.values()), fetches, tables_of(graph))
     return _simplified(whole, cast_outputs=True)
 
 
 def prepared_function(
-    graph: Graph, name: str, given: Sequence[tuple[DType, TensorShape]]
+    graph: Graph, name: str, arguments: Sequence[tuple[DType, TensorShape]]
 ) -> Prepared:
     """Return a function of a graph's library as a simplified graph of its own.
 
     Args:
         graph: the graph with the library.
         name: the name of the function.
-        given: dtype and shape of each argument.
+        arguments: dtype and shape of each argument.
     """
     function = graph.library.functions.get(name)
     body = None if function is None else body_of(function, graph.library)
-    if body is None or len(body.args) != len(given):
+    if body is None or len(body.args) != len(arguments):
         message = f"the function {name!r} does not exist, or accepts other arguments"
         raise InvalidGraphError(message, "export the graph again")
     fed = [
         Node(ref.node, "Placeholder", (), "", {"dtype": attr.dtype(d), "shape": attr.shape(s)})
-        for ref, (d, s) in zip(body.args, given, strict=True)
+        for ref, (d, s) in zip(body.args, arguments, strict=True)
     ]
     nodes = [n.with_inputs(n.data_inputs) for n in body.nodes if n.op not in _CHECKS]
     source = Graph([*fed, *nodes], graph.library, graph.versions)
@@ -149,11 +149,11 @@ def _transformed(
 
 def _without_prints(graph: Graph) -> Graph:
     """Replace every Print by an Identity, including those in functions."""
-    made = graph.library.functions
-    parts = (graph.nodes, *(function.nodes for function in made.values()))
+    originals = graph.library.functions
+    parts = (graph.nodes, *(function.nodes for function in originals.values()))
     if not any(node.op == "Print" for nodes in parts for node in nodes):
         return graph
-    functions = {name: replace(f, nodes=tuple(_passing(f.nodes))) for name, f in made.items()}
+    functions = {name: replace(f, nodes=tuple(_passing(f.nodes))) for name, f in originals.items()}
     library = replace(graph.library, functions=functions)
     return Graph(_passing(graph.nodes), library, graph.versions)
 
@@ -172,7 +172,7 @@ def _passing(nodes: Sequence[Node]) -> list[Node]:
     return [passing(node) for node in nodes]
 
 
-def _known(graph: Graph, name: str, what: str) -> Ref:
+def _checked_ref(graph: Graph, name: str, what: str) -> Ref:
     ref = parse_ref(name)
     if ref.node not in graph or ref.is_control:
         message = f"the {what} {name!r} is not in the graph"
@@ -217,18 +217,18 @@ def _between(
     with_controls: bool,
 ) -> Graph:
     """Return the placeholders and the nodes that ``ends`` need besides them."""
-    made = {node.name for node in placeholders}
-    given = {Ref(*source) for source in names}
-    needed = reachable(graph, [r.node for r in ends], given, through_control=with_controls)
-    known = {n.name for n in graph if n.name in needed and n.op not in _CHECKS} | made
+    fed_names = {node.name for node in placeholders}
+    sources = {Ref(*source) for source in names}
+    needed = reachable(graph, [r.node for r in ends], sources, through_control=with_controls)
+    retained = {n.name for n in graph if n.name in needed and n.op not in _CHECKS} | fed_names
 
     def rewired(node: Node) -> Node:
-        waits = [r for r in node.control_inputs if with_controls and r.node in known]
+        waits = [r for r in node.control_inputs if with_controls and r.node in retained]
         inputs = [Ref(names[edge(r)]) if edge(r) in names else r for r in node.data_inputs]
-        taken = (*inputs, *waits)
-        return node if taken == node.inputs else node.with_inputs(taken)
+        rewired_inputs = (*inputs, *waits)
+        return node if rewired_inputs == node.inputs else node.with_inputs(rewired_inputs)
 
-    nodes = [rewired(n) for n in graph if n.name in known and n.name not in made]
+    nodes = [rewired(n) for n in graph if n.name in retained and n.name not in fed_names]
     return graph.with_nodes([*placeholders, *nodes])
 
 
@@ -377,12 +377,12 @@ class _Split:
         self.node = node
         self.inputs = node.data_inputs
         self._fresh = fresh
-        self._made: list[Node] = []
+        self._nodes: list[Node] = []
 
-    def add(self, op: str, *inputs: Ref, kept: Sequence[str] = (), **attrs: AttrValue) -> Ref:
-        own = {key: self.node.attrs[key] for key in ("T", *kept) if key in self.node.attrs}
+    def add(self, op: str, *inputs: Ref, attr_names: Sequence[str] = (), **attrs: AttrValue) -> Ref:
+        own = {key: self.node.attrs[key] for key in ("T", *attr_names) if key in self.node.attrs}
         name = self._fresh.name(f"{self.node.name}/{op}")
-        self._made.append(Node(name, op, inputs, self.node.device, {**own, **attrs}))
+        self._nodes.append(Node(name, op, inputs, self.node.device, {**own, **attrs}))
         return Ref(name)
 
     def activate(self, name: str, value: Ref) -> Ref:
@@ -393,8 +393,8 @@ class _Split:
 
     def normalize(self, value: Ref, *statistics: Ref) -> Ref:
         parameters = {"U": attr.dtype(DType.FLOAT), "is_training": attr.boolean(value=False)}
-        kept = ("epsilon", "data_format")
-        return self.add("FusedBatchNormV3", value, *statistics, kept=kept, **parameters)
+        attr_names = ("epsilon", "data_format")
+        return self.add("FusedBatchNormV3", value, *statistics, attr_names=attr_names, **parameters)
 
     def in_order(self, filters: Ref) -> Ref | None:
         """Return the filters in the order of Conv2D, or None if their order is unknown."""
@@ -405,26 +405,26 @@ class _Split:
             return None
         name = self._fresh.name(f"{self.node.name}/permutation")
         axes = np.array([order.index(axis) for axis in _FILTERS], np.int32)
-        self._made.append(constant(name, Tensor.of(axes)))
+        self._nodes.append(constant(name, Tensor.of(axes)))
         return self.add("Transpose", filters, Ref(name), Tperm=attr.dtype(DType.INT32))
 
     @property
     def nodes(self) -> list[Node]:
         """The ops; the last has the name and control inputs of the fused node."""
-        *before, last = self._made
+        *before, last = self._nodes
         inputs = (*last.inputs, *self.node.control_inputs)
         return [*before, Node(self.node.name, last.op, inputs, last.device, last.attrs)]
 
 
 def _product(work: _Split) -> bool:
-    op, kept = _PRODUCTS[work.node.op]
+    op, attr_names = _PRODUCTS[work.node.op]
     if len(work.inputs) < 2:
         return False
     image, filters, *rest = work.inputs
     ordered = work.in_order(filters)
     if ordered is None:
         return False
-    value = work.add(op, image, ordered, kept=kept)
+    value = work.add(op, image, ordered, attr_names=attr_names)
     for name in (fused.decode() for fused in work.node.attr_strings("fused_ops")):
         count = _OPERANDS.get(name, 0)
         if count > len(rest) or not (count or name in _ACTIVATIONS):
@@ -433,7 +433,7 @@ def _product(work: _Split) -> bool:
         if name == "FusedBatchNorm":
             value = work.normalize(value, *operands)
         elif name == "BiasAdd":
-            value = work.add("BiasAdd", value, *operands, kept=("data_format",))
+            value = work.add("BiasAdd", value, *operands, attr_names=("data_format",))
         else:
             value = work.add("AddV2", value, *operands) if count else work.activate(name, value)
     return True
@@ -462,9 +462,9 @@ def _padded(work: _Split) -> bool:
         aligned = attr.boolean(work.node.attr_bool("resize_align_corners", False))
         image = work.add("ResizeBilinear", image, *sizes, align_corners=aligned)
     padded = work.add(
-        "MirrorPad", image, paddings, kept=("mode",), Tpaddings=attr.dtype(DType.INT32)
+        "MirrorPad", image, paddings, attr_names=("mode",), Tpaddings=attr.dtype(DType.INT32)
     )
-    work.add("Conv2D", padded, filters, kept=("strides", "padding"))
+    work.add("Conv2D", padded, filters, attr_names=("strides", "padding"))
     return True
 
 

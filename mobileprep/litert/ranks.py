@@ -102,12 +102,12 @@ def with_supported_ranks(program: Program) -> Program:
         if not (exceeds_rank(op) and work.rewrite(op)):
             work.ops.append(op)
     read = {port.value for port in program.outputs}
-    kept: list[Op] = []
+    retained: list[Op] = []
     for op in reversed(work.ops):
         if op not in work.helpers or op.outputs[0] in read:
-            kept.append(op)
+            retained.append(op)
             read.update(value for value in op.inputs if value is not None)
-    return program.with_ops(kept[::-1])
+    return program.with_ops(retained[::-1])
 
 
 def with_convolutions(program: Program) -> Program:
@@ -269,10 +269,12 @@ class _Rewriter:
             weights, shape=(count, 1, 1, depth), data=weights.data.reshape(count, 1, 1, depth)
         )
         activation = "fused_activation_function"
-        given = {} if op.options is None else op.options.values
+        attributes = {} if op.options is None else op.options.values
         values: dict[str, OptionValue] = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
         values |= {"dilation_w_factor": 1, "dilation_h_factor": 1}
-        options = Options("Conv2DOptions", {**values, activation: given.get(activation, "NONE")})
+        options = Options(
+            "Conv2DOptions", {**values, activation: attributes.get(activation, "NONE")}
+        )
         layer = replace(op, code="CONV_2D", options=options)
         pixels = self._form(value, (rows, 1, 1, depth), op)
         self._add(layer, [pixels, kernel, *bias], (rows, 1, 1, count))
@@ -320,13 +322,15 @@ class _Rewriter:
             else:
                 groups.append([axis])
         merged = _merged(value.shape, groups)
-        kept = tuple(n for n, g in zip(merged, groups, strict=True) if g[0] not in reduced)
+        result_sizes = tuple(n for n, g in zip(merged, groups, strict=True) if g[0] not in reduced)
         if len(groups) > MAX_RANKS[op.code] or not all(map(_is_reshape, (merged, out))):
             return False
         chosen = [i for i, group in enumerate(groups) if group[0] in reduced]
         places = _integers(f"{op.outputs[0].name}_axes", chosen)
         options = Options("ReducerOptions", {"keep_dims": False})
-        self._add(replace(op, options=options), [self._form(value, merged, op), places], kept)
+        self._add(
+            replace(op, options=options), [self._form(value, merged, op), places], result_sizes
+        )
         return True
 
     def _transposed(self, op: Op) -> bool:
@@ -424,9 +428,9 @@ class _Rewriter:
         """Reshape a tensor; one size may be -1."""
         if output is None and value.shape == sizes:
             return value
-        known = self._forms.get((value, sizes))
-        if known is not None and output is None:
-            return known
+        cached = self._forms.get((value, sizes))
+        if cached is not None and output is None:
+            return cached
         name = f"{value.name}_as_{'x'.join(map(str, sizes)) or 'scalar'}".replace("-1", "n")
         if value.data is not None and output is None:
             done = replace(value, name=name, shape=sizes, data=value.data.reshape(sizes))

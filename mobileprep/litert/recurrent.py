@@ -45,7 +45,7 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
     functions: dict[str, Function] = {}
     for node in cells:
         work = _Nodes(node, fresh, functions)
-        wanted = [i for i in range(7) if (node.name, i) in read]
+        indices = [i for i in range(7) if (node.name, i) in read]
         if node.op == "GRUBlockCell":
             results: Mapping[int, Ref] = dict(enumerate(_gru(work, node.data_inputs)))
         elif node.op == "LSTMBlockCell":
@@ -53,7 +53,7 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
             results = dict(enumerate(_Lstm(node, weights).step(work, x, state, hidden)))
         else:
             shape = shape_of(shapes, node.data_inputs[1])
-            results = _sequence(work, graph, shape, values.size(node.data_inputs[0]), wanted)
+            results = _sequence(work, graph, shape, values.size(node.data_inputs[0]), indices)
         added[node.name] = work.nodes
         replaced.update({(node.name, index): ref for index, ref in results.items()})
 
@@ -162,28 +162,28 @@ def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
 
 
 def _sequence(
-    work: _Nodes, graph: Graph, shape: TensorShape, known: int | None, wanted: Sequence[int]
+    work: _Nodes, graph: Graph, shape: TensorShape, time_steps: int | None, indices: Sequence[int]
 ) -> Mapping[int, Ref]:
     """Return the wanted outputs of a BlockLSTM, unrolled or as a loop for many or unknown steps."""
     steps = shape[0] if shape else -1
     if not 0 < steps <= _MAX_UNROLLED_STEPS:
-        return _looped(work, graph, wanted)
+        return _looped(work, graph, indices)
     x = work.node.data_inputs[1]
     cell = _Lstm(work.node, work.node.data_inputs[4:])
     state, hidden = work.node.data_inputs[2:4]
     unpacked = work.add("Unpack", x, num=attr.integer(steps), axis=attr.integer(0))
-    rows: dict[int, list[Ref]] = {index: [] for index in wanted}
-    for t in range(steps if known is None else min(known, steps)):
+    rows: dict[int, list[Ref]] = {index: [] for index in indices}
+    for t in range(steps if time_steps is None else min(time_steps, steps)):
         results = cell.step(work, Ref(unpacked.node, t), state, hidden)
         state, hidden = results[_STATE], results[_HIDDEN]
-        for index in wanted:
+        for index in indices:
             rows[index].append(results[index])
     zeros = work.add("ZerosLike", work.node.data_inputs[2])
     whole = {
-        index: work.pack([*made, *[zeros] * (steps - len(made))], work.kind)
-        for index, made in rows.items()
+        index: work.pack([*outputs, *[zeros] * (steps - len(outputs))], work.kind)
+        for index, outputs in rows.items()
     }
-    return whole if known is not None else _masked(work, whole, steps)
+    return whole if time_steps is not None else _masked(work, whole, steps)
 
 
 def _length(work: _Nodes) -> Ref:
@@ -200,7 +200,7 @@ def _masked(work: _Nodes, outputs: Mapping[int, Ref], steps: int) -> Mapping[int
     return {index: work.add("SelectV2", is_inside, ref, zero) for index, ref in outputs.items()}
 
 
-def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, Ref]:
+def _looped(work: _Nodes, graph: Graph, indices: Sequence[int]) -> Mapping[int, Ref]:
     """Return the wanted outputs, computed by a While over the time steps."""
     _, x, state, hidden, *weights = work.node.data_inputs
     is_constant = [constant_behind(graph, ref) for ref in weights]
@@ -208,23 +208,23 @@ def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, R
     sizes, time = _sizes(work, x, state)
     limit = work.put("Minimum", (_length(work), time), T=_INT32)
     zero, kinds = work.constant("zero", 0.0, work.kind), {"index_type": _INT32}
-    zeros = [work.add("Fill", sizes, zero, **kinds) for _ in wanted]
-    given = (work.constant("first", 0), limit, x, state, hidden, *zeros, *passed)
-    types = (*[DType.INT32] * 2, *[work.kind] * (len(given) - 2))
-    args = tuple(Ref(f"arg_{i}") for i in range(len(given)))
+    zeros = [work.add("Fill", sizes, zero, **kinds) for _ in indices]
+    arguments = (work.constant("first", 0), limit, x, state, hidden, *zeros, *passed)
+    types = (*[DType.INT32] * 2, *[work.kind] * (len(arguments) - 2))
+    args = tuple(Ref(f"arg_{i}") for i in range(len(arguments)))
 
     inner = _Nodes(work.node, FreshNames(r.node for r in args), work.functions)
-    rest = iter(args[len(given) - len(passed) :])
+    rest = iter(args[len(arguments) - len(passed) :])
     own = [
         next(rest) if value is None else inner.constant("weights", value.array(), work.kind)
         for value in is_constant
     ]
     t, row = args[0], inner.gather(args[2], args[0], work.kind)
     results = _Lstm(work.node, own).step(inner, row, *args[3:5])
-    written = [_written(inner, args[5 + i], t, results[index]) for i, index in enumerate(wanted)]
+    written = [_written(inner, args[5 + i], t, results[index]) for i, index in enumerate(indices)]
     after = inner.put("AddV2", (t, inner.constant("one", 1)), T=_INT32)
     states = (results[_STATE], results[_HIDDEN])
-    rets = (after, *args[1:3], *states, *written, *args[len(given) - len(passed) :])
+    rets = (after, *args[1:3], *states, *written, *args[len(arguments) - len(passed) :])
     body = _function(inner, "body", args, types, rets, types, graph.library)
 
     test = _Nodes(work.node, FreshNames(r.node for r in args), work.functions)
@@ -232,14 +232,14 @@ def _looped(work: _Nodes, graph: Graph, wanted: Sequence[int]) -> Mapping[int, R
     cond = _function(test, "cond", args, types, (goes_on,), (DType.BOOL,), graph.library)
     loop = work.put(
         "StatelessWhile",
-        given,
+        arguments,
         T=AttrValue("list(type)", types),
         cond=cond,
         body=body,
         output_shapes=AttrValue("list", ()),
         parallel_iterations=attr.integer(10),
     )
-    return {index: Ref(loop.node, 5 + i) for i, index in enumerate(wanted)}
+    return {index: Ref(loop.node, 5 + i) for i, index in enumerate(indices)}
 
 
 def _sizes(work: _Nodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
@@ -270,8 +270,8 @@ def _function(
     library: Library,
 ) -> AttrValue:
     """Create a function from the nodes, and return the attribute that names it."""
-    known = FreshNames([*work.functions, *library.functions])
-    name = known.name(f"{work.node.name}_{what}".replace("/", "_"))
+    fresh_names = FreshNames([*work.functions, *library.functions])
+    name = fresh_names.name(f"{work.node.name}_{what}".replace("/", "_"))
     inputs = tuple(ArgDef(r.node, kind) for r, kind in zip(args, arg_kinds, strict=True))
     outputs = tuple(ArgDef(f"ret_{i}", kind) for i, kind in enumerate(ret_kinds))
     like = Function(OpDef(name, inputs, outputs))

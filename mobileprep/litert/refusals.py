@@ -104,11 +104,11 @@ def refused(
     for refusal in refusals:
         kind = (refusal.op, refusal.reason, refusal.mend)
         alike.setdefault(kind, []).append(refusal.node)
-    lines = [f"{op} {_listed(nodes)}: {why}; {mend}" for (op, why, mend), nodes in alike.items()]
+    lines = [f"{op} {_listed(nodes)}: {why}; {hint}" for (op, why, hint), nodes in alike.items()]
     if len(lines) == 1:
-        ((op, why, mend), nodes) = next(iter(alike.items()))
+        ((op, why, hint), nodes) = next(iter(alike.items()))
         message = f"{op} {_listed(nodes)}: {why}"
-        return InexpressibleError(message, before + mend, where, refusals)
+        return InexpressibleError(message, before + hint, where, refusals)
     message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
     ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
     return InexpressibleError(message, f"{before}cut or replace them: {ops}", where, refusals)

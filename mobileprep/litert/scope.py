@@ -133,11 +133,11 @@ class Scope:
         """Return a constant in another layout, shared by all nodes that read it."""
         assert weights.data is not None
         key = (id(weights.data), form)
-        found = self._relaid.get(key)
-        if found is None:
-            made = self.constant(change, weights.name, weights.dtype)
-            found = self._relaid[key] = (weights.data, made)
-        return found[1]
+        cached = self._relaid.get(key)
+        if cached is None:
+            constant = self.constant(change, weights.name, weights.dtype)
+            cached = self._relaid[key] = (weights.data, constant)
+        return cached[1]
 
     def emit(
         self,
@@ -162,13 +162,13 @@ class Scope:
         **options: OptionValue,
     ) -> tuple[Value, ...]:
         """Emit an operator, and return its outputs."""
-        made = _made(outputs)
-        taken = (v.dtype for v in inputs[:1] if v is not None)
-        check_moved(code, (*taken, *(kind for _, kind in outputs)))
+        results = _new_values(outputs)
+        kinds = (v.dtype for v in inputs[:1] if v is not None)
+        check_moved(code, (*kinds, *(kind for _, kind in outputs)))
         _check_options(table, options)
         described = Options(table, options) if table else None
-        self.ops.append(Op(code, tuple(inputs), made, described))
-        return made
+        self.ops.append(Op(code, tuple(inputs), results, described))
+        return results
 
     def emit_running(
         self,
@@ -179,10 +179,10 @@ class Scope:
         subgraphs: Sequence[Program],
     ) -> tuple[Value, ...]:
         """Emit an operator that runs subgraphs, and return its outputs."""
-        made = _made(outputs)
-        op = Op(code, tuple(inputs), made, Options(table), subgraphs=tuple(subgraphs))
+        results = _new_values(outputs)
+        op = Op(code, tuple(inputs), results, Options(table), subgraphs=tuple(subgraphs))
         self.ops.append(op)
-        return made
+        return results
 
     def emit_custom(
         self,
@@ -192,22 +192,22 @@ class Scope:
         options: bytes,
     ) -> tuple[Value, ...]:
         """Emit a custom operator, and return its outputs."""
-        made = _made(outputs)
-        op = Op("CUSTOM", tuple(inputs), made, None, custom, options)
+        results = _new_values(outputs)
+        op = Op("CUSTOM", tuple(inputs), results, None, custom, options)
         self.ops.append(op)
-        return made
+        return results
 
     def unique(self, name: str) -> str:
         """Return a unique name for a constant."""
-        found, number = name, 0
-        while found in self._names:
+        candidate, number = name, 0
+        while candidate in self._names:
             number += 1
-            found = f"{name}_{number}"
-        self._names.add(found)
-        return found
+            candidate = f"{name}_{number}"
+        self._names.add(candidate)
+        return candidate
 
 
-def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
+def _new_values(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
     """Create the outputs of an operator."""
     unknown = next((kind for _, kind in outputs if kind not in NAMES), None)
     if unknown is not None:

@@ -54,9 +54,9 @@ def as_int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
     """Cast an input of sizes or indices to int32, at conversion time if its elements are known."""
     if value.dtype is DType.INT32:
         return value
-    known = scope.known(node, index)
-    if known is not None:
-        return scope.integers_constant(known, value.name)
+    constant = scope.known(node, index)
+    if constant is not None:
+        return scope.integers_constant(constant, value.name)
     kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": "INT32"}
     return scope.emit("CAST", [value], value.shape, DType.INT32, "CastOptions", **kinds)
 

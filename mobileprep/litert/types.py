@@ -71,15 +71,15 @@ def need(node: Node, values: Sequence[Value], allowed: Iterable[DType]) -> None:
 
 def check_moved(code: str, kinds: Iterable[DType]) -> None:
     """Raise an error for types that an operator that moves or selects elements does not support."""
-    known = _MOVING.get(code)
-    if known is not None:
-        _need(kinds, known)
+    supported = _MOVING.get(code)
+    if supported is not None:
+        _need(kinds, supported)
 
 
-def _need(kinds: Iterable[DType], known: frozenset[DType]) -> None:
+def _need(kinds: Iterable[DType], supported: frozenset[DType]) -> None:
     for kind in kinds:
-        if kind not in known:
-            names = ", ".join(k.short for k in sorted(known))
+        if kind not in supported:
+            names = ", ".join(k.short for k in sorted(supported))
             reason = f"LiteRT computes it for {names}, not for {kind.short}"
             raise CannotExpressError(reason, "cast its inputs")
 
@@ -103,8 +103,8 @@ def _calls(main: Program) -> Iterator[Op]:
     for op in main.ops:
         if op.code == TABLE:
             handle = replace(op.outputs[0], name=f"{op.outputs[0].name}_to_fill")
-            made = replace(op, inputs=(), outputs=(handle,))
-            taken = (handle, *op.inputs)
-            filled = Op("HASHTABLE_IMPORT", taken, (), Options("HashtableImportOptions"))
-            program = Program((), (), (made, filled), f"fill_{op.outputs[0].name}")
+            table = replace(op, inputs=(), outputs=(handle,))
+            operands = (handle, *op.inputs)
+            filled = Op("HASHTABLE_IMPORT", operands, (), Options("HashtableImportOptions"))
+            program = Program((), (), (table, filled), f"fill_{op.outputs[0].name}")
             yield Op("CALL_ONCE", (), (), Options("CallOnceOptions"), subgraphs=(program,))

@@ -257,8 +257,8 @@ def _per_channel(op: Op) -> bool:
 
 def _conv_2d(op: Op) -> int:
     weights = op.inputs[1]
-    taken = op.inputs[0]
-    shapes = [v.shape for v in (taken, weights) if v is not None]
+    image = op.inputs[0]
+    shapes = [v.shape for v in (image, weights) if v is not None]
     if len(shapes) == 2 and shapes[0] and shapes[1] and shapes[0][-1] > shapes[1][-1]:
         return 6
     if _is_weights_only(op):
@@ -297,11 +297,11 @@ def _fully_connected(op: Op) -> int:
 
 def _mul(op: Op) -> int:
     kinds = {DType.INT64: 5, DType.COMPLEX64: 6, DType.INT16: 4, DType.INT8: 2}
-    found = _by_type(kinds)(op)
+    version = _by_type(kinds)(op)
     if _kind(op) is not DType.INT8:
-        return found
+        return version
     scales = [_scale(value) for value in (*op.inputs, *op.outputs)]
-    return 3 if scales[2] and scales[0] * scales[1] >= scales[2] else found
+    return 3 if scales[2] and scales[0] * scales[1] >= scales[2] else version
 
 
 def _scale(value: Value | None) -> float:

@@ -76,7 +76,7 @@ def in_int4(program: Program) -> Program:
 
 def in_int8(
     program: Program,
-    wanted: Callable[[Op], bool] = lambda _: True,
+    is_selected: Callable[[Op], bool] = lambda _: True,
     few: Collection[str] = (),
 ) -> Program:
     """Store the weights of layers as symmetric int8 with one scale per output channel.
@@ -85,12 +85,12 @@ def in_int8(
 
     Args:
         program: the program.
-        wanted: selects the operators to convert.
+        is_selected: selects the operators to convert.
         few: operators whose weights are stored in 4 bits.
     """
     changed = _Changed()
     for op in program.ops:
-        axis = LAYER_AXES.get(op.code) if wanted(op) else None
+        axis = LAYER_AXES.get(op.code) if is_selected(op) else None
         weights = op.inputs[1] if axis is not None and len(op.inputs) > 1 else None
         if axis is None or weights is None or not _is_large(weights):
             changed.add(op)
@@ -132,8 +132,8 @@ def _holding(scales: Array, largest: Array, least: Array) -> Array:
         # Channels of zeros would get a scale of 1, and their bias would be as coarse.
         scales = np.where(full, scales, scales[full].min())
     needed = least if scales.size == least.size else least.max(initial=0)
-    found: Array = np.maximum(scales, needed).astype(np.float32)
-    return found
+    raised: Array = np.maximum(scales, needed).astype(np.float32)
+    return raised
 
 
 def _others(values: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,10 +154,10 @@ class _Changed:
     def dequantized(self, value: Value, stored: Value) -> Value:
         """Return a stored constant as float32, dequantized once for all readers."""
         if value not in self._floats:
-            made = Value(f"{value.name}_float", DType.FLOAT, value.shape)
+            result = Value(f"{value.name}_float", DType.FLOAT, value.shape)
             options = Options("DequantizeOptions")
-            self.ops.append(Op("DEQUANTIZE", (stored,), (made,), options))
-            self._floats[value] = made
+            self.ops.append(Op("DEQUANTIZE", (stored,), (result,), options))
+            self._floats[value] = result
         return self._floats[value]
 
     def quantized(self, value: Value, axis: int, bits: int) -> Value:
@@ -166,8 +166,8 @@ class _Changed:
             assert value.data is not None
             data, details = quantized_weights(value.data, axis, WeightSettings(bits))
             kind = DType.INT4 if bits == 4 else DType.INT8
-            made = replace(value, dtype=kind, data=data, quantization=details)
-            self._integers[value, bits] = made
+            result = replace(value, dtype=kind, data=data, quantization=details)
+            self._integers[value, bits] = result
         return self._integers[value, bits]
 
 
@@ -241,43 +241,45 @@ class Tables:
         context = RunContext()
         for filler in fillers:
             self._fill(context, table, filler)
-        (found,) = context.resources.values()
-        if not found.entries:
+        (resource,) = context.resources.values()
+        if not resource.entries:
             reason = "it has no entries"
             raise CannotExpressError(reason, _IN_THE_APP)
         kinds = table.attr_dtype("key_dtype"), table.attr_dtype("value_dtype")
-        keys, values = list(found.entries), list(found.entries.values())
+        keys, values = list(resource.entries), list(resource.entries.values())
         return _array(keys, kinds[0]), _array(values, kinds[1])
 
     def _fill(self, context: RunContext, table: Node, filler: Node) -> None:
         make, fill = find_context_kernel(table.op), find_context_kernel(filler.op)
         assert make is not None
         assert fill is not None
-        given = self._constants(filler)
+        constants = self._constants(filler)
         try:
-            fill(context, filler, make(context, table), *given)
+            fill(context, filler, make(context, table), *constants)
         except CorruptFileError as error:
             name = Path(error.where).name
-            mend = f"put {name!r} next to the model, or in a directory `assets` there"
+            hint = f"put {name!r} next to the model, or in a directory `assets` there"
             reason = f"{error.where} {error.message}"
-            raise CannotExpressError(reason, mend) from error
+            raise CannotExpressError(reason, hint) from error
 
     def _constants(self, filler: Node) -> list[Array]:
         """Return the constant inputs of a node that fills a table."""
-        taken = filler.data_inputs[1:]
-        wanted = tuple(dict.fromkeys(map(str, taken)))
+        refs = filler.data_inputs[1:]
+        fetches = tuple(dict.fromkeys(map(str, refs)))
         limit = {"max_constant_size_in_bytes": _MOST_BYTES}
         try:
             fold = make_transform("fold_constants", limit)
-            graph = fold.apply(self._graph, Context((), wanted)).graph
+            graph = fold.apply(self._graph, Context((), fetches)).graph
         except TransformError:
             graph = self._graph
-        nodes = [graph.get(ref.node) for ref in taken]
-        known = [n.attr_tensor("value").array() for n in nodes if n is not None and n.op == "Const"]
-        if len(known) < len(taken):
+        nodes = [graph.get(ref.node) for ref in refs]
+        constants = [
+            n.attr_tensor("value").array() for n in nodes if n is not None and n.op == "Const"
+        ]
+        if len(constants) < len(refs):
             reason = f"{filler.name!r} fills it with values that are not constant"
             raise CannotExpressError(reason, _IN_THE_APP)
-        return known
+        return constants
 
 
 def tables_of(graph: Graph) -> Tables:
@@ -294,8 +296,8 @@ def tables_of(graph: Graph) -> Tables:
                 changing.add(name)
     roots = [node.name for nodes in fillers.values() for node in nodes]
     needed = reachable(graph, roots, through_control=False)
-    kept = [node.with_inputs(node.data_inputs) for node in graph if node.name in needed]
-    return Tables(graph.with_nodes(kept), fillers, frozenset(changing))
+    retained = [node.with_inputs(node.data_inputs) for node in graph if node.name in needed]
+    return Tables(graph.with_nodes(retained), fillers, frozenset(changing))
 
 
 def no_tables() -> Tables:
@@ -311,8 +313,8 @@ def table_name(table: Node) -> str:
 def _array(elements: Sequence[bytes | int], kind: DType) -> Array:
     if kind is DType.STRING:
         return as_texts([e for e in elements if isinstance(e, bytes)], (len(elements),))
-    made = np.array(elements)
-    if made.dtype != kind.numpy:
-        message = f"its entries are of {made.dtype}, not of {kind.short}"
+    array = np.array(elements)
+    if array.dtype != kind.numpy:
+        message = f"its entries are of {array.dtype}, not of {kind.short}"
         raise ValueError(message)
-    return made
+    return array

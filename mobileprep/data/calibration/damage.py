@@ -54,17 +54,17 @@ def counterparts(graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> lis
     """
     conditional = conditional_nodes(graph) | conditional_nodes(quantized)
     fed = frozenset(dependents(graph, [name for name in inputs if name in graph]))
-    found: dict[Edge, Counterpart] = {}
+    pairs: dict[Edge, Counterpart] = {}
     for pair in _eightbit(graph, quantized):
         name = pair.tensor[0]
         is_fed = pair.is_weights or name in fed
         if is_fed and name not in conditional and pair.values.node not in conditional:
-            found.setdefault(pair.tensor, pair)
+            pairs.setdefault(pair.tensor, pair)
     for tensor in _floats(graph, quantized):
         name = tensor[0]
         if name in fed and name not in inputs and name not in conditional:
-            found.setdefault(tensor, Counterpart(tensor, Ref(*tensor)))
-    return list(found.values())
+            pairs.setdefault(tensor, Counterpart(tensor, Ref(*tensor)))
+    return list(pairs.values())
 
 
 def _floats(graph: Graph, quantized: Graph) -> Iterator[Edge]:
@@ -174,7 +174,7 @@ def tensor_damage(
             inputs = tuple(parse_ref(name).node for name in feed)
             comparison = _Comparison(graph, quantized, inputs)
         comparison.add(feed)
-    return () if comparison is None else comparison.told()
+    return () if comparison is None else comparison.damages()
 
 
 class _Comparison:
@@ -192,9 +192,9 @@ class _Comparison:
         self._count(self._due, feed)
         self._due = [pair for pair in self._due if not pair.is_weights]
 
-    def told(self) -> tuple[TensorDamage, ...]:
+    def damages(self) -> tuple[TensorDamage, ...]:
         """Return the accumulated errors, the lowest signal-to-noise ratio first."""
-        found = [
+        damages = [
             TensorDamage(
                 str(Ref(*pair.tensor)),
                 self._graph[pair.tensor[0]].op,
@@ -205,17 +205,17 @@ class _Comparison:
             for pair, sums in self._sums.items()
             if pair not in self._unlike
         ]
-        return tuple(sorted(found, key=lambda tensor: tensor.damage.sqnr))
+        return tuple(sorted(damages, key=lambda tensor: tensor.damage.sqnr))
 
     def _count(self, pairs: Sequence[Counterpart], feed: Mapping[str, Array]) -> None:
         expected = self._float.run([str(Ref(*pair.tensor)) for pair in pairs], feed)
-        asked: dict[str, None] = {}
+        requested: dict[str, None] = {}
         for pair in pairs:
-            asked.update(dict.fromkeys(map(str, _needed(pair))))
-        names = list(asked)
-        found = dict(zip(names, self._quantized.run(names, feed), strict=True))
+            requested.update(dict.fromkeys(map(str, _needed(pair))))
+        names = list(requested)
+        arrays = dict(zip(names, self._quantized.run(names, feed), strict=True))
         for pair, values in zip(pairs, expected, strict=True):
-            other, grid = _meaning(pair, found)
+            other, grid = _meaning(pair, arrays)
             if other.shape == values.shape:
                 self._sums[pair].add(values, other, grid)
             else:
@@ -227,15 +227,15 @@ def _needed(pair: Counterpart) -> tuple[Ref, ...]:
     return (pair.values, *(pair.ends or ()), *scales)
 
 
-def _meaning(pair: Counterpart, found: Mapping[str, Array]) -> tuple[Array, Grid | None]:
+def _meaning(pair: Counterpart, arrays: Mapping[str, Array]) -> tuple[Array, Grid | None]:
     """Return the dequantized values, and the grid of representable values."""
-    values = found[str(pair.values)]
+    values = arrays[str(pair.values)]
     if pair.ends is None:
         return values, None
-    low, high = (np.float32(found[str(end)].reshape(-1)[0]) for end in pair.ends)
+    low, high = (np.float32(arrays[str(end)].reshape(-1)[0]) for end in pair.ends)
     rule = Dequantizer.of(Limits(low, high), values.dtype)
     steps = np.iinfo(values.dtype)
-    scales = _along_channels(values, None if pair.scales is None else found[str(pair.scales)])
+    scales = _along_channels(values, None if pair.scales is None else arrays[str(pair.scales)])
     ends = rule(np.array([steps.min, steps.max], values.dtype))
     grid = Grid(ends[0] * scales, ends[1] * scales, np.abs(rule.scale * scales))
     return rule(values) * scales, grid

@@ -76,8 +76,8 @@ class OutputComparison:
         """
         runs = zip(self._expected, self._outputs(graph), strict=True)
         pairs = [[_alike(x, y) for x, y in zip(*run, strict=True)] for run in runs]
-        wanted, found = ([[pair[side] for pair in run] for run in pairs] for side in (0, 1))
-        gaps = differences(self._fetches, wanted, found)
+        expected, actual = ([[pair[side] for pair in run] for run in pairs] for side in (0, 1))
+        gaps = differences(self._fetches, expected, actual)
         sums = [DamageSum() for _ in self._fetches]
         for run in pairs:
             for total, (x, y) in zip(sums, run, strict=True):
@@ -115,15 +115,15 @@ def quantized_layers(graph: Graph, quantized: Graph) -> tuple[str, ...]:
 
     A quantized layer keeps its name, but has a different op or different weights.
     """
-    found = []
+    names = []
     for node in graph:
         there = quantized.by_name.get(node.name)
         if there is None or len(node.data_inputs) < 2:
             continue
         is_other = there.op != node.op or there.data_inputs[1:] != node.data_inputs[1:]
         if is_other and graph.by_name.get(node.data_inputs[1].node) is not None:
-            found.append(node.name)
-    return tuple(found)
+            names.append(node.name)
+    return tuple(names)
 
 
 def worst_alone(
@@ -141,20 +141,20 @@ def worst_alone(
         The measured layers, in the order of ``layer_damage``; and the number of all layers.
     """
     layers = quantized_layers(graph, quantize(()))
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for layer in layers:
         others = [other for other in layers if other != layer]
-        found[layer] = comparison.damage(quantize(others)).sqnr
+        ratios[layer] = comparison.damage(quantize(others)).sqnr
         if enough():
             break
-    return tuple(sorted(found, key=found.__getitem__)), len(layers)
+    return tuple(sorted(ratios, key=ratios.__getitem__)), len(layers)
 
 
 def damage_alone(
     layers: Sequence[str],
     quantize: Quantize,
     comparison: OutputComparison,
-    tell: Callable[[int, int], None] = lambda done, count: None,
+    report: Callable[[int, int], None] = lambda done, count: None,
 ) -> tuple[OutputDamage, ...]:
     """Return the damage of quantizing each layer alone, in the order of ``layers``.
 
@@ -162,21 +162,21 @@ def damage_alone(
         layers: the layers to measure.
         quantize: quantizes the float graph.
         comparison: compares the quantized graphs with it.
-        tell: called after each layer with the number of measured layers and the total.
+        report: called after each layer with the number of measured layers and the total.
     """
-    found = []
+    damages = []
     for done, layer in enumerate(layers, start=1):
         others = [other for other in layers if other != layer]
-        found.append(comparison.damage(quantize(others)))
-        tell(done, len(layers))
-    return tuple(found)
+        damages.append(comparison.damage(quantize(others)))
+        report(done, len(layers))
+    return tuple(damages)
 
 
 def layer_damage(
     graph: Graph,
     quantize: Quantize,
     comparison: OutputComparison,
-    tell: Callable[[int, int], None] = lambda done, count: None,
+    report: Callable[[int, int], None] = lambda done, count: None,
 ) -> tuple[LayerDamage, ...]:
     """Measure the damage of quantizing each layer alone, and of all layers except that one.
 
@@ -184,20 +184,20 @@ def layer_damage(
         graph: the float graph.
         quantize: quantizes it.
         comparison: compares the quantized graphs with it.
-        tell: called after each layer with the number of measured layers and the total.
+        report: called after each layer with the number of measured layers and the total.
 
     Returns:
         The layers by the damage of quantizing each alone, the worst first.
     """
     layers = quantized_layers(graph, quantize(()))
-    found = []
+    damages = []
     for done, layer in enumerate(layers, start=1):
         others = [other for other in layers if other != layer]
         alone = comparison.damage(quantize(others))
         without = comparison.damage(quantize([layer]))
-        found.append(LayerDamage(layer, graph[layer].op, alone, without))
-        tell(done, len(layers))
-    return tuple(sorted(found, key=lambda one: one.alone.sqnr))
+        damages.append(LayerDamage(layer, graph[layer].op, alone, without))
+        report(done, len(layers))
+    return tuple(sorted(damages, key=lambda one: one.alone.sqnr))
 
 
 def layers_expression(names: Collection[str]) -> str:
@@ -246,8 +246,8 @@ class Try(Struct, frozen=True):
         return self.shortfall == 0
 
 
-_Found = TypeVar("_Found")
-_Asking: TypeAlias = Generator[Levels, bool, _Found]
+_Result = TypeVar("_Result")
+_Search: TypeAlias = Generator[Levels, bool, _Result]
 
 
 def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
@@ -269,17 +269,17 @@ def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
     return levels
 
 
-def _search(layers: int) -> _Asking[None]:
+def _search(layers: int) -> _Search[None]:
     """Yield levels, and receive whether each holds."""
-    found = yield from _fewest(layers, lambda count: Levels(0, count))
-    if found is not None or layers < 2:
+    fewest = yield from _fewest(layers, lambda count: Levels(0, count))
+    if fewest is not None or layers < 2:
         return
     floats = yield from _fewest(layers - 1, lambda count: Levels(count, layers - count))
     if floats is not None:
         yield from _fewest(layers - floats, lambda count: Levels(floats, count))
 
 
-def _fewest(last: int, levels: Callable[[int], Levels]) -> _Asking[int | None]:
+def _fewest(last: int, levels: Callable[[int], Levels]) -> _Search[int | None]:
     """Return the smallest count up to ``last`` whose levels hold, by bisection, or None."""
     if (yield levels(0)):
         return 0

@@ -191,18 +191,18 @@ class Watcher:
     def _see(self, tensor: Edge, array: Array) -> None:
         if self._fault is not None or array.dtype != np.float32 or not array.size:
             return
-        found = self._ends_of(tensor, array)
-        if not self._values(tensor).add(array, found):
+        limits = self._ends_of(tensor, array)
+        if not self._values(tensor).add(array, limits):
             self._fault = tensor, _first_lost(array)
         if tensor in self._befores:
-            self._ends[tensor] = found
+            self._ends[tensor] = limits
 
     def _ends_of(self, tensor: Edge, array: Array) -> tuple[float, float]:
         """Return the minimum and maximum; those of an activation are derived from its input's."""
-        known = self._activated.get(tensor)
-        if known is None:
+        activation = self._activated.get(tensor)
+        if activation is None:
             return ends(array)
-        before, most = known
+        before, most = activation
         # If the activation itself is fed, its input was not computed.
         low, high = self._ends.pop(before) if before in self._ends else ends(array)
         return min(max(low, 0.0), most), min(max(high, 0.0), most)
@@ -211,11 +211,11 @@ class Watcher:
         method = self._subject.method
         if method.name == MOVING_AVERAGE:
             return self._in_batch.setdefault(tensor, ObservedValues())
-        known = self._observation.values.get(tensor)
-        if known is None:
+        values = self._observation.values.get(tensor)
+        if values is None:
             histogram = Histogram() if method.has_histogram else None
-            known = self._observation.values[tensor] = ObservedValues(histogram=histogram)
-        return known
+            values = self._observation.values[tensor] = ObservedValues(histogram=histogram)
+        return values
 
 
 def _activated(subject: Subject) -> dict[Edge, tuple[Edge, float]]:
@@ -223,7 +223,7 @@ def _activated(subject: Subject) -> dict[Edge, tuple[Edge, float]]:
 
     Only activations that are the sole consumer of their input's node are included.
     """
-    found = {}
+    activations = {}
     for tensor in subject.tensors:
         node = subject.graph.get(tensor[0])
         most = None if node is None else _MOST.get(node.op)
@@ -231,8 +231,8 @@ def _activated(subject: Subject) -> dict[Edge, tuple[Edge, float]]:
             continue
         before = edge(node.data_inputs[0])
         if before in subject.tensors and len(subject.graph.consumers[before[0]]) == 1:
-            found[tensor] = before, most
-    return found
+            activations[tensor] = before, most
+    return activations
 
 
 def _first_lost(array: Array) -> int | None:

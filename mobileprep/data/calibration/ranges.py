@@ -107,9 +107,9 @@ def _as_a_whole(
 def _tensors(ranges: RangeFile, digests: Mapping[str, str]) -> Iterator[str]:
     unseen = frozenset(ranges.unseen)
     for tensor, digest in digests.items():
-        found = ranges.tensors.get(tensor)
-        if found is None:
+        entry = ranges.tensors.get(tensor)
+        if entry is None:
             if tensor not in unseen:
                 yield f"{tensor}: it has no range"
-        elif found.graph != digest:
+        elif entry.graph != digest:
             yield f"{tensor}: what computes it has changed"

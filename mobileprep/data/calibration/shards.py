@@ -101,11 +101,11 @@ def _observations(
     pieces = _pieces(count, subject.piece)
     if dask is not None:
         return _on_dask(_work(subject, data), pieces, dask)
-    _check_begun()
+    _check_main_process()
     return _in_processes(_work(subject, data, threads=max(cores() // most, 1)), pieces, most)
 
 
-def _check_begun() -> None:
+def _check_main_process() -> None:
     """Raise ``UsageError`` in a worker process, where a script would start itself forever."""
     if multiprocessing.parent_process() is not None:
         message = "a calibration with workers was begun again by one of its own processes"
@@ -121,29 +121,29 @@ def _work(subject: Subject, data: Dataset, threads: int = 0) -> Work:
     return Work(uuid.uuid4().hex, graph, replace(subject, graph=Graph()), data, threads)
 
 
-_kept = threading.local()
-_told: list[Work] = []
+_watcher_cache = threading.local()
+_works: list[Work] = []
 
 
 def _start(work: Work) -> None:
     """Initialize a worker process with its task and number of threads."""
     import threadpoolctl
 
-    _told.append(work)
+    _works.append(work)
     threadpoolctl.threadpool_limits(work.threads, user_api="blas")
 
 
-def _observe_told(start: int, stop: int) -> Observation:
-    return observe_piece(_told[-1], start, stop)
+def _observe_in_process(start: int, stop: int) -> Observation:
+    return observe_piece(_works[-1], start, stop)
 
 
 def observe_piece(work: Work, start: int, stop: int) -> Observation:
     """Observe some samples on a worker; each of its threads reuses the execution plan."""
-    if getattr(_kept, "key", None) != work.key:
+    if getattr(_watcher_cache, "key", None) != work.key:
         graph = graph_from_bytes(work.graph, work.data.name)
-        _kept.watcher = Watcher(replace(work.subject, graph=graph), work.data)
-        _kept.key = work.key
-    watcher: Watcher = _kept.watcher
+        _watcher_cache.watcher = Watcher(replace(work.subject, graph=graph), work.data)
+        _watcher_cache.key = work.key
+    watcher: Watcher = _watcher_cache.watcher
     return watcher.observe(start, stop)
 
 
@@ -151,13 +151,13 @@ def _in_processes(
     work: Work, pieces: Sequence[tuple[int, int]], count: int
 ) -> Iterator[Observation]:
     done = 0
-    for left in range(_TRIES - 1, -1, -1):
+    for retries in range(_TRIES - 1, -1, -1):
         try:
-            for found in _in_pool(work, pieces[done:], count):
+            for observation in _in_pool(work, pieces[done:], count):
                 done += 1
-                yield found
+                yield observation
         except BrokenProcessPool as error:
-            if not left:
+            if not retries:
                 hint = f"give it fewer workers or a smaller batch, should memory run out; {_GUARD}"
                 raise AccuracyError(_KILLED, hint) from error
         else:
@@ -171,7 +171,7 @@ def _in_pool(work: Work, pieces: Sequence[tuple[int, int]], count: int) -> Itera
     try:
 
         def submit(piece: tuple[int, int]) -> Future[Observation]:
-            return pool.submit(_observe_told, *piece)
+            return pool.submit(_observe_in_process, *piece)
 
         yield from _in_order(submit, pieces, count * _WAITING)
     finally:
@@ -199,10 +199,10 @@ def _on_dask(work: Work, pieces: Sequence[tuple[int, int]], address: str) -> Ite
     with client:
         most = max(sum(client.nthreads().values()), 1) * _WAITING
         # A future is recomputed if a worker is lost; scattered data would be lost.
-        told = client.submit(_same, work, key=f"mobileprep-{work.key}")
+        future = client.submit(_same, work, key=f"mobileprep-{work.key}")
         try:
             yield from _in_order(
-                lambda piece: client.submit(observe_piece, told, *piece, pure=False), pieces, most
+                lambda piece: client.submit(observe_piece, future, *piece, pure=False), pieces, most
             )
         except distributed.KilledWorker as error:
             hint = "look whether the workers' memory ran out, or take a smaller batch"

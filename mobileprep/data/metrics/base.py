@@ -254,19 +254,19 @@ class PythonFunction(Metric):
         if not callable(self._function):
             message = f"the metric's file has no function {function!r}"
             raise AccuracyError(message, f"define it: 'def {function}(outputs, labels)'", str(path))
-        self._kept = KeptArrays()
+        self._arrays = KeptArrays()
         self._outputs: dict[str, list[Array]] = defaultdict(list)
         self._labels: list[Array] = []
         self._by_sample: dict[str, bool] = {}
 
     def update(self, batch: MetricBatch) -> None:
         for name, array in batch.outputs.items():
-            self._kept.add(array)
+            self._arrays.add(array)
             self._outputs[name].append(array)
             is_each = bool(array.ndim) and len(array) == batch.count
             self._by_sample[name] = self._by_sample.get(name, True) and is_each
         if batch.labels is not None:
-            self._kept.add(batch.labels)
+            self._arrays.add(batch.labels)
             self._labels.append(batch.labels)
 
     def value(self) -> float:
@@ -274,17 +274,17 @@ class PythonFunction(Metric):
         labels = np.concatenate(self._labels) if self._labels else None
         assert callable(self._function)
         with blaming(self._path, _AUTHOR):
-            found = self._function(outputs, labels)
+            result = self._function(outputs, labels)
         where = f"{self._path}, {self._name}"
-        if isinstance(found, np.ndarray) and found.shape == ():
-            found = found[()]
-        if not isinstance(found, numbers.Real | np.bool_):
-            message = f"the metric returned {type(found).__name__}, no number"
+        if isinstance(result, np.ndarray) and result.shape == ():
+            result = result[()]
+        if not isinstance(result, numbers.Real | np.bool_):
+            message = f"the metric returned {type(result).__name__}, no number"
             raise AccuracyError(message, "return a float", where)
-        if not math.isfinite(found):
-            message = f"the metric returned {float(found)}"
+        if not math.isfinite(result):
+            message = f"the metric returned {float(result)}"
             raise AccuracyError(message, "return a finite number", where)
-        return float(found)
+        return float(result)
 
     def _joined(self, name: str, parts: list[Array]) -> Array | list[Array]:
         alike = len({part.shape[1:] for part in parts}) == 1
@@ -350,12 +350,12 @@ def _sparse_texts(batch: MetricBatch, characters: Sequence[str]) -> list[str]:
 
 
 def _spelt(classes: Array, characters: Sequence[str], name: str, kind: type[AccuracyError]) -> str:
-    unknown = [int(found) for found in classes if not 0 <= found < len(characters)]
+    unknown = [int(index) for index in classes if not 0 <= index < len(characters)]
     if unknown:
         message = f"class {unknown[0]} of {name!r} has no character; there are {len(characters)}"
         hint = "give 'characters' an entry for each class, '' for classes to ignore"
         raise kind(message, hint)
-    return "".join(characters[int(found)] for found in classes)
+    return "".join(characters[int(index)] for index in classes)
 
 
 def _decoded(text: str | bytes, *, errors: str) -> str:
@@ -391,17 +391,20 @@ class ErrorRate(Metric):
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; see ``found_texts`` and ``wanted_texts`` for the accepted forms."""
-        found, wanted = (
+        outputs, labels = (
             [self._split(text) for text in texts(batch, self._characters)]
             for texts in (found_texts, wanted_texts)
         )
-        for error, what, said in ((OutputError, "output", found), (LabelError, "label", wanted)):
-            longest = max(map(len, said), default=0)
+        for error, what, sequences in (
+            (OutputError, "output", outputs),
+            (LabelError, "label", labels),
+        ):
+            longest = max(map(len, sequences), default=0)
             if longest > _LONGEST:
                 message = f"an {what} has {longest:,} words or characters"
                 raise error(message, f"at most {_LONGEST:,} are compared: cut the recordings")
-        self._edits += sum(edit_distance(w, f) for w, f in zip(wanted, found, strict=True))
-        self._tokens += sum(map(len, wanted))
+        self._edits += sum(edit_distance(w, f) for w, f in zip(labels, outputs, strict=True))
+        self._tokens += sum(map(len, labels))
 
     def value(self) -> float:
         """Return the error rate, 0 at best."""
@@ -421,14 +424,16 @@ def characters(text: str) -> str:
     return text.strip()
 
 
-def edit_distance(wanted: Sequence[str], found: Sequence[str]) -> int:
+def edit_distance(expected: Sequence[str], actual: Sequence[str]) -> int:
     """Return the minimum number of insertions, deletions, and substitutions between two sequences.
 
     Computes the table of Wagner and Fischer (1974) row by row; insertions within a row are a
     running minimum.
     """
-    known: dict[str, int] = {}
-    rows, columns = ([known.setdefault(token, len(known)) for token in t] for t in (wanted, found))
+    codes: dict[str, int] = {}
+    rows, columns = (
+        [codes.setdefault(token, len(codes)) for token in t] for t in (expected, actual)
+    )
     across, steps = np.array(columns, np.int64), np.arange(len(columns) + 1)
     row = steps
     for number, token in enumerate(rows, start=1):

@@ -113,9 +113,9 @@ class Auc(Metric):
     def value(self) -> float:
         """Return the area, from 0 to 1; 0.5 for random scores."""
         scores, labels = map(np.concatenate, (self._scores.arrays, self._labels.arrays))
-        found = [_area(s, w) for s, w in zip(scores.T, labels.T, strict=True)]
-        areas = [area for area in found if area is not None]
-        self._left_out = len(found) - len(areas)
+        curves = [_area(s, w) for s, w in zip(scores.T, labels.T, strict=True)]
+        areas = [area for area in curves if area is not None]
+        self._left_out = len(curves) - len(areas)
         if not areas:
             message = "auc needs samples of a class and samples of another; the labels have one"
             raise AccuracyError(message, "validate on more samples")
@@ -142,22 +142,22 @@ def _memberships(batch: MetricBatch, scores: int) -> Array:
         if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
             message = f"the labels {batch.labels_name!r} are neither classes nor 0 and 1 for each"
             raise LabelError(message, "save the number of each class, or 0 and 1 for every class")
-        given: Array = labels == 1
-        return given
+        members: Array = labels == 1
+        return members
     chosen = class_labels(batch, max(scores, 2))[:, None]
     belongs: Array = chosen == (np.arange(scores) if scores > 2 else 1)
     return belongs
 
 
-def _area(scores: Array, wanted: Array) -> float | None:
+def _area(scores: Array, is_positive: Array) -> float | None:
     """Return the area under one curve, or None if all samples are positive or all are negative."""
-    positives = int(np.count_nonzero(wanted))
-    negatives = len(wanted) - positives
+    positives = int(np.count_nonzero(is_positive))
+    negatives = len(is_positive) - positives
     if not positives or not negatives:
         return None
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    above = ranks[wanted].sum() - positives * (positives + 1) / 2
+    above = ranks[is_positive].sum() - positives * (positives + 1) / 2
     return float(above / (positives * negatives))
 
 
@@ -190,14 +190,14 @@ class MeanIoU(Metric):
         if labels.dtype.kind not in "biu":
             message = f"the labels {batch.labels_name!r} are {labels.dtype}, no numbers of classes"
             raise LabelError(message, "save masks as whole numbers from 0 on")
-        found, classes = self._found(batch, labels)
-        wanted = labels.reshape(-1).astype(np.int64)
+        predicted, classes = self._classes_of(batch, labels)
+        expected = labels.reshape(-1).astype(np.int64)
         if self._options.ignore is not None:
-            counted = wanted != self._options.ignore
-            wanted, found = wanted[counted], found[counted]
-        _check_range(wanted, batch, classes)
-        most = 1 + max(int(found.max(initial=0)), int(wanted.max(initial=0)))
-        counts = (found[found == wanted], wanted, found)
+            counted = expected != self._options.ignore
+            expected, predicted = expected[counted], predicted[counted]
+        _check_range(expected, batch, classes)
+        most = 1 + max(int(predicted.max(initial=0)), int(expected.max(initial=0)))
+        counts = (predicted[predicted == expected], expected, predicted)
         fresh = np.stack([np.bincount(which, minlength=most) for which in counts])
         grown = np.zeros((3, max(most, self._counts.shape[1])), np.int64)
         grown[:, : self._counts.shape[1]] = self._counts
@@ -206,15 +206,15 @@ class MeanIoU(Metric):
 
     def value(self) -> float:
         """Return the mean, from 0 to 1."""
-        both, wanted, found = self._counts
-        union = wanted + found - both
+        both, expected, predicted = self._counts
+        union = expected + predicted - both
         there = union > 0
         if not there.any():
             message = f"no element has another label than {self._options.ignore}, which is ignored"
             raise AccuracyError(message, "validate on samples with labels")
         return float(np.mean(both[there] / union[there]))
 
-    def _found(self, batch: MetricBatch, labels: Array) -> tuple[Array, int]:
+    def _classes_of(self, batch: MetricBatch, labels: Array) -> tuple[Array, int]:
         """Return the classes of all elements as a flat array, and the maximum number of classes."""
         output = batch.each_sample()
         sizes = tuple(size for size in labels.shape[1:] if size != 1)
@@ -227,8 +227,8 @@ class MeanIoU(Metric):
             scores = _scores(batch).reshape(-1, has[-1])
             return scores.argmax(axis=1), has[-1]
         if has != sizes or output.dtype.kind not in "biu":
-            wanted = "whole numbers in the shape of the labels, or a last axis of scores more"
-            raise _unlike(batch, output, labels, wanted)
+            expected = "whole numbers in the shape of the labels, or a last axis of scores more"
+            raise _unlike(batch, output, labels, expected)
         whole = output.reshape(-1).astype(np.int64)
         if whole.size and not 0 <= whole.min() <= whole.max() < _MOST_CLASSES:
             message = f"the output {batch.name!r} has the class {_outside(whole)}"
@@ -242,10 +242,10 @@ def _scores(batch: MetricBatch) -> Array:
     return output
 
 
-def _check_range(wanted: Array, batch: MetricBatch, classes: int) -> None:
-    if wanted.size and not 0 <= wanted.min() <= wanted.max() < classes:
+def _check_range(values: Array, batch: MetricBatch, classes: int) -> None:
+    if values.size and not 0 <= values.min() <= values.max() < classes:
         message = (
-            f"the labels {batch.labels_name!r} have the class {_outside(wanted, classes)}, and "
+            f"the labels {batch.labels_name!r} have the class {_outside(values, classes)}, and "
             f"there are 0 to {classes - 1}"
         )
         raise LabelError(message, "add 'ignore: 255' for elements that do not count")
@@ -255,10 +255,10 @@ def _outside(whole: Array, classes: int = _MOST_CLASSES) -> int:
     return int(whole[(whole < 0) | (whole >= classes)][0])
 
 
-def _unlike(batch: MetricBatch, output: Array, labels: Array, wanted: str) -> OutputError:
+def _unlike(batch: MetricBatch, output: Array, labels: Array, expected: str) -> OutputError:
     message = (
         f"the output {batch.name!r} is {output.dtype} of shape {list(output.shape)} and the labels "
-        f"have {list(labels.shape)}: mean_iou needs {wanted}"
+        f"have {list(labels.shape)}: mean_iou needs {expected}"
     )
     hint = "name the output of the mask; 'threshold: 0.5' reads a single score as class 1 above it"
     return OutputError(message, hint)

@@ -56,9 +56,9 @@ class MeanAveragePrecision(Metric):
         for at in range(batch.count):
             objects = labels[at][labels[at][:, 4] >= 0]
             valid = slice(counts[at])
-            found = boxes[at][valid], scores[at][valid], classes[at][valid]
-            for which in np.union1d(objects[:, 4], found[2]):
-                self._add(int(which), _of_class(which, *found, objects))
+            detections = boxes[at][valid], scores[at][valid], classes[at][valid]
+            for which in np.union1d(objects[:, 4], detections[2]):
+                self._add(int(which), _of_class(which, *detections, objects))
 
     def value(self) -> float:
         """Return the mean average precision, from 0 to 1."""
@@ -95,8 +95,8 @@ class MeanAveragePrecision(Metric):
 def _detections(batch: MetricBatch) -> tuple[Array, Array, Array, Array]:
     """Return boxes, scores, classes, and the number of valid detections per sample."""
     boxes, scores, classes, *more = (batch.each_sample(name) for name in batch.chosen)
-    wanted = (batch.count, boxes.shape[1] if boxes.ndim == 3 else -1)
-    if boxes.shape[2:] != (4,) or not scores.shape == classes.shape == wanted:
+    shape = (batch.count, boxes.shape[1] if boxes.ndim == 3 else -1)
+    if boxes.shape[2:] != (4,) or not scores.shape == classes.shape == shape:
         shapes = ", ".join(f"{n!r} {list(batch.outputs[n].shape)}" for n in batch.chosen)
         message = f"no boxes, scores and classes of detections: {shapes}"
         hint = "name the outputs in this order: boxes [n, m, 4], scores [n, m], classes [n, m]"
@@ -109,13 +109,13 @@ def _detections(batch: MetricBatch) -> tuple[Array, Array, Array, Array]:
     if (classes != np.floor(classes)).any():
         message = f"the output {batch.chosen[2]!r} has fractions, and classes are whole numbers"
         raise OutputError(message, "name the outputs in this order: boxes, scores, classes")
-    counts = np.full(batch.count, wanted[1])
+    counts = np.full(batch.count, shape[1])
     if more:
         if more[0].size != batch.count:
             message = f"the output {batch.chosen[3]!r} is {list(more[0].shape)}, no count a sample"
             raise OutputError(message, "name as fourth output how many detections count")
         counts = more[0].reshape(-1)
-    valid = np.clip(counts, 0, wanted[1]).astype(np.int64)
+    valid = np.clip(counts, 0, shape[1]).astype(np.int64)
     return boxes.astype(np.float64), scores.astype(np.float64), classes, valid
 
 
@@ -151,18 +151,18 @@ def _matches(image: _Image) -> tuple[Array, Array]:
         return matched, ignored
     overlaps = _overlaps(image.boxes, image.objects, image.is_crowd)
     for row, least in enumerate(_OVERLAPS):
-        taken = np.zeros(len(image.objects), bool)
-        for column, found in enumerate(overlaps):
-            at = _match(found, least, taken, image.is_crowd)
+        is_matched = np.zeros(len(image.objects), bool)
+        for column, row_overlaps in enumerate(overlaps):
+            at = _match(row_overlaps, least, is_matched, image.is_crowd)
             if at >= 0:
                 matched[row, column], ignored[row, column] = True, image.is_crowd[at]
-                taken[at] = True
+                is_matched[at] = True
     return matched, ignored
 
 
-def _match(overlaps: Array, least: float, taken: Array, is_crowd: Array) -> int:
+def _match(overlaps: Array, least: float, is_matched: Array, is_crowd: Array) -> int:
     """Return the index of the object that matches a detection, or -1; the last one wins ties."""
-    for kind in (~is_crowd & ~taken, is_crowd):
+    for kind in (~is_crowd & ~is_matched, is_crowd):
         candidates = np.flatnonzero(kind & (overlaps >= min(least, 1 - 1e-10)))
         if len(candidates):
             backwards = candidates[::-1]

@@ -37,9 +37,9 @@ class MeanError(Metric):
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output."""
-        found, wanted = numbers_of(batch), wanted_numbers(batch)
-        self._sum += float((np.abs(found - wanted) ** self._power).sum())
-        self._count += found.size
+        outputs, labels = numbers_of(batch), wanted_numbers(batch)
+        self._sum += float((np.abs(outputs - labels) ** self._power).sum())
+        self._count += outputs.size
 
     def value(self) -> float:
         """Return the error, 0 at best, in the output's unit or its square."""
@@ -62,21 +62,21 @@ class R2(Metric):
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output, the same in each batch."""
-        found, wanted = numbers_of(batch), wanted_numbers(batch)
+        outputs, labels = numbers_of(batch), wanted_numbers(batch)
         if not self._count:
-            self._mean, self._spread, self._missed = np.zeros((3, wanted.shape[1]))
-        elif wanted.shape[1] != len(self._mean):
+            self._mean, self._spread, self._missed = np.zeros((3, labels.shape[1]))
+        elif labels.shape[1] != len(self._mean):
             message = f"the labels {batch.labels_name!r} change their shape from batch to batch"
             raise LabelError(message, "r2 needs as many numbers for each sample")
-        count, mean = len(wanted), wanted.mean(axis=0)
+        count, mean = len(labels), labels.mean(axis=0)
         total, gap = self._count + count, mean - self._mean
         self._spread = (
             self._spread
-            + ((wanted - mean) ** 2).sum(axis=0)
+            + ((labels - mean) ** 2).sum(axis=0)
             + gap**2 * (self._count * count / total)
         )
         self._mean = self._mean + gap * (count / total)
-        self._missed = self._missed + ((wanted - found) ** 2).sum(axis=0)
+        self._missed = self._missed + ((labels - outputs) ** 2).sum(axis=0)
         self._count = total
 
     def value(self) -> float:
@@ -113,9 +113,9 @@ class Psnr(Metric):
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output."""
-        found, wanted = numbers_of(batch), wanted_numbers(batch)
+        outputs, labels = numbers_of(batch), wanted_numbers(batch)
         peak = self._peak_of(batch)
-        errors = ((found - wanted) ** 2).mean(axis=1)
+        errors = ((outputs - labels) ** 2).mean(axis=1)
         least = peak**2 / 10 ** (_BEST_PSNR / 10)
         self._sum += float((10 * np.log10(peak**2 / np.maximum(errors, least))).sum())
         self._samples += batch.count
@@ -146,8 +146,8 @@ class Cosine(Metric):
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output."""
-        found, wanted = numbers_of(batch), wanted_numbers(batch)
-        lengths = np.linalg.norm(wanted, axis=1)
+        outputs, labels = numbers_of(batch), wanted_numbers(batch)
+        lengths = np.linalg.norm(labels, axis=1)
         without = np.flatnonzero(lengths == 0)
         if len(without):
             message = (
@@ -155,8 +155,8 @@ class Cosine(Metric):
                 "zero throughout: it has no direction"
             )
             raise LabelError(message, "leave such samples out, or take another metric")
-        lengths *= np.linalg.norm(found, axis=1)
-        products = (found * wanted).sum(axis=1)
+        lengths *= np.linalg.norm(outputs, axis=1)
+        products = (outputs * labels).sum(axis=1)
         self._sum += float((products / np.where(lengths == 0, 1.0, lengths)).sum())
         self._samples += batch.count
 
@@ -213,29 +213,29 @@ class OutputAgreement:
         self._has_other_shapes = False
 
     def update(
-        self, expected: Array, found: Array, samples: int, *, where: str = "", free: bool = False
+        self, expected: Array, actual: Array, samples: int, *, where: str = "", free: bool = False
     ) -> None:
         """Add a batch of samples.
 
         Args:
             expected: the source model's output.
-            found: the output to compare.
+            actual: the output to compare.
             samples: the number of samples in the batch.
             where: the location, for messages.
             free: whether shapes may differ, as for decoded strings.
         """
-        if free and expected.shape != found.shape:
+        if free and expected.shape != actual.shape:
             self.pass_over()
             return
-        self._largest = max(self._largest, largest_difference(expected, found, self._name, where))
+        self._largest = max(self._largest, largest_difference(expected, actual, self._name, where))
         self._peak = max(self._peak, peak([expected]))
         self._is_counted &= is_counted(expected)
-        self._equal += int(np.count_nonzero(expected == found))
+        self._equal += int(np.count_nonzero(expected == actual))
         self._elements += expected.size
         self._is_ranked &= len(expected.shape) > 1 and len(expected) == samples
         self._is_ranked &= class_count(expected.shape) is not None
         if self._is_ranked:
-            best = (array.reshape(samples, -1).argmax(axis=1) for array in (expected, found))
+            best = (array.reshape(samples, -1).argmax(axis=1) for array in (expected, actual))
             self._same_best += int(np.count_nonzero(np.equal(*best)))
             self._samples += samples
 

@@ -48,8 +48,8 @@ def check_numerics(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def reshape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit RESHAPE, with a constant shape if at most one size is unknown."""
     shape = scope.output_shape(node)
-    known = scope.as_shape(node, 1)
-    sizes = known if shape is None or shape.count(-1) > 1 else shape
+    constant = scope.as_shape(node, 1)
+    sizes = constant if shape is None or shape.count(-1) > 1 else shape
     if sizes is not None and sizes.count(-1) <= 1 and 0 not in sizes:
         return reshaped(scope, inputs[0], sizes)
     values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
@@ -78,9 +78,11 @@ def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 @lowering("Transpose")
 def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    known = scope.known(node, 1)
-    if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
-        message = f"{list(integers(known))} is not a permutation of the dimensions"
+    permutation = scope.known(node, 1)
+    if permutation is not None and (
+        permutation.ndim != 1 or sorted(permutation.tolist()) != [*range(permutation.size)]
+    ):
+        message = f"{list(integers(permutation))} is not a permutation of the dimensions"
         raise ValueError(message)
     if inputs[0].rank is not None and inputs[0].rank < 2:
         # The runtime does not write the result for a scalar.
@@ -178,8 +180,10 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     }
     bits["begin_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
     bits["end_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
-    kept = [axis for axis in axes if not axis.is_set(masks["shrink_axis_mask"]) or axis.is_new]
-    new = [i for i, axis in enumerate(kept) if axis.is_new]
+    result_axes = [
+        axis for axis in axes if not axis.is_set(masks["shrink_axis_mask"]) or axis.is_new
+    ]
+    new = [i for i, axis in enumerate(result_axes) if axis.is_new]
     sizes = None if shape is None else tuple(d for i, d in enumerate(shape) if i not in new)
     result = scope.emit("STRIDED_SLICE", [inputs[0], *parts], sizes, kind, table, **bits)
     if new and shape is not None and shape.count(-1) <= 1 and 0 not in shape:
@@ -211,17 +215,17 @@ def _sliced_axes(node: Node, count: int, rank: int) -> list[_SlicedAxis]:
             axes += [_SlicedAxis(None)] * whole
         else:
             axes.append(_SlicedAxis(i, is_new=bool(new >> i & 1)))
-    given = sum(not axis.is_new for axis in axes)
-    return axes + [_SlicedAxis(None)] * (rank - given)
+    axis_count = sum(not axis.is_new for axis in axes)
+    return axes + [_SlicedAxis(None)] * (rank - axis_count)
 
 
 def _picked(
     scope: Scope, node: Node, index: int, bounds: Value, axes: Sequence[_SlicedAxis]
 ) -> Value:
     """Return an input of a slice with one entry per axis; entries of an ellipsis are ignored."""
-    known = scope.known(node, index)
-    if known is not None:
-        values = [1 if axis.entry is None else int(known[axis.entry]) for axis in axes]
+    constant = scope.known(node, index)
+    if constant is not None:
+        values = [1 if axis.entry is None else int(constant[axis.entry]) for axis in axes]
         return scope.integers_constant(values, "slice")
     if index == _STRIDES and any(axis.entry is None for axis in axes):
         msg = "its strides are computed while the graph runs"
@@ -265,10 +269,10 @@ def sparse_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     indices, sizes, values, default = inputs
     need(node, [values], _SPARSE)
     need(node, [indices], {DType.INT32, DType.INT64})
-    given = [indices, sizes, values, default]
+    operands = [indices, sizes, values, default]
     options = {"validate_indices": node.attr_bool("validate_indices", True)}
     shape, kind = scope.output_shape(node), values.dtype
-    return scope.emit("SPARSE_TO_DENSE", given, shape, kind, "SparseToDenseOptions", **options)
+    return scope.emit("SPARSE_TO_DENSE", operands, shape, kind, "SparseToDenseOptions", **options)
 
 
 @lowering("Tile")
@@ -384,22 +388,22 @@ def _rolled(scope: Scope, value: Value, shift: Value, axis: int) -> Value:
     if shift.data is None or length.data is None:
         order = work.floor_mod(work.sub(work.range(length), shift), length)
         options = {"axis": place, "batch_dims": 0}
-        given = [value, order]
-        return scope.emit("GATHER", given, value.shape, value.dtype, "GatherOptions", **options)
+        operands = [value, order]
+        return scope.emit("GATHER", operands, value.shape, value.dtype, "GatherOptions", **options)
     size = int(length.data)
-    kept = size - int(shift.data) % size if size else 0
-    if kept == size:
+    split = size - int(shift.data) % size if size else 0
+    if split == size:
         return value
-    parts = [_part(scope, value, place, kept, size), _part(scope, value, place, 0, kept)]
+    parts = [_part(scope, value, place, split, size), _part(scope, value, place, 0, split)]
     table = "ConcatenationOptions"
     return scope.emit("CONCATENATION", parts, value.shape, value.dtype, table, axis=place)
 
 
 def _part(scope: Scope, value: Value, axis: int, start: int, end: int) -> Value:
     sizes = value.shape or ()
-    begins, taken = [0] * len(sizes), [-1] * len(sizes)
-    begins[axis], taken[axis] = start, end - start
-    bounds = [scope.integers_constant(b, w) for b, w in ((begins, "begin"), (taken, "size"))]
+    begins, lengths = [0] * len(sizes), [-1] * len(sizes)
+    begins[axis], lengths[axis] = start, end - start
+    bounds = [scope.integers_constant(b, w) for b, w in ((begins, "begin"), (lengths, "size"))]
     shape = (*sizes[:axis], end - start, *sizes[axis + 1 :])
     return scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
 
@@ -452,8 +456,8 @@ _CODES: Final[dict[str, tuple[str, frozenset[DType]]]] = {
 def reduction(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     code, types = _CODES[node.op]
     need(node, inputs[:1], types)
-    value, known = inputs[0], scope.known(node, 1)
-    if value.rank == 0 or (known is not None and not known.size):
+    value, constant = inputs[0], scope.known(node, 1)
+    if value.rank == 0 or (constant is not None and not constant.size):
         return value
     axes = as_int32(scope, node, 1, inputs[1])
     if axes.data is not None:

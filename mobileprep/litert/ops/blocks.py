@@ -35,11 +35,16 @@ def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if count is None and value.rank not in (None, *(n + 2 for n in _COUNTS)):
         reason = "the number of its block sizes is not known"
         raise CannotExpressError(reason, "make the block sizes a constant")
-    if count is None or _is_taken(value, count):
+    if count is None or _is_supported(value, count):
         return _moved(scope, node, [value, *bounds], shape)
     if count in _COUNTS:
         before, after = _one_behind(value.shape, count + 1), _one_behind(shape, count + 1)
-        if shape is not None and _tells(before) and _tells(after) and _tells(shape):
+        if (
+            shape is not None
+            and _is_inferable(before)
+            and _is_inferable(after)
+            and _is_inferable(shape)
+        ):
             moved = _moved(scope, node, [reshaped(scope, value, before), *bounds], after)
             return reshaped(scope, moved, shape)
     work = _Steps(IndexArithmetic(scope), value, bounds[0], bounds[1])
@@ -89,10 +94,10 @@ class _Steps:
         self._value = work.scope.emit("PAD", [self._value, amounts], shape, kind, "PadOptions")
         for axis, block in reversed([*enumerate(self._blocks, start=1)]):
             before, behind = self._around(axis)
-            kept = work.floor_div(self._sizes[axis], block)
-            self._turn([before, kept, block, behind], (2, 0, 1, 3))
+            blocks = work.floor_div(self._sizes[axis], block)
+            self._turn([before, blocks, block, behind], (2, 0, 1, 3))
             self._sizes[0] = work.mul(self._sizes[0], block)
-            self._sizes[axis] = kept
+            self._sizes[axis] = blocks
         return self._finished(self._value)
 
     def to_space(self) -> Value:
@@ -144,14 +149,14 @@ def _bounds(scope: Scope, node: Node, inputs: Sequence[Value]) -> list[Value]:
     """Return the block sizes and edges, without trailing entries that have no effect."""
     count = _count(inputs[1])
     blocks, edges = scope.known(node, 1), scope.known(node, 2)
-    if blocks is None or edges is None or (count is not None and _is_taken(inputs[0], count)):
+    if blocks is None or edges is None or (count is not None and _is_supported(inputs[0], count)):
         return [as_int32(scope, node, i, inputs[i]) for i in (1, 2)]
-    told = [(b, *e) for b, e in zip(integers(blocks), edges.tolist(), strict=True)]
+    entries = [(b, *e) for b, e in zip(integers(blocks), edges.tolist(), strict=True)]
     # Trailing blocks of size 1 without edges have no effect.
-    while told and told[-1] == (1, 0, 0):
-        told.pop()
-    sizes = scope.integers_constant(blocks[: len(told)], "block_shape")
-    return [sizes, scope.integers_constant(edges[: len(told)], "edges")]
+    while entries and entries[-1] == (1, 0, 0):
+        entries.pop()
+    sizes = scope.integers_constant(blocks[: len(entries)], "block_shape")
+    return [sizes, scope.integers_constant(edges[: len(entries)], "edges")]
 
 
 def _count(blocks: Value) -> int | None:
@@ -159,7 +164,7 @@ def _count(blocks: Value) -> int | None:
     return blocks.shape[0] if blocks.shape and blocks.shape[0] >= 0 else None
 
 
-def _is_taken(value: Value, count: int) -> bool:
+def _is_supported(value: Value, count: int) -> bool:
     """Return whether the kernels support a tensor with this number of block dimensions."""
     return count in _COUNTS and value.rank in (None, count + 2)
 
@@ -177,6 +182,6 @@ def _one_behind(shape: TensorShape, count: int) -> tuple[int, ...]:
     return (*shape[:count], -1 if -1 in behind else math.prod(behind))
 
 
-def _tells(shape: Sequence[int]) -> bool:
+def _is_inferable(shape: Sequence[int]) -> bool:
     """Return whether RESHAPE can infer the unknown sizes of a shape."""
     return bool(shape) and 0 not in shape and shape.count(-1) <= 1

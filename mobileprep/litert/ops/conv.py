@@ -142,8 +142,8 @@ def _output_sizes(scope: Scope, node: Node, sizes: Value) -> Value:
     """Return the sizes of a transposed convolution's output, channels last."""
     if not is_channels_first(node):
         return sizes
-    known = scope.integers(node, 0, "output sizes")
-    return scope.integers_constant(permuted(known, (0, 2, 3, 1)) or (), "output_sizes")
+    constant = scope.integers(node, 0, "output sizes")
+    return scope.integers_constant(permuted(constant, (0, 2, 3, 1)) or (), "output_sizes")
 
 
 @lowering("Conv3D")
@@ -181,8 +181,8 @@ def transpose_conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
         raise CannotExpressError(msg, "LiteRT has no dilated transposed convolution")
     sizes = as_int32(scope, node, 0, inputs[0])
     if is_channels_first(node):
-        known = scope.integers(node, 0, "output sizes")
-        sizes = scope.integers_constant(permuted(known, (0, 2, 3, 4, 1)) or (), "output_sizes")
+        constant = scope.integers(node, 0, "output sizes")
+        sizes = scope.integers_constant(permuted(constant, (0, 2, 3, 4, 1)) or (), "output_sizes")
     image = channels_last(scope, node, inputs[2], 5)
     strides = spatial(node, "strides", 5)
     done = scope.emit(

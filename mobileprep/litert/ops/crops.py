@@ -54,21 +54,21 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         places = whole.add(whole.mul(line, sizes[2]), column)
         shape = (*(places.shape or ()), (images.shape or ())[3])
         options = {"axis": 0, "batch_dims": 0}
-        given = [pixels, places]
-        return scope.emit("GATHER", given, shape, images.dtype, "GatherOptions", **options)
+        operands = [pixels, places]
+        return scope.emit("GATHER", operands, shape, images.dtype, "GatherOptions", **options)
 
     if node.attr_str("method", "bilinear") == "nearest":
-        found = picked(*(sample.place(work.add(sample.value, 0.5)) for sample in samples))
+        blended = picked(*(sample.place(work.add(sample.value, 0.5)) for sample in samples))
     else:
         mixed = [
             _mixed(work, [picked(row, column) for column in columns.ends], columns.share)
             for row in rows.ends
         ]
-        found = _mixed(work, mixed, rows.share)
+        blended = _mixed(work, mixed, rows.share)
     inside = _with_channels(scope, whole.both(rows.inside, columns.inside))
     outside = scope.constant(np.float32(node.attr_float("extrapolation_value", 0.0)))
-    shape, given = scope.output_shape(node), [inside, found, outside]
-    return scope.emit("SELECT_V2", given, shape, found.dtype, "SelectV2Options")
+    shape, operands = scope.output_shape(node), [inside, blended, outside]
+    return scope.emit("SELECT_V2", operands, shape, blended.dtype, "SelectV2Options")
 
 
 class _Samples(Struct, frozen=True):
@@ -145,8 +145,8 @@ def _edge(scope: Scope, boxes: Value, column: int) -> Value:
     count = -1 if boxes.shape is None else boxes.shape[0]
     which = scope.integers_constant(np.array(column))
     options = {"axis": 1, "batch_dims": 0}
-    given = [boxes, which]
-    edge = scope.emit("GATHER", given, (count,), boxes.dtype, "GatherOptions", **options)
+    operands = [boxes, which]
+    edge = scope.emit("GATHER", operands, (count,), boxes.dtype, "GatherOptions", **options)
     sizes = scope.integers_constant([-1, 1, 1])
     return scope.emit("RESHAPE", [edge, sizes], (count, 1, 1), boxes.dtype, "ReshapeOptions")
 
@@ -214,13 +214,13 @@ def resize_area(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return reshaped(scope, wide, (batch, *sizes, depth))
 
 
-def _shares(node: Node, count: int, wanted: int) -> Array:
+def _shares(node: Node, count: int, size: int) -> Array:
     """Return the weight of each pixel of a line in each pixel of the resized line."""
     kernel = find_kernel(node.op)
     assert kernel is not None
     pixels = np.eye(count, dtype=np.float32).reshape(1, count, 1, count)
-    found = kernel(node, pixels, np.array([wanted, 1], np.int32))
-    return np.asarray(found, np.float32).reshape(wanted, count)
+    resized = kernel(node, pixels, np.array([size, 1], np.int32))
+    return np.asarray(resized, np.float32).reshape(size, count)
 
 
 @lowering("SpaceToDepth", "DepthToSpace")
@@ -299,11 +299,13 @@ def windows(
             for start, count, stride in zip(begin, places, strides, strict=True)
         ]
         bounds = ([0, *begin, 0], [0, *ends, 0], [1, *strides, 1])
-        given = [padded, *(scope.integers_constant(bound, "slice") for bound in bounds)]
-        kept = (image.shape[0], *places, image.shape[3])
+        operands = [padded, *(scope.integers_constant(bound, "slice") for bound in bounds)]
+        part_shape = (image.shape[0], *places, image.shape[3])
         masks = {"begin_mask": 9, "end_mask": 9}
         parts.append(
-            scope.emit("STRIDED_SLICE", given, kept, image.dtype, "StridedSliceOptions", **masks)
+            scope.emit(
+                "STRIDED_SLICE", operands, part_shape, image.dtype, "StridedSliceOptions", **masks
+            )
         )
     return parts, (int(margins[1, 0]), int(margins[2, 0]))
 

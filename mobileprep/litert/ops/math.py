@@ -171,8 +171,8 @@ def _sign(scope: Scope, value: Value) -> Value:
     sides = []
     for name in ("Greater", "Less"):
         code, table = _COMPARISONS[name]
-        given = [value, number(scope, value, 0)]
-        side = scope.emit(code, given, value.shape, DType.BOOL, table)
+        operands = [value, number(scope, value, 0)]
+        side = scope.emit(code, operands, value.shape, DType.BOOL, table)
         sides.append(scope.emit("CAST", [side], value.shape, value.dtype, "CastOptions", **kinds))
     return binary(scope, "SUB", "SubOptions", *sides)
 
@@ -279,21 +279,21 @@ def _one_more(scope: Scope, value: Value) -> Value:
 
 @lowering("Cast")
 def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    wanted = node.attr_dtype("DstT")
-    if wanted is inputs[0].dtype:
+    dtype = node.attr_dtype("DstT")
+    if dtype is inputs[0].dtype:
         return inputs[0]
-    if wanted not in NAMES or wanted is DType.STRING or inputs[0].dtype is DType.STRING:
-        reason = f"LiteRT does not cast {inputs[0].dtype.short} to {wanted.short}"
+    if dtype not in NAMES or dtype is DType.STRING or inputs[0].dtype is DType.STRING:
+        reason = f"LiteRT does not cast {inputs[0].dtype.short} to {dtype.short}"
         raise CannotExpressError(reason, "cut the graph behind it")
-    kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[wanted]}
-    return scope.emit("CAST", inputs, scope.output_shape(node), wanted, "CastOptions", **kinds)
+    kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[dtype]}
+    return scope.emit("CAST", inputs, scope.output_shape(node), dtype, "CastOptions", **kinds)
 
 
 @lowering("Bitcast")
 def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    wanted = node.attr_dtype("type")
-    need(node, [*inputs, Value("", wanted, ())], _BYTES)
-    return scope.emit("BITCAST", inputs, scope.output_shape(node), wanted, "BitcastOptions")
+    dtype = node.attr_dtype("type")
+    need(node, [*inputs, Value("", dtype, ())], _BYTES)
+    return scope.emit("BITCAST", inputs, scope.output_shape(node), dtype, "BitcastOptions")
 
 
 @lowering("Cumsum")
@@ -431,10 +431,10 @@ def euclidean_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     need_float(node, inputs[:1])
     squares = scope.emit("SQUARE", inputs[:1], inputs[0].shape, DType.FLOAT)
     axes = scope.integers_constant(scope.integers(node, 1, "axes"), "axes")
-    kept = node.attr_bool("keep_dims", False)
+    keep_dims = node.attr_bool("keep_dims", False)
     shape = scope.output_shape(node)
     table = "ReducerOptions"
-    total = scope.emit("SUM", [squares, axes], shape, DType.FLOAT, table, keep_dims=kept)
+    total = scope.emit("SUM", [squares, axes], shape, DType.FLOAT, table, keep_dims=keep_dims)
     return scope.emit("SQRT", [total], shape, DType.FLOAT)
 
 
@@ -540,9 +540,9 @@ def inverse_hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Val
     if node.op == "Acosh":
         near = work.minimum(x, _LARGE)
         root = work.one("SQRT", work.mul(work.sub(near, 1.0), work.add(near, 1.0)))
-        found = _arsinh(work, work.select(work.compare("LESS", x, _LARGE), root, x))
+        result = _arsinh(work, work.select(work.compare("LESS", x, _LARGE), root, x))
         not_a_number = scope.constant(np.float32(np.nan))
-        return work.select(work.compare("LESS", x, 1.0), not_a_number, found)
+        return work.select(work.compare("LESS", x, 1.0), not_a_number, result)
     if node.op == "Asinh":
         size = work.one("ABS", x)
         return work.mul(work.one("SIGN", x), _arsinh(work, size))
@@ -602,10 +602,10 @@ def left_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Multiply by a power of 2."""
     need(node, inputs, {DType.INT32})
     work = Arithmetic(scope, DType.INT32)
-    known = scope.known(node, 1)
-    if known is None:
+    exponents = scope.known(node, 1)
+    if exponents is None:
         return work.mul(inputs[0], work.two("POW", 2, inputs[1]))
-    factor = np.left_shift(1, np.clip(known, 0, _LAST_BIT)).astype(np.int32)
+    factor = np.left_shift(1, np.clip(exponents, 0, _LAST_BIT)).astype(np.int32)
     return work.mul(inputs[0], scope.constant(factor))
 
 
@@ -618,8 +618,8 @@ def cross_entropy(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Va
     if node.op.startswith("Sparse"):
         depth = scope.integers_constant(np.array(known_size(logits, 1)))
         marks = [scope.constant(np.float32(mark)) for mark in (1, 0)]
-        given = [labels, depth, *marks]
-        labels = scope.emit("ONE_HOT", given, shape, logits.dtype, "OneHotOptions", axis=-1)
+        operands = [labels, depth, *marks]
+        labels = scope.emit("ONE_HOT", operands, shape, logits.dtype, "OneHotOptions", axis=-1)
     probable = scope.emit(
         "SOFTMAX", [logits], logits.shape, logits.dtype, "SoftmaxOptions", beta=1.0
     )

@@ -41,16 +41,16 @@ def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     work = IndexArithmetic(scope)
     band = _Band(work, node, inputs[1])
     longest = known_size(diagonals, -1)
-    asked = [as_int32(scope, node, i, inputs[i]) for i in (2, 3)]
+    requested = [as_int32(scope, node, i, inputs[i]) for i in (2, 3)]
     least = [
         work.sub(longest, work.minimum(band.high, 0)),
         work.add(longest, work.maximum(band.low, 0)),
     ]
-    is_open = [work.less(size, 0) for size in asked]
+    is_open = [work.less(size, 0) for size in requested]
     square = work.maximum(*least)
     rows, columns = (
         work.select(
-            is_open[i], work.select(is_open[1 - i], square, least[i]), work.maximum(asked[i], 0)
+            is_open[i], work.select(is_open[1 - i], square, least[i]), work.maximum(requested[i], 0)
         )
         for i in (0, 1)
     )
@@ -62,8 +62,8 @@ def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit MATRIX_SET_DIAG for the main diagonal, else GATHER and SELECT_V2."""
     matrices, diagonals = inputs[:2]
     need(node, inputs[:2], LONG_NUMBERS)
-    known = None if node.op == "MatrixSetDiag" else scope.known(node, 2)
-    if node.op == "MatrixSetDiag" or (known is not None and not np.any(known)):
+    offsets = None if node.op == "MatrixSetDiag" else scope.known(node, 2)
+    if node.op == "MatrixSetDiag" or (offsets is not None and not np.any(offsets)):
         shape, kind = scope.output_shape(node), matrices.dtype
         return scope.emit("MATRIX_SET_DIAG", inputs[:2], shape, kind, "MatrixSetDiagOptions")
     work = IndexArithmetic(scope)
@@ -91,11 +91,11 @@ def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     row = work.add(place, work.maximum(work.sub(0, offset), 0))
     flat = work.add(work.mul(row, columns), work.add(place, work.maximum(offset, 0)))
     inside = work.both(work.less(-1, place), work.less(place, length))
-    found = _gathered(work, matrices, flat, 2)
+    gathered = _gathered(work, matrices, flat, 2)
     if inside.data is not None and inside.data.all():
-        return found
+        return gathered
     padding = inputs[2] if len(inputs) > 2 else number(scope, matrices, 0)
-    return _chosen(scope, node, inside, found, padding)
+    return _chosen(scope, node, inside, gathered, padding)
 
 
 @lowering("MatrixBandPart")
@@ -107,14 +107,14 @@ def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     work = IndexArithmetic(scope)
     below, above = (work.reshaped(as_int32(scope, node, i, inputs[i]), ()) for i in (1, 2))
     distance = work.number(rows - columns)
-    kept = work.both(
+    in_band = work.both(
         work.either(work.less(below, 0), work.less(distance, work.add(below, 1))),
         work.either(work.less(above, 0), work.less(work.sub(0, distance), work.add(above, 1))),
     )
     shape = scope.output_shape(node)
     if value.dtype is DType.BOOL:
-        return scope.emit("LOGICAL_AND", [value, kept], shape, DType.BOOL, "LogicalAndOptions")
-    return _selected(scope, kept, value, 0, shape or ())
+        return scope.emit("LOGICAL_AND", [value, in_band], shape, DType.BOOL, "LogicalAndOptions")
+    return _selected(scope, in_band, value, 0, shape or ())
 
 
 class _Band:
@@ -179,8 +179,8 @@ def _placed(
     inside = work.both(
         work.less(work.sub(band.low, 1), offset), work.less(offset, work.add(band.high, 1))
     )
-    found = _gathered(work, diagonals, flat, 1 if band.is_single else 2)
-    return _chosen(work.scope, node, inside, found, otherwise)
+    gathered = _gathered(work, diagonals, flat, 1 if band.is_single else 2)
+    return _chosen(work.scope, node, inside, gathered, otherwise)
 
 
 def _gathered(work: IndexArithmetic, value: Value, flat: Value, axes: int) -> Value:
@@ -207,11 +207,11 @@ def _chosen(scope: Scope, node: Node, inside: Value, value: Value, otherwise: Va
 
 def _is_plain(scope: Scope, node: Node, diagonal: Value) -> bool:
     """Return whether the result is a square matrix with a main diagonal and zeros elsewhere."""
-    known = [scope.known(node, i) for i in range(1, 5)]
-    if any(values is None for values in known):
+    constants = [scope.known(node, i) for i in range(1, 5)]
+    if any(values is None for values in constants):
         return False
     length = -1 if diagonal.shape is None else diagonal.shape[-1]
-    offsets, *sizes, padding = (np.asarray(values) for values in known)
+    offsets, *sizes, padding = (np.asarray(values) for values in constants)
     return (
         not np.any(offsets) and not np.any(padding) and all(size in (-1, length) for size in sizes)
     )
@@ -260,7 +260,7 @@ def _selected(
     return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
 
 
-_MEND = "write it as transpositions and products"
+_HINT = "write it as transpositions and products"
 
 
 class _Labels(Struct, frozen=True):
@@ -282,20 +282,20 @@ class _Labels(Struct, frozen=True):
 def einsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit BATCH_MATMUL or FULLY_CONNECTED of transposed operands; for one, SUM and TRANSPOSE."""
     need_float(node, inputs)
-    terms, wanted = _equation(node, inputs)
+    terms, result = _equation(node, inputs)
     if len(inputs) == 1:
-        return _of_one(scope, inputs[0], terms[0], wanted)
-    return _of_two(scope, inputs, terms, wanted)
+        return _of_one(scope, inputs[0], terms[0], result)
+    return _of_two(scope, inputs, terms, result)
 
 
 def _equation(node: Node, inputs: Sequence[Value]) -> tuple[list[str], str]:
     """Return the labels of each operand and of the result, with ellipses replaced by letters."""
     text = node.attr_str("equation").replace(" ", "")
-    given, arrow, wanted = text.partition("->")
-    terms = given.split(",")
+    operands, arrow, result = text.partition("->")
+    terms = operands.split(",")
     if not arrow or len(terms) != len(inputs) or len(terms) > 2:
         message = f"its equation {text!r} is not of one or two operands"
-        raise CannotExpressError(message, _MEND)
+        raise CannotExpressError(message, _HINT)
     spare = [c for c in map(chr, range(65, 91)) if c not in text]
     shared = ""
     for index, term in enumerate(terms):
@@ -307,40 +307,40 @@ def _equation(node: Node, inputs: Sequence[Value]) -> tuple[list[str], str]:
             dots = "".join(spare[: rank - len(term) + 3])
             if shared and dots != shared:
                 message = "its operands have dots of several lengths"
-                raise CannotExpressError(message, _MEND)
+                raise CannotExpressError(message, _HINT)
             terms[index], shared = term.replace("...", dots), dots
-    wanted = wanted.replace("...", shared)
-    if any(len(set(term)) != len(term) for term in (*terms, wanted)):
+    result = result.replace("...", shared)
+    if any(len(set(term)) != len(term) for term in (*terms, result)):
         msg = f"its equation {text!r} names a label twice"
-        raise CannotExpressError(msg, _MEND)
-    return terms, wanted
+        raise CannotExpressError(msg, _HINT)
+    return terms, result
 
 
-def _of_one(scope: Scope, value: Value, labels: str, wanted: str) -> Value:
-    summed = [i for i, label in enumerate(labels) if label not in wanted]
+def _of_one(scope: Scope, value: Value, labels: str, result: str) -> Value:
+    summed = [i for i, label in enumerate(labels) if label not in result]
     if summed:
         assert value.shape is not None
         shape = tuple(d for i, d in enumerate(value.shape) if i not in summed)
         axes = scope.integers_constant(summed, "axes")
         table = "ReducerOptions"
         value = scope.emit("SUM", [value, axes], shape, DType.FLOAT, table, keep_dims=False)
-        labels = "".join(label for label in labels if label in wanted)
-    return _turned(scope, value, labels, wanted)
+        labels = "".join(label for label in labels if label in result)
+    return _turned(scope, value, labels, result)
 
 
-def _of_two(scope: Scope, inputs: Sequence[Value], terms: Sequence[str], wanted: str) -> Value:
+def _of_two(scope: Scope, inputs: Sequence[Value], terms: Sequence[str], result: str) -> Value:
     values, labels = [], []
     for value, term, other in zip(inputs, terms, terms[::-1], strict=True):
-        kept = "".join(label for label in term if label in other or label in wanted)
-        values.append(_of_one(scope, value, term, kept))
-        labels.append(kept)
+        retained = "".join(label for label in term if label in other or label in result)
+        values.append(_of_one(scope, value, term, retained))
+        labels.append(retained)
     sizes = _sizes(values, labels)
     left, right = labels
     parts = _Labels(
-        "".join(c for c in wanted if c in left and c in right),
-        "".join(c for c in wanted if c in left and c not in right),
-        "".join(c for c in wanted if c in right and c not in left),
-        "".join(c for c in left if c in right and c not in wanted),
+        "".join(c for c in result if c in left and c in right),
+        "".join(c for c in result if c in left and c not in right),
+        "".join(c for c in result if c in right and c not in left),
+        "".join(c for c in left if c in right and c not in result),
     )
     batch = [sizes[c] for c in parts.batch]
     rows, columns, depth = (
@@ -354,7 +354,7 @@ def _of_two(scope: Scope, inputs: Sequence[Value], terms: Sequence[str], wanted:
     product = matrix_product(scope, first, second, (*batch, rows, columns))
     shape = [sizes[c] for c in parts.batch + parts.left + parts.right]
     whole = _grouped(scope, product, shape)
-    return _turned(scope, whole, parts.batch + parts.left + parts.right, wanted)
+    return _turned(scope, whole, parts.batch + parts.left + parts.right, result)
 
 
 def _sizes(values: Sequence[Value], labels: Sequence[str]) -> dict[str, int]:
@@ -363,19 +363,19 @@ def _sizes(values: Sequence[Value], labels: Sequence[str]) -> dict[str, int]:
     for value, term in zip(values, labels, strict=True):
         assert value.shape is not None
         for label, size in zip(term, value.shape, strict=True):
-            known = sizes.get(label, -1)
-            if known >= 0 and size >= 0 and known != size:
-                message = f"its label {label!r} is {known} here and {size} there"
-                raise CannotExpressError(message, _MEND)
-            sizes[label] = max(known, size)
+            previous = sizes.get(label, -1)
+            if previous >= 0 and size >= 0 and previous != size:
+                message = f"its label {label!r} is {previous} here and {size} there"
+                raise CannotExpressError(message, _HINT)
+            sizes[label] = max(previous, size)
     return sizes
 
 
-def _turned(scope: Scope, value: Value, labels: str, wanted: str) -> Value:
+def _turned(scope: Scope, value: Value, labels: str, order: str) -> Value:
     """Transpose a value to the order of the wanted labels."""
-    if labels == wanted:
+    if labels == order:
         return value
-    return transposed(scope, value, [labels.index(label) for label in wanted])
+    return transposed(scope, value, [labels.index(label) for label in order])
 
 
 def _grouped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:

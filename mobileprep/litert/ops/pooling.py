@@ -74,8 +74,10 @@ def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
     count, work, whole = len(parts), IndexArithmetic(scope), (*shape, len(parts))
     options = {"values_count": count, "axis": len(shape)}
     packed = scope.emit("PACK", parts, whole, image.dtype, "PackOptions", **options)
-    given = [packed, work.number(len(shape))]
-    largest = scope.emit("ARG_MAX", given, shape, DType.INT32, "ArgMaxOptions", output_type="INT32")
+    operands = [packed, work.number(len(shape))]
+    largest = scope.emit(
+        "ARG_MAX", operands, shape, DType.INT32, "ArgMaxOptions", output_type="INT32"
+    )
     batch, height, width, depth = work.sizes(image)
     wide = known_size(image, 2)
     rows, columns = (np.arange(shape[1 + axis]) * strides[axis] - before[axis] for axis in (0, 1))
@@ -190,8 +192,8 @@ def _reduced(scope: Scope, value: Value, axes: Value) -> Value:
 def _factor(scope: Scope, scale: Value, variance: Value, epsilon: float) -> Value:
     """Return the multiplier of each channel."""
     if variance.data is not None:
-        known = 1 / np.sqrt(variance.data + np.float32(epsilon))
-        return _binary(scope, "MUL", scope.constant(known.astype(np.float32)), scale, scale)
+        factors = 1 / np.sqrt(variance.data + np.float32(epsilon))
+        return _binary(scope, "MUL", scope.constant(factors.astype(np.float32)), scale, scale)
     floor = scope.constant(np.array(epsilon, np.float32))
     total = _binary(scope, "ADD", variance, floor, variance)
     inverse = scope.emit("RSQRT", [total], variance.shape, variance.dtype)

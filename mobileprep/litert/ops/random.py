@@ -63,8 +63,8 @@ def multinomial(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 
 def _drawn(scope: Scope, node: Node, code: str, sizes: Value) -> Value:
-    given, shape = [as_int32(scope, node, 0, sizes)], scope.output_shape(node)
-    return scope.emit(code, given, shape, DType.FLOAT, "RandomOptions", **_seeds(node))
+    operands, shape = [as_int32(scope, node, 0, sizes)], scope.output_shape(node)
+    return scope.emit(code, operands, shape, DType.FLOAT, "RandomOptions", **_seeds(node))
 
 
 def _seeds(node: Node) -> dict[str, int]:

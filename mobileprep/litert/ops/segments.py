@@ -45,10 +45,10 @@ def segment_sum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 def _steps(scope: Scope, node: Node) -> Array:
     """Return the differences of consecutive constant segment IDs, the first relative to -1."""
-    known = scope.known(node, 1)
-    if known is None:
+    ids = scope.known(node, 1)
+    if ids is None:
         return np.zeros(0, np.int64)
-    steps = np.diff(known.reshape(-1).astype(np.int64), prepend=-1)
+    steps = np.diff(ids.reshape(-1).astype(np.int64), prepend=-1)
     if (steps < 0).any() or not steps[:1].all():
         message = "its segments are not in ascending order from 0 on"
         raise ValueError(message)
@@ -75,12 +75,12 @@ def segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         need_float(node, [data])
         return _averaged(scope, data, ids, count)
     need(node, [data], NUMBERS)
-    found = combined(scope, kind, data, ids, count)
+    result = combined(scope, kind, data, ids, count)
     if kind == "Prod":
-        return found
+        return result
     rows = _row_counts(scope, data, ids, count)
     work = Arithmetic(scope, data.dtype)
-    return work.select(Arithmetic(scope).compare("GREATER", rows, 0), found, 0)
+    return work.select(Arithmetic(scope).compare("GREATER", rows, 0), result, 0)
 
 
 @lowering(*_SPARSE)
@@ -92,8 +92,8 @@ def sparse_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     count = as_int32(scope, node, 3, inputs[3]) if len(inputs) > 3 else _count(scope, ids)
     shape = None if data.shape is None else (-1, *data.shape[1:])
     options = {"axis": 0, "batch_dims": 0}
-    given = [data, indices]
-    rows = scope.emit("GATHER", given, shape, data.dtype, "GatherOptions", **options)
+    operands = [data, indices]
+    rows = scope.emit("GATHER", operands, shape, data.dtype, "GatherOptions", **options)
     if node.op.startswith("SparseSegmentSum"):
         return combined(scope, "Sum", rows, ids, count)
     need_float(node, [data])
@@ -133,10 +133,10 @@ def _count(scope: Scope, ids: Value) -> Value:
 
 def combined(scope: Scope, kind: str, rows: Value, ids: Value, count: Value) -> Value:
     """Emit UNSORTED_SEGMENT_SUM, PROD, MAX, or MIN."""
-    known = -1 if count.data is None else int(count.data)
+    size = -1 if count.data is None else int(count.data)
     shape = None
     if rows.shape is not None and ids.rank is not None:
-        shape = (known, *rows.shape[ids.rank :])
+        shape = (size, *rows.shape[ids.rank :])
     op = f"UnsortedSegment{kind}"
     return scope.emit(_UNSORTED[op], [rows, ids, count], shape, rows.dtype, f"{op}Options")
 
@@ -165,12 +165,12 @@ def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         first = work.mul(work.number(np.arange(rows).reshape(-1, 1)), size)
         ids = work.select(work.less(numbers, size), work.add(numbers, first), work.number(-1))
         count = work.mul(size, rows)
-    given = weights if is_weighted else filled(scope, numbers, np.int32(1))
-    found = combined(scope, "Sum", given, ids, count)
+    addends = weights if is_weighted else filled(scope, numbers, np.int32(1))
+    counts = combined(scope, "Sum", addends, ids, count)
     if is_binary:
-        found = IndexArithmetic(scope).minimum(found, 1)
-    found = Arithmetic(scope).cast(found, kind)
-    return reshaped(scope, found, (sizes[0], -1)) if in_rows else found
+        counts = IndexArithmetic(scope).minimum(counts, 1)
+    counts = Arithmetic(scope).cast(counts, kind)
+    return reshaped(scope, counts, (sizes[0], -1)) if in_rows else counts
 
 
 _UNIQUE: Final = LONG_NUMBERS | {DType.INT16, DType.INT8, DType.UINT8}
@@ -213,8 +213,8 @@ def invert_permutation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Val
     order = as_int32(scope, node, 0, inputs[0])
     (size,) = work.sizes(order)
     column = work.reshaped(order, (-1, 1))
-    given = [column, work.range(size), work.joined([size])]
-    placed = scope.emit("SCATTER_ND", given, order.shape, DType.INT32, "ScatterNdOptions")
+    operands = [column, work.range(size), work.joined([size])]
+    placed = scope.emit("SCATTER_ND", operands, order.shape, DType.INT32, "ScatterNdOptions")
     return Arithmetic(scope).cast(placed, kind)
 
 
@@ -227,8 +227,8 @@ def dynamic_partition(scope: Scope, node: Node, inputs: Sequence[Value]) -> tupl
         chosen = Arithmetic(scope, DType.INT32).compare("EQUAL", parts, i)
         places = (-1, -1 if parts.rank is None else parts.rank)
         where = scope.emit("WHERE", [chosen], places, DType.INT64, "WhereOptions")
-        shape, given = scope.output_shape(node, i), [data, where]
-        result.append(scope.emit("GATHER_ND", given, shape, data.dtype, "GatherNdOptions"))
+        shape, operands = scope.output_shape(node, i), [data, where]
+        result.append(scope.emit("GATHER_ND", operands, shape, data.dtype, "GatherNdOptions"))
     return tuple(result)
 
 
@@ -247,17 +247,17 @@ def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     last = combined(scope, "Max", work.range(total), places, _count(scope, places))
     options = {"axis": 0, "batch_dims": 0}
     # An index that does not occur selects the first row.
-    given = [rows, work.maximum(last, 0)]
-    return scope.emit("GATHER", given, shape, rows.dtype, "GatherOptions", **options)
+    operands = [rows, work.maximum(last, 0)]
+    return scope.emit("GATHER", operands, shape, rows.dtype, "GatherOptions", **options)
 
 
 def joined(scope: Scope, parts: Sequence[Value]) -> Value:
     """Concatenate tensors along the first axis."""
     if len(parts) == 1:
         return parts[0]
-    known = [part.data for part in parts if part.data is not None]
-    if len(known) == len(parts):
-        return scope.constant(np.concatenate(known))
+    constants = [part.data for part in parts if part.data is not None]
+    if len(constants) == len(parts):
+        return scope.constant(np.concatenate(constants))
     lengths = [-1 if part.shape is None else part.shape[0] for part in parts]
     shape = (-1 if -1 in lengths else sum(lengths), *(parts[0].shape or (-1,))[1:])
     options = {"axis": 0}
@@ -300,19 +300,19 @@ def ragged_gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Va
     chosen = as_int32(scope, node, len(inputs) - 1, indices)
     result = []
     for i in range(len(nested)):
-        known = _Rows(whole, splits=as_int32(scope, node, i, nested[i]))
-        rows = _Rows(whole, lengths=known.gathered(known.lengths, chosen))
-        starts = known.gathered(known.splits, chosen)
+        source = _Rows(whole, splits=as_int32(scope, node, i, nested[i]))
+        rows = _Rows(whole, lengths=source.gathered(source.lengths, chosen))
+        starts = source.gathered(source.splits, chosen)
         result.append(Arithmetic(scope).cast(rows.splits, kind))
         chosen = whole.add(rows.gathered(starts, rows.ids), rows.places)
-    return *result, known.gathered(values, chosen)
+    return *result, source.gathered(values, chosen)
 
 
 @lowering("RaggedTensorToTensor")
 def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute the value index of each cell with UNSORTED_SEGMENT_MAX, then GATHER."""
-    wanted, values, default = inputs[:3]
-    if values.shape is None or wanted.shape is None or -1 in values.shape[1:]:
+    shape, values, default = inputs[:3]
+    if values.shape is None or shape.shape is None or -1 in values.shape[1:]:
         reason = "the shape of its values is not known"
         raise CannotExpressError(reason, GIVE_SHAPES)
     whole = IndexArithmetic(scope)
@@ -329,12 +329,12 @@ def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         sizes.append(rows.longest)
         levels.append(rows)
         (count,) = whole.sizes(rows.ids)
-    if wanted.shape:
-        asked = as_int32(scope, node, 0, wanted)
-        elements = [whole.element(asked, i) for i in range(len(sizes))]
+    if shape.shape:
+        requested = as_int32(scope, node, 0, shape)
+        elements = [whole.element(requested, i) for i in range(len(sizes))]
         sizes = [
-            whole.select(whole.less(given, 0), size, given)
-            for given, size in zip(elements, sizes, strict=True)
+            whole.select(whole.less(element, 0), size, element)
+            for element, size in zip(elements, sizes, strict=True)
         ]
     place, cells = whole.range(whole.sizes(levels[0].splits)[0]), sizes[0]
     place = whole.select(whole.less(place, sizes[0]), place, whole.number(-1))
@@ -349,8 +349,8 @@ def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     source = whole.maximum(combined(scope, "Max", numbers, place, cells), 0)
     inner = values.shape[1:]
     first = reshaped(scope, repeated(scope, default, inner), (1, *inner))
-    found = levels[0].gathered(joined(scope, [first, values]), source)
-    return whole.shaped(found, [*sizes, *map(whole.number, map(np.array, inner))])
+    dense = levels[0].gathered(joined(scope, [first, values]), source)
+    return whole.shaped(dense, [*sizes, *map(whole.number, map(np.array, inner))])
 
 
 class _Rows:
@@ -379,36 +379,36 @@ class _Rows:
         # A value's row ID is the number of rows that end before it.
         ended = self._sums(combined(work.scope, "Sum", one, ends, work.add(total, 1)))
         bounds = [work.number([0]), work.joined([total])]
-        given = [ended, *bounds]
-        self.ids = work.scope.emit("SLICE", given, (-1,), DType.INT32, "SliceOptions")
+        operands = [ended, *bounds]
+        self.ids = work.scope.emit("SLICE", operands, (-1,), DType.INT32, "SliceOptions")
         self.places = work.sub(work.range(total), self.gathered(self.splits, self.ids))
 
     @property
     def longest(self) -> Value:
         """The maximum length."""
-        given, options = [self.lengths, self._work.number([0])], {"keep_dims": False}
+        operands, options = [self.lengths, self._work.number([0])], {"keep_dims": False}
         emit, table = self._work.scope.emit, "ReducerOptions"
-        return emit("REDUCE_MAX", given, (), DType.INT32, table, **options)
+        return emit("REDUCE_MAX", operands, (), DType.INT32, table, **options)
 
     def gathered(self, value: Value, indices: Value) -> Value:
         """GATHER elements of a tensor of any type along its first axis."""
         shape = (*(indices.shape or ()), *(value.shape or ())[1:])
         options = {"axis": 0, "batch_dims": 0}
-        given, emit = [value, indices], self._work.scope.emit
-        return emit("GATHER", given, shape, value.dtype, "GatherOptions", **options)
+        operands, emit = [value, indices], self._work.scope.emit
+        return emit("GATHER", operands, shape, value.dtype, "GatherOptions", **options)
 
     def _part(self, splits: Value, start: int) -> Value:
         """Return all splits except the last one (``start`` 0) or the first one (``start`` 1)."""
         work = self._work
         (size,) = work.sizes(splits)
-        given = [splits, work.number([start]), work.joined([work.sub(size, 1)])]
+        operands = [splits, work.number([start]), work.joined([work.sub(size, 1)])]
         shape = (-1 if size.data is None else int(size.data) - 1,)
-        return work.scope.emit("SLICE", given, shape, DType.INT32, "SliceOptions")
+        return work.scope.emit("SLICE", operands, shape, DType.INT32, "SliceOptions")
 
     def _sums(self, value: Value) -> Value:
         axis, options = self._work.number(np.array(0)), {"exclusive": False, "reverse": False}
-        given, emit = [value, axis], self._work.scope.emit
-        return emit("CUMSUM", given, value.shape, DType.INT32, "CumsumOptions", **options)
+        operands, emit = [value, axis], self._work.scope.emit
+        return emit("CUMSUM", operands, value.shape, DType.INT32, "CumsumOptions", **options)
 
 
 def _rows_of_ids(work: IndexArithmetic, ids: Value, count: Value) -> _Rows:

@@ -69,30 +69,30 @@ def ctc_greedy_decoder(scope: Scope, node: Node, inputs: Sequence[Value]) -> tup
         raise CannotExpressError(reason, GIVE_SHAPES)
     scores = transposed(scope, scores, (1, 0, 2))
     table, shape = "ArgMaxOptions", (scores.shape or ())[:2]
-    given = [scores, whole.number(np.array(2))]
-    best = scope.emit("ARG_MAX", given, shape, DType.INT32, table, output_type="INT32")
+    operands = [scores, whole.number(np.array(2))]
+    best = scope.emit("ARG_MAX", operands, shape, DType.INT32, table, output_type="INT32")
     step = whole.range(steps)
     is_read = whole.less(step, whole.reshaped(lengths, (-1, 1)))
     blank = node.attr_int("blank_index", -1) % int(classes.data)
-    left_out = ints.compare("EQUAL", best, blank)
+    is_dropped = ints.compare("EQUAL", best, blank)
     if node.attr_bool("merge_repeated", False):
         places = {"axis": 1, "batch_dims": 0}
-        given = [best, whole.maximum(whole.sub(step, 1), 0)]
-        before = scope.emit("GATHER", given, shape, DType.INT32, "GatherOptions", **places)
+        operands = [best, whole.maximum(whole.sub(step, 1), 0)]
+        before = scope.emit("GATHER", operands, shape, DType.INT32, "GatherOptions", **places)
         repeated = whole.both(ints.compare("EQUAL", best, before), whole.less(0, step))
-        left_out = whole.either(left_out, repeated)
-    kept = scope.emit("LOGICAL_NOT", [left_out], shape, DType.BOOL, "LogicalNotOptions")
-    kept = whole.both(is_read, kept)
-    found = scope.emit("WHERE", [kept], (-1, 2), DType.INT64, "WhereOptions")
-    marks = work.cast(kept, DType.INT32)
+        is_dropped = whole.either(is_dropped, repeated)
+    is_token = scope.emit("LOGICAL_NOT", [is_dropped], shape, DType.BOOL, "LogicalNotOptions")
+    is_token = whole.both(is_read, is_token)
+    positions = scope.emit("WHERE", [is_token], (-1, 2), DType.INT64, "WhereOptions")
+    marks = work.cast(is_token, DType.INT32)
     sums = {"exclusive": True, "reverse": False}
-    given = [marks, whole.number(np.array(1))]
-    numbers = scope.emit("CUMSUM", given, shape, DType.INT32, "CumsumOptions", **sums)
-    given, options = [found, whole.number(np.array(0))], {"axis": 1, "batch_dims": 0}
-    rows = [scope.emit("GATHER", given, (-1,), DType.INT64, "GatherOptions", **options)]
+    operands = [marks, whole.number(np.array(1))]
+    numbers = scope.emit("CUMSUM", operands, shape, DType.INT32, "CumsumOptions", **sums)
+    operands, options = [positions, whole.number(np.array(0))], {"axis": 1, "batch_dims": 0}
+    rows = [scope.emit("GATHER", operands, (-1,), DType.INT64, "GatherOptions", **options)]
     for value in (numbers, best):
-        taken = scope.emit("GATHER_ND", [value, found], (-1,), DType.INT32, "GatherNdOptions")
-        rows.append(work.cast(taken, DType.INT64))
+        tokens = scope.emit("GATHER_ND", [value, positions], (-1,), DType.INT32, "GatherNdOptions")
+        rows.append(work.cast(tokens, DType.INT64))
     options = {"values_count": 2, "axis": 1}
     indices = scope.emit("PACK", rows[:2], (-1, 2), DType.INT64, "PackOptions", **options)
     longest = whole.reshaped(ints.reduce("REDUCE_MAX", ints.reduce("SUM", marks, 1), 0), ())
@@ -114,8 +114,8 @@ _PAIRS: Final = ((DType.STRING, DType.INT64), (DType.INT64, DType.STRING))
 @lowering("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
 def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit HASHTABLE with its entries as constants; nodes with the same name share it."""
-    made = [op for op in scope.ops if op.code == TABLE and op.node is not None]
-    for op in made:
+    tables = [op for op in scope.ops if op.code == TABLE and op.node is not None]
+    for op in tables:
         if op.node is not None and table_name(op.node) == table_name(node):
             return op.outputs[0]
     kinds = node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype")
@@ -133,7 +133,7 @@ def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         (1,),
         DType.RESOURCE,
         "HashtableOptions",
-        table_id=len(made),
+        table_id=len(tables),
         key_dtype=NAMES[kinds[0]],
         value_dtype=NAMES[kinds[1]],
     )
@@ -147,8 +147,8 @@ def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         reason = "the default for missing keys is not a scalar"
         raise CannotExpressError(reason, "make the default a scalar")
     shape, kind = keys.shape, node.attr_dtype("Tout")
-    taken = (handle, keys, default)
-    return scope.emit("HASHTABLE_FIND", taken, shape, kind, "HashtableFindOptions")
+    operands = (handle, keys, default)
+    return scope.emit("HASHTABLE_FIND", operands, shape, kind, "HashtableFindOptions")
 
 
 @lowering(*SIZES)
@@ -221,19 +221,19 @@ def _numbered(program: Program) -> Program:
 
 def _chosen(place: int, program: Program, rest: Program) -> Program:
     """Return a program that runs a branch if its index was chosen, else the rest."""
-    given = tuple(Port(p.name, replace(p.value)) for p in program.inputs)
-    made = tuple(
+    parameters = tuple(Port(p.name, replace(p.value)) for p in program.inputs)
+    results = tuple(
         Port(p.name, replace(p.value, name=f"{p.name}_chosen", data=None)) for p in program.outputs
     )
     number = Value("number", DType.INT32, (), np.array(place, np.int32))
     is_this = Value("is_this", DType.BOOL, ())
-    inputs = (is_this, *(p.value for p in given))
-    outputs = tuple(p.value for p in made)
+    inputs = (is_this, *(p.value for p in parameters))
+    outputs = tuple(p.value for p in results)
     ops = (
-        Op("EQUAL", (given[0].value, number), (is_this,), Options("EqualOptions")),
+        Op("EQUAL", (parameters[0].value, number), (is_this,), Options("EqualOptions")),
         Op("IF", inputs, outputs, Options("IfOptions"), subgraphs=(program, rest)),
     )
-    return Program(given, made, ops, f"{program.name}_or_later")
+    return Program(parameters, results, ops, f"{program.name}_or_later")
 
 
 _MOVED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL, DType.INT8})
@@ -284,19 +284,21 @@ def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Valu
 
 def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[Value, Value]:
     """Remove rows that later ones overwrite, if the indices are known."""
-    known = scope.known(node, 1)
-    if known is None:
+    constant = scope.known(node, 1)
+    if constant is None:
         return indices, rows
-    last = {int(place): number for number, place in enumerate(known.reshape(-1))}
-    if len(last) == known.size or not last:
+    last = {int(place): number for number, place in enumerate(constant.reshape(-1))}
+    if len(last) == constant.size or not last:
         return indices, rows
     shape = (len(last), 1)
     places = scope.integers_constant(np.reshape([*last], shape), "places")
     numbers = scope.integers_constant([*last.values()], "rows")
-    kept = None if rows.shape is None else (len(last), *rows.shape[1:])
+    rows_shape = None if rows.shape is None else (len(last), *rows.shape[1:])
     options = {"axis": 0, "batch_dims": 0}
-    taken = scope.emit("GATHER", [rows, numbers], kept, rows.dtype, "GatherOptions", **options)
-    return places, taken
+    last_rows = scope.emit(
+        "GATHER", [rows, numbers], rows_shape, rows.dtype, "GatherOptions", **options
+    )
+    return places, last_rows
 
 
 def _one_row(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:

@@ -125,8 +125,8 @@ def _whole(scope: Scope, node: Node, parts: Parts) -> Value:
     other = next((reader for reader in readers if reader.op not in _READERS), None)
     if other is not None:
         reason = f"{other.op} {other.name!r} reads its complex numbers"
-        mend = "read its ComplexAbs, Real, Imag, or Angle instead"
-        raise CannotExpressError(reason, mend)
+        hint = "read its ComplexAbs, Real, Imag, or Angle instead"
+        raise CannotExpressError(reason, hint)
     real, imaginary = parts
     assert imaginary is not None
     whole = Value("", DType.COMPLEX64, scope.output_shape(node))
@@ -149,12 +149,12 @@ def _waves(
 
     Elements beyond the length are ignored, as in TensorFlow.
     """
-    given = known_size(value, axis)
-    if not 0 < length <= _LONGEST or not 0 < given <= _LONGEST:
-        reason = f"it transforms {given} samples to a length of {length}"
+    size = known_size(value, axis)
+    if not 0 < length <= _LONGEST or not 0 < size <= _LONGEST:
+        reason = f"it transforms {size} samples to a length of {length}"
         raise CannotExpressError(reason, f"give it 1 to {_LONGEST} samples")
     columns = length // 2 + 1 if half else length
-    turns = np.arange(given)[:, None] * np.arange(columns)[None, :] % length / length
+    turns = np.arange(size)[:, None] * np.arange(columns)[None, :] % length / length
     waves: Array = np.exp((2j if inverse else -2j) * np.pi * turns)
     waves[length:] = 0
     return waves / length if inverse else waves
@@ -205,11 +205,11 @@ def _product(scope: Scope, left: Value, right: Value, shape: tuple[int, ...] | N
 
 
 def _halves(scope: Scope, value: Value) -> tuple[Value, Value]:
-    found = scope.halves.get(value)
-    if found is None:
+    halves = scope.halves.get(value)
+    if halves is None:
         reason = "it takes complex numbers"
         raise CannotExpressError(reason, "feed the output of this node instead")
-    return found
+    return halves
 
 
 def _unary(scope: Scope, code: str, value: Value) -> Value:

@@ -58,17 +58,17 @@ def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
         # box because of its overlap with itself, which is 1.
         values[3] = scope.constant(np.array(1, np.float32), "overlap")
     table = "NonMaxSuppressionV5Options"
-    made = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
+    results = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
     if node.attr_bool("pad_to_max_output_size", False):
-        return made
+        return results
     zero = _zero(scope)
-    ends = scope.emit("EXPAND_DIMS", [made[2], zero], (1,), DType.INT32, "ExpandDimsOptions")
+    ends = scope.emit("EXPAND_DIMS", [results[2], zero], (1,), DType.INT32, "ExpandDimsOptions")
     begin = scope.integers_constant([0], "begin")
     cut = tuple(
         scope.emit("SLICE", [value, begin, ends], (-1,), value.dtype, "SliceOptions")
-        for value in made[:2]
+        for value in results[:2]
     )
-    return (*cut, made[2])
+    return (*cut, results[2])
 
 
 def _suppressed(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
@@ -86,8 +86,8 @@ def _suppressed(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Valu
 
 
 def _most(scope: Scope, node: Node) -> int:
-    known = scope.known(node, 2)
-    return -1 if known is None else int(known)
+    constant = scope.known(node, 2)
+    return -1 if constant is None else int(constant)
 
 
 def _zero(scope: Scope) -> Value:
@@ -140,7 +140,7 @@ def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> t
     if node.attr_bool("pad_per_class", False):
         most = min(most, per_class * classes)
     work = _Combined(scope, node, inputs[4:], per_class, most)
-    found = []
+    suppressed = []
     for image in range(images):
         per_image = [
             work.best(
@@ -149,12 +149,12 @@ def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> t
             )
             for c in range(classes)
         ]
-        found.append(work.joined(per_image))
+        suppressed.append(work.joined(per_image))
     shapes = [(images, most, 4), (images, most), (images, most), (images,)]
     options = {"values_count": images, "axis": 0}
     return tuple(
         scope.emit("PACK", parts, shape, parts[0].dtype, "PackOptions", **options)
-        for parts, shape in zip(zip(*found, strict=True), shapes, strict=True)
+        for parts, shape in zip(zip(*suppressed, strict=True), shapes, strict=True)
     )
 
 
@@ -184,10 +184,10 @@ class _Combined:
         outputs = [((count,), DType.INT32), ((), DType.INT32)]
         values = [boxes, reshaped(self._scope, scores, (-1,)), whole.number(np.array(count))]
         table = "NonMaxSuppressionV4Options"
-        indices, kept = self._scope.emit_many(
+        indices, valid_count = self._scope.emit_many(
             "NON_MAX_SUPPRESSION_V4", [*values, *self._limits], outputs, table
         )
-        is_kept = whole.less(whole.number(np.arange(count)), kept)
+        is_kept = whole.less(whole.number(np.arange(count)), valid_count)
         chosen = self._gathered(values[1], indices)
         return (
             self._gathered(boxes, indices),
@@ -200,29 +200,29 @@ class _Combined:
         total = count * len(classes)
         boxes, scores = (self._concatenated(parts) for parts in zip(*classes, strict=True))
         numbers = scope.constant(np.repeat(np.arange(len(classes), dtype=np.float32), count))
-        taken = min(self._most, total)
-        outputs = [((taken,), DType.FLOAT), ((taken,), DType.INT32)]
-        given = [scores, scope.integers_constant(np.array(taken))]
-        best, order = scope.emit_many("TOPK_V2", given, outputs, "TopKV2Options")
+        top_count = min(self._most, total)
+        outputs = [((top_count,), DType.FLOAT), ((top_count,), DType.INT32)]
+        operands = [scores, scope.integers_constant(np.array(top_count))]
+        best, order = scope.emit_many("TOPK_V2", operands, outputs, "TopKV2Options")
         is_kept = work.compare("GREATER", best, _LOWEST)
         chosen = self._gathered(boxes, order)
         if self._is_clipped:
             chosen = work.minimum(work.maximum(chosen, 0.0), 1.0)
         marks = work.cast(is_kept, DType.INT32)
         axes, options = scope.integers_constant([0], "axes"), {"keep_dims": False}
-        kept = scope.emit("SUM", [marks, axes], (), DType.INT32, "ReducerOptions", **options)
+        valid_count = scope.emit("SUM", [marks, axes], (), DType.INT32, "ReducerOptions", **options)
         return (
-            self._padded(work.select(reshaped(scope, is_kept, (taken, 1)), chosen, 0.0)),
+            self._padded(work.select(reshaped(scope, is_kept, (top_count, 1)), chosen, 0.0)),
             self._padded(work.select(is_kept, best, 0.0)),
             self._padded(work.select(is_kept, self._gathered(numbers, order), 0.0)),
-            kept,
+            valid_count,
         )
 
     def _gathered(self, value: Value, indices: Value) -> Value:
         shape = (*(indices.shape or ()), *(value.shape or ())[1:])
         options = {"axis": 0, "batch_dims": 0}
-        given = [value, indices]
-        return self._scope.emit("GATHER", given, shape, value.dtype, "GatherOptions", **options)
+        operands = [value, indices]
+        return self._scope.emit("GATHER", operands, shape, value.dtype, "GatherOptions", **options)
 
     def _concatenated(self, parts: Sequence[Value]) -> Value:
         if len(parts) == 1:

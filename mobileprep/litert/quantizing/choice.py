@@ -63,28 +63,30 @@ class OperatorChoice(Struct, frozen=True):
         return (*floats, *rescaled)
 
 
-def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
+def choose(program: Program, options: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
     """Choose the operators that compute in integers."""
-    rules = Rules("quantize", asked.rules, eightbit=_LAYER_OPS)
+    rules = Rules("quantize", options.rules, eightbit=_LAYER_OPS)
     reasons: dict[Op, str] = {}
-    kept: list[Op] = []
+    chosen: list[Op] = []
     for op in program.ops:
         if op.code in SIZES or not (results(op) or activations(op)):
             continue
-        reason = _hindrance(op, asked, settings_of(op, rules))
+        reason = _hindrance(op, options, settings_of(op, rules))
         if reason is None:
-            kept.append(op)
+            chosen.append(op)
         elif reason:
             reasons[op] = reason
     readers = Readers(program)
     while True:
-        scales = Scales(program, kept, asked.kind, ranges)
-        told = _unknown(kept, scales) or hidden_by_masks(kept, readers, scales, asked.kind, ranges)
-        lonely = _lonely(program, kept, asked) if not told else set()
-        reasons.update(told)
-        if not told and not lonely:
-            return OperatorChoice(frozenset(kept), scales, rules, reasons)
-        kept = [op for op in kept if op not in told and op not in lonely]
+        scales = Scales(program, chosen, options.kind, ranges)
+        unsupported = _unknown(chosen, scales) or hidden_by_masks(
+            chosen, readers, scales, options.kind, ranges
+        )
+        lonely = _lonely(program, chosen, options) if not unsupported else set()
+        reasons.update(unsupported)
+        if not unsupported and not lonely:
+            return OperatorChoice(frozenset(chosen), scales, rules, reasons)
+        chosen = [op for op in chosen if op not in unsupported and op not in lonely]
 
 
 def settings_of(op: Op, rules: Rules) -> Settings:
@@ -100,22 +102,22 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     ops = [op for op in program.ops if op.code in KERNELS]
     eight = [op for op in ops if DType.INT8 in KERNELS[op.code].types]
     scales = Scales(program, eight, DType.INT8, {})
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for op in ops:
         for value in (*(op.inputs[i] for i in activations(op)), *results(op)):
             if value is not None and value.data is None and not scales.is_fixed(value):
-                found[value.alike or value.name] = None
-    return tuple(found)
+                names[value.alike or value.name] = None
+    return tuple(names)
 
 
 def fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
     """Return the output ranges of operators with fixed scales, including those that stay float."""
-    found: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     for op in program.ops:
         kernel = KERNELS.get(op.code)
         if kernel is not None and kind in kernel.fixed:
-            found[op.outputs[0].name] = IntegerSteps(kind, *kernel.fixed[kind]).span
-    return found
+            ranges[op.outputs[0].name] = IntegerSteps(kind, *kernel.fixed[kind]).span
+    return ranges
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -124,13 +126,13 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
+def _hindrance(op: Op, options: Integers, settings: Settings) -> str | None:
     """Return why an operator stays float ("" if a rule excludes it), or None if it does not."""
     if settings.mode != "nodes":
         return ""
     kernel = KERNELS.get(op.code)
-    if kernel is None or asked.kind not in kernel.types:
-        return f"LiteRT has no kernel of {asked.kind.short} for it"
+    if kernel is None or options.kind not in kernel.types:
+        return f"LiteRT has no kernel of {options.kind.short} for it"
     layer = LAYERS.get(op.code)
     if layer is None:
         return None
@@ -147,15 +149,15 @@ def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
 
 def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:
     """Return the operators with an unknown range, and the reason."""
-    found: dict[Op, str] = {}
+    reasons: dict[Op, str] = {}
     for op in ops:
         slots: list[Slot] = [scales.slot(op, i) for i in activations(op)]
         for slot in [*slots, *results(op)]:
             if scales.steps(slot) is None:
                 name = slot.name if isinstance(slot, Value) else _constant_name(slot[0], slot[1])
-                found[op] = f"the range of {name!r} is not known"
+                reasons[op] = f"the range of {name!r} is not known"
                 break
-    return found
+    return reasons
 
 
 def _constant_name(op: Op, index: int) -> str:
@@ -163,14 +165,14 @@ def _constant_name(op: Op, index: int) -> str:
     return "" if value is None else value.name
 
 
-def _lonely(program: Program, ops: Sequence[Op], asked: Integers) -> set[Op]:
+def _lonely(program: Program, ops: Sequence[Op], options: Integers) -> set[Op]:
     """Return operators that only select numbers and have no integer neighbors.
 
     Quantizing their inputs would lose precision without a benefit.
     """
-    kept = {op for op in ops if KERNELS[op.code].rule != "same"}
-    waiting = [op for op in ops if op not in kept]
-    ends = _integer_ends(program, asked)
+    accepted = {op for op in ops if KERNELS[op.code].rule != "same"}
+    waiting = [op for op in ops if op not in accepted]
+    ends = _integer_ends(program, options)
     readers = Readers(program)
     reading: dict[Value, list[Op]] = {}
     for op in ops:
@@ -179,23 +181,23 @@ def _lonely(program: Program, ops: Sequence[Op], asked: Integers) -> set[Op]:
                 reading.setdefault(value, []).append(op)
 
     def is_near(op: Op) -> bool:
-        taken = [op.inputs[i] for i in activations(op)]
-        if any(v in ends for v in (*taken, *op.outputs)):
+        operands = [op.inputs[i] for i in activations(op)]
+        if any(v in ends for v in (*operands, *op.outputs)):
             return True
-        if any(readers.maker(value) in kept for value in taken):
+        if any(readers.maker(value) in accepted for value in operands):
             return True
-        return any(reader in kept for v in results(op) for reader in reading.get(v, ()))
+        return any(reader in accepted for v in results(op) for reader in reading.get(v, ()))
 
     while near := [op for op in waiting if is_near(op)]:
-        kept.update(near)
-        waiting = [op for op in waiting if op not in kept]
+        accepted.update(near)
+        waiting = [op for op in waiting if op not in accepted]
     return set(waiting)
 
 
-def _integer_ends(program: Program, asked: Integers) -> set[Value]:
+def _integer_ends(program: Program, options: Integers) -> set[Value]:
     """Return inputs and outputs that are integers in the file."""
-    inputs = program.inputs if asked.input_type != "float" else ()
-    outputs = program.outputs if asked.output_type != "float" else ()
+    inputs = program.inputs if options.input_type != "float" else ()
+    outputs = program.outputs if options.output_type != "float" else ()
     return {port.value for port in (*inputs, *outputs)}
 
 
@@ -218,8 +220,8 @@ def hidden_by_masks(
         kind: int8 or int16.
         ranges: the ranges of tensors by name.
     """
-    found: dict[Op, str] = {}
-    kept = frozenset(ops)
+    reasons: dict[Op, str] = {}
+    chosen = frozenset(ops)
     for op in ops:
         if op.code not in _SOFTMAXES:
             continue
@@ -228,11 +230,11 @@ def hidden_by_masks(
             continue
         step = f"one step of {masked.name!r} would be {steps.scale:.3g}"
         reason = f"{step}, more than a softmax can distinguish"
-        found[op] = reason
+        reasons[op] = reason
         for maker in _masking(masked, readers, kind, ranges):
-            if maker in kept:
-                found[maker] = reason
-    return found
+            if maker in chosen:
+                reasons[maker] = reason
+    return reasons
 
 
 def _masking(
@@ -249,6 +251,6 @@ def _masking(
         yield maker
         if maker.code not in KERNELS or KERNELS[maker.code].rule != "same":
             continue
-        taken = {v for v in (maker.inputs[i] for i in activations(maker)) if v is not None} - seen
-        seen |= taken
-        waiting += taken
+        sources = {v for v in (maker.inputs[i] for i in activations(maker)) if v is not None} - seen
+        seen |= sources
+        waiting += sources

@@ -155,8 +155,8 @@ class IntegerSteps(Struct, frozen=True):
         """Quantize finite floats, clipping to the range."""
         limits = np.iinfo(self.kind.numpy)
         rounded = np.rint(values.astype(np.float64) / self.scale) + self.zero
-        found: Array = np.clip(rounded, limits.min, limits.max).astype(self.kind.numpy)
-        return found
+        clipped: Array = np.clip(rounded, limits.min, limits.max).astype(self.kind.numpy)
+        return clipped
 
 
 def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
@@ -214,14 +214,14 @@ def quantized_bias(
 
 def least_scales(values: Array, scale: float, kind: DType) -> Array:
     """Return the minimum weight scale of each channel so that a layer's sums can hold the bias."""
-    found: Array = np.abs(values.astype(np.float64)) / (scale * _MOST_BIAS[kind])
-    return found
+    scales: Array = np.abs(values.astype(np.float64)) / (scale * _MOST_BIAS[kind])
+    return scales
 
 
 EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
 END_TYPES: Final[tuple[EndType, ...]] = get_args(EndType)
 
-_TAKEN: Final[Mapping[DType, frozenset[EndType]]] = {
+_END_TYPES_BY_KIND: Final[Mapping[DType, frozenset[EndType]]] = {
     DType.INT8: frozenset({"float", "int8", "uint8"}),
     DType.INT16: frozenset({"float", "int16"}),
 }
@@ -250,9 +250,9 @@ class Integers(Struct, frozen=True):
     output_type: EndType = "float"
 
     def __post_init__(self) -> None:
-        taken = _TAKEN[self.kind]
+        allowed = _END_TYPES_BY_KIND[self.kind]
         for name in ("input_type", "output_type"):
-            asked = getattr(self, name)
-            if asked not in taken:
-                message = f"inference_{name} is {asked}, and activations are {self.kind.short}"
-                raise UsageError(message, f"take one of {', '.join(sorted(taken))}")
+            end_type = getattr(self, name)
+            if end_type not in allowed:
+                message = f"inference_{name} is {end_type}, and activations are {self.kind.short}"
+                raise UsageError(message, f"take one of {', '.join(sorted(allowed))}")

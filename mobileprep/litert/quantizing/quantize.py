@@ -46,16 +46,16 @@ class Rewriter:
         self._kind = kind
         self._ends = {port.value for port in (*program.inputs, *program.outputs)}
         self._names = FreshNames(value.name for op in program.ops for value in op.outputs)
-        self._made: dict[Value, Value] = {}
+        self._forms: dict[Value, Value] = {}
         self._steps: dict[Value, IntegerSteps] = {}
         self._integers: dict[tuple[Value, IntegerSteps], Value] = {}
         self._floats: dict[Value, Value] = {}
         self._constants: dict[tuple[Value, IntegerSteps], Value] = {}
         self._weights: dict[tuple[Value, bytes], Value] = {}
 
-    def given(self, value: Value, form: Value, steps: IntegerSteps) -> None:
+    def record(self, value: Value, form: Value, steps: IntegerSteps) -> None:
         """Record the integer form of a value."""
-        self._made[value] = form
+        self._forms[value] = form
         self._steps[value] = steps
 
     def add(self, op: Op) -> None:
@@ -63,33 +63,33 @@ class Rewriter:
         if op in self._choice.ops:
             self._add_integer(op)
             return
-        form = self.as_made if op.code in SIZES else self.as_float
+        form = self.as_available if op.code in SIZES else self.as_float
         inputs = tuple(None if v is None else form(v) for v in op.inputs)
         self.ops.append(op if inputs == op.inputs else replace(op, inputs=inputs))
 
-    def as_made(self, value: Value) -> Value:
+    def as_available(self, value: Value) -> Value:
         """Return the available form of a value."""
-        return self._made.get(value, value)
+        return self._forms.get(value, value)
 
     def as_float(self, value: Value) -> Value:
         """Return a value in float, adding a DEQUANTIZE before its first reader if necessary."""
-        form = self._made.get(value)
+        form = self._forms.get(value)
         if form is None:
             return value
         if value not in self._floats:
             is_end = value in self._ends
             name = value.name if is_end else self._names.name(f"{value.name}_float")
-            made = replace(value, name=name)
-            self.ops.append(Op("DEQUANTIZE", (form,), (made,), Options("DequantizeOptions")))
-            self._floats[value] = made
+            dequantized = replace(value, name=name)
+            self.ops.append(Op("DEQUANTIZE", (form,), (dequantized,), Options("DequantizeOptions")))
+            self._floats[value] = dequantized
         return self._floats[value]
 
     def as_integers(self, value: Value, steps: IntegerSteps) -> Value:
         """Return a value in integers, adding a QUANTIZE before its first reader if necessary."""
         if self._steps.get(value) == steps:
-            return self._made[value]
+            return self._forms[value]
         if (value, steps) not in self._integers:
-            source = self._made.get(value, value)
+            source = self._forms.get(value, value)
             name = self._names.name(f"{value.name}_{steps.kind.short}")
             form = Value(name, steps.kind, value.shape, None, steps.quantization)
             self.ops.append(Op("QUANTIZE", (source,), (form,), Options("QuantizeOptions")))
@@ -156,7 +156,7 @@ class Rewriter:
         if value in self._ends:
             name = self._names.name(f"{name}_{steps.kind.short}")
         form = replace(value, name=name, dtype=steps.kind, quantization=steps.quantization)
-        self.given(value, form, steps)
+        self.record(value, form, steps)
         return form
 
     def _options(self, op: Op) -> Options | None:
@@ -183,7 +183,7 @@ class Quantized(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Quantized:
+def quantized(program: Program, options: Integers, trained: dict[str, Range]) -> Quantized:
     """Convert operators to integers, as far as the runtime and the ranges allow.
 
     Bodies of loops and branches stay float. Layers that stay float store their weights as int8,
@@ -191,26 +191,26 @@ def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Q
 
     Args:
         program: the float program.
-        asked: the options.
+        options: the options.
         trained: the ranges of FAKE_QUANT operators, by the name of the tensor that they clip.
 
     Raises:
         UsageError: the range of an integer input or output is unknown.
     """
-    ranges = {**fixed_ranges(program, asked.kind), **asked.ranges, **trained}
-    if not asked.is_trained:
+    ranges = {**fixed_ranges(program, options.kind), **options.ranges, **trained}
+    if not options.is_trained:
         ranges |= {
             name: _within(span, trained[name]) if name in trained else span
-            for name, span in asked.ranges.items()
+            for name, span in options.ranges.items()
         }
-    choice = choose(program, asked, ranges)
+    choice = choose(program, options, ranges)
 
     def is_stored(op: Op) -> bool:
         return op not in choice.ops and choice.settings_of(op).mode != "float"
 
     program = program.mapped(lambda inner: in_int8(inner, is_stored))
-    rewriter = Rewriter(program, choice, asked.kind)
-    ends = _Ends(rewriter, choice, ranges, asked)
+    rewriter = Rewriter(program, choice, options.kind)
+    ends = _Ends(rewriter, choice, ranges, options)
     inputs = tuple(ends.input(port) for port in program.inputs)
     for op in program.ops:
         rewriter.add(op)
@@ -231,41 +231,41 @@ class _Ends(Struct, frozen=True):
     rewriter: Rewriter
     choice: OperatorChoice
     ranges: dict[str, Range]
-    asked: Integers
+    options: Integers
 
     def input(self, port: Port) -> Port:
         """Return an input with the quantization that its readers expect."""
-        if self.asked.input_type == "float" or not is_float(port.value):
+        if self.options.input_type == "float" or not is_float(port.value):
             return port
         steps = self._steps(port, "input")
         form = _form(port.value, port.value.name, steps)
-        self.rewriter.given(port.value, form, steps)
-        if self.asked.input_type != "uint8":
+        self.rewriter.record(port.value, form, steps)
+        if self.options.input_type != "uint8":
             return Port(port.name, form)
         fed = _form(port.value, f"{port.value.name}_uint8", _unsigned(steps))
         self.rewriter.ops.append(_requantized(fed, form))
         return Port(port.name, fed)
 
     def output(self, port: Port) -> Port:
-        if self.asked.output_type == "float" or not is_float(port.value):
+        if self.options.output_type == "float" or not is_float(port.value):
             return Port(port.name, self.rewriter.as_float(port.value))
         steps = self._steps(port, "output")
         form = self.rewriter.as_integers(port.value, steps)
-        if self.asked.output_type != "uint8":
+        if self.options.output_type != "uint8":
             return Port(port.name, form)
-        left = _form(port.value, f"{port.value.name}_uint8", _unsigned(steps))
-        self.rewriter.ops.append(_requantized(form, left))
-        return Port(port.name, left)
+        unsigned = _form(port.value, f"{port.value.name}_uint8", _unsigned(steps))
+        self.rewriter.ops.append(_requantized(form, unsigned))
+        return Port(port.name, unsigned)
 
     def _steps(self, port: Port, what: str) -> IntegerSteps:
-        found = self.choice.scales.steps(port.value)
-        if found is not None:
-            return found
+        steps = self.choice.scales.steps(port.value)
+        if steps is not None:
+            return steps
         span = self.ranges.get(port.value.name)
         if span is None:
             message = f"the range of the {what} {port.name!r} is not known"
             raise UsageError(message, _HINT)
-        return steps_of(span, self.asked.kind)
+        return steps_of(span, self.options.kind)
 
 
 def _unsigned(steps: IntegerSteps) -> IntegerSteps:
@@ -276,8 +276,8 @@ def _form(value: Value, name: str, steps: IntegerSteps) -> Value:
     return replace(value, name=name, dtype=steps.kind, quantization=steps.quantization)
 
 
-def _requantized(taken: Value, given: Value) -> Op:
-    return Op("QUANTIZE", (taken,), (given,), Options("QuantizeOptions"))
+def _requantized(source: Value, target: Value) -> Op:
+    return Op("QUANTIZE", (source,), (target,), Options("QuantizeOptions"))
 
 
 def _needed(ops: Sequence[Op], outputs: Sequence[Port]) -> tuple[Op, ...]:

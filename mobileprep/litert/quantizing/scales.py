@@ -104,7 +104,7 @@ class Scales:
             self._join_all(program, ops, mixed, ranges)
         for op in alike:
             self._join([*results(op), *((op, i) for i in activations(op) if _is_constant(op, i))])
-        self._spans = self._found(ops, ranges)
+        self._spans = self._spans_of(ops, ranges)
         for op in ops:
             self._hold(op)
 
@@ -141,7 +141,7 @@ class Scales:
         ranges: Mapping[str, Range],
     ) -> None:
         """Join the operands of all mixed operators, except those to be rescaled."""
-        self._spans = self._found(ops, ranges)
+        self._spans = self._spans_of(ops, ranges)
         alone = {v: (self._root(v), self.steps(v)) for op in mixed for v in _computed(op)}
         before = dict(self._parents)
         reading = self._reading(program, ops, frozenset(root for root, _ in alone.values()))
@@ -150,7 +150,7 @@ class Scales:
             self._parents = dict(before)
             for op in mixed:
                 self._join_mixed(op)
-            self._spans = self._found(ops, ranges)
+            self._spans = self._spans_of(ops, ranges)
 
         def growth(value: Value, result: Value) -> float:
             own, joined = alone[value][1], self.steps(result)
@@ -193,17 +193,17 @@ class Scales:
         self, program: Program, ops: Sequence[Op], roots: frozenset[Slot]
     ) -> dict[Slot, list[Op | None]]:
         """Return the readers of each group, except operators in the group; None is the caller."""
-        found: dict[Slot, list[Op | None]] = {root: [] for root in roots}
+        readers: dict[Slot, list[Op | None]] = {root: [] for root in roots}
         integer = frozenset(ops)
         for op in program.ops:
             ends = {self._root(v) for v in results(op)} if op in integer else frozenset[Slot]()
             for value in op.inputs:
                 if value is not None and (root := self._root(value)) in roots - ends:
-                    found[root].append(op)
+                    readers[root].append(op)
         for port in program.outputs:
             if (root := self._root(port.value)) in roots:
-                found[root].append(None)
-        return found
+                readers[root].append(None)
+        return readers
 
     def _join_mixed(self, op: Op) -> None:
         """Join several inputs with the output; fixed scales join only if they are all equal."""
@@ -230,8 +230,8 @@ class Scales:
 
     def _hold(self, op: Op) -> None:
         """Record the minimum output scale that the runtime requires for an operator."""
-        taken = [self.steps(self.slot(op, i)) for i in activations(op)]
-        scale = max((steps.scale for steps in taken if steps is not None), default=0.0)
+        input_steps = [self.steps(self.slot(op, i)) for i in activations(op)]
+        scale = max((steps.scale for steps in input_steps if steps is not None), default=0.0)
         factor, power = KERNELS[op.code].least
         least = factor * scale**power
         layer = LAYERS.get(op.code)
@@ -244,7 +244,7 @@ class Scales:
             root = self._root(value)
             self._least[root] = max(self._least.get(root, 0.0), least)
 
-    def _found(self, ops: Iterable[Op], ranges: Mapping[str, Range]) -> dict[Slot, Range]:
+    def _spans_of(self, ops: Iterable[Op], ranges: Mapping[str, Range]) -> dict[Slot, Range]:
         spans: dict[Slot, Range] = {}
         seen: set[Slot] = set()
         for op in ops:
@@ -253,9 +253,9 @@ class Scales:
                 if slot in seen:
                     continue
                 seen.add(slot)
-                found = union(spans.get(self._root(slot)), self._span(slot, ranges))
-                if found is not None:
-                    spans[self._root(slot)] = found
+                span = union(spans.get(self._root(slot)), self._span(slot, ranges))
+                if span is not None:
+                    spans[self._root(slot)] = span
         return spans
 
     def _span(self, slot: Slot, ranges: Mapping[str, Range]) -> Range | None:
@@ -306,8 +306,8 @@ def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
 
 def _computed(op: Op) -> list[Value]:
     """Return the distinct inputs of an operator that are not constants."""
-    found = (op.inputs[i] for i in activations(op))
-    return list(dict.fromkeys(v for v in found if v is not None and v.data is None))
+    operands = (op.inputs[i] for i in activations(op))
+    return list(dict.fromkeys(v for v in operands if v is not None and v.data is None))
 
 
 def _is_mixed(op: Op) -> bool:
