@@ -1,6 +1,6 @@
-"""The same network with fused batch norms, and with batch norms in their parts.
+"""Convert the batch norms of a network between fused and decomposed form.
 
-Converters write either: FusedBatchNorm nodes, or the sums, products and roots that they come to.
+Converters write either FusedBatchNorm nodes or the equivalent sums, products, and roots.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPSILON = 0.001
 
 
 def with_parts(graph: Graph) -> Graph:
-    """The graph with each FusedBatchNorm for inference as x * m + (beta - mean * m)."""
+    """Replace each FusedBatchNorm for inference with x * m + (beta - mean * m)."""
     return graph.with_nodes(made for node in graph for made in _parts(node))
 
 
@@ -47,7 +47,7 @@ def _parts(node: Node) -> Iterator[Node]:
 
 
 def with_fused(graph: Graph) -> Graph:
-    """The graph with each x * scale + shift by constant vectors as one FusedBatchNormV3."""
+    """Replace each x * scale + shift with constant vectors by one FusedBatchNormV3."""
     nodes: list[Node] = []
     for node in graph:
         found = _norm(node, graph)
@@ -69,7 +69,7 @@ def _norm(node: Node, graph: Graph) -> tuple[str, Array, Array] | None:
 
 
 def _vector(name: str, graph: Graph) -> Array | None:
-    """A tensor that depends on constants alone, flat; None for others and for scalars."""
+    """Return a tensor that depends only on constants, flattened; None for others and scalars."""
     if any(graph[n].op == "Placeholder" for n in reachable(graph, [name])):
         return None
     (value,) = Interpreter(graph).run([name], {})

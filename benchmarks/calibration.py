@@ -1,17 +1,17 @@
-"""How fast is a calibration against TensorFlow's own inference, and does its memory stay level?
+"""Compare the speed of calibration with TensorFlow's inference, and check its memory.
 
     python -m tests.reference.networks FOLDER mobilenet
     python benchmarks/calibration.py FOLDER [--tensorflow PYTHON] [--samples N] [--many N]
 
-The first command, once and with TensorFlow, makes a frozen MobileNet in FOLDER. PYTHON is an
+The first command requires TensorFlow and creates a frozen MobileNet in FOLDER once. PYTHON is an
 interpreter that can import TensorFlow, by default this one. Batch norms of MobileNet are folded as
-a recipe does before it quantizes. Then the same pictures run through TensorFlow's session, for the
-output alone, and through a calibration, which notes the values of every tensor that eight-bit nodes
-can need. Both run on the same two processors, in turns and in processes of their own; the median
-ratio counts, and that of plain inference stands beside it, and that of processor time, which other
-load on the machine moves less. The bound: a calibration is no less than half as fast. Memory is the
-peak of processes that calibrate the network on 100 and on 10,000 pictures of 32 by 32; it may
-differ by a tenth.
+in a recipe before quantization. Then the same images run through TensorFlow's session, which
+computes only the output, and through a calibration, which observes every tensor that int8 nodes may
+need. Both run alternately in separate processes on the same two CPUs. The benchmark prints the
+median ratio of wall time and of processor time, which other load on the machine affects less, also
+for plain inference (method ``none``). Limit: calibration has at least half the speed of TensorFlow.
+Peak memory is measured for calibration on 100 and on 10,000 images of 32 by 32 pixels. Limit: 10 %
+more.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def small(network: Path, work: Path) -> Path:
-    """The network for pictures of any size."""
+    """Write the network with a variable image size."""
     graph = read_graph(network)
     any_size = attr.shape((-1, -1, -1, 3))
     nodes = [n.with_attrs(shape=any_size) if n.op == "Placeholder" else n for n in graph]
@@ -139,7 +139,7 @@ def small(network: Path, work: Path) -> Path:
 
 
 def folded(network: Path, facts: dict, work: Path) -> Path:
-    """The network as a recipe has it before it quantizes nodes."""
+    """Write the network after the transforms of a recipe that precede quantization."""
     steps = [ChainStep(name, {}) for name in ("strip_unused_nodes", "optimize")]
     context = Context((facts["input"],), (facts["output"],))
     graph, _ = run_chain(read_graph(network), steps, context)

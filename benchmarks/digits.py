@@ -1,9 +1,9 @@
-"""How long does the digits recipe take: cold, with nothing changed, with the last step edited?
+"""Measure builds of the digits recipe: cold, unchanged, and with an edited last step.
 
     python benchmarks/digits.py
 
-The bounds: cold at most 0.6 s; nothing changed at most 0.25 s; last transform edited at most
-0.35 s. Every run is a fresh process; the store is a temporary folder.
+Limits: 0.6 s cold, 0.25 s unchanged, and 0.35 s with an edited last transform. Every run is a new
+process with a cache in a temporary directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIGITS = Path(__file__).parent.parent / "recipes" / "digits"
 
 def main() -> None:
     cold, edited, idle = [], [], []
-    # Nothing is removed before the end: see measure.set_aside.
+    # No files are deleted before the end, see measure.set_aside.
     with tempfile.TemporaryDirectory() as name:
         for number in range(5):
             folder = Path(name, str(number))

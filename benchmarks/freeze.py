@@ -1,11 +1,11 @@
-"""How does freezing compare with TensorFlow's freeze_graph, and what memory does it take?
+"""Compare the time and memory of freezing with TensorFlow's freeze_graph.
 
     python benchmarks/freeze.py [--tensorflow PYTHON]
 
-PYTHON is an interpreter that can import TensorFlow, by default this one; it also writes the
-models: a ResNet-50 with 25.6 million parameters, and one of 1.5 GB. Whole processes, run in turn.
-The bounds: at most 0.25 times the wall time of freeze_graph, and for the large model at most
-1.3 times its checkpoint's size in memory.
+PYTHON is an interpreter that can import TensorFlow, by default this one. It also writes the models:
+a ResNet-50 with 25.6 million parameters, and a model of 1.5 GB. Whole processes are measured, and
+the tools run alternately. Limits: 0.25 times the wall time of freeze_graph, and for the large model
+a peak memory of 1.3 times the size of the checkpoint.
 """
 
 from __future__ import annotations

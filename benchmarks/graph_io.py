@@ -1,10 +1,10 @@
-"""What does it cost to load a 100 MB graph, rename one node and write it again?
+"""Measure loading a 100 MB graph, renaming one node, and writing the graph.
 
     python benchmarks/graph_io.py
 
-The bounds: at most 0.5 s, and at most 2.5 times the graph's size in memory. The reference is
-plain protobuf doing the same. Each run is a fresh process; the time is of the work inside it,
-the memory is of the whole process.
+Limits: 0.5 s, and a peak memory of 2.5 times the size of the graph. The reference is the same work
+with plain protobuf. Each run is a new process. The time excludes process start-up, the memory is
+that of the whole process.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def job(code: str, source: Path, target: Path) -> tuple[float, float]:
 
 
 def large_graph(*, layers: int, width: int) -> Graph:
-    """Ten nodes a layer, one of them a float matrix of ``width`` by ``width``."""
+    """Create a graph with ten nodes per layer, one of them a float matrix of size ``width``."""
     generator = np.random.default_rng(0)
     nodes = [Node("input", "Placeholder")]
     for i in range(layers):

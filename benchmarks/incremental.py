@@ -1,16 +1,16 @@
-"""What does a build of a real model cost: cold, with nothing changed, with one parameter edited?
+"""Measure builds of a large model: cold, unchanged, and with one edited parameter.
 
     python benchmarks/incremental.py [--dvc PATH] [--runs 5] [--only ROW]
 
-The script makes a graph of InceptionV3's size (94 convolutions with batch norms, 24M weights,
-96 MB), and a recipe with the documented deployment chain and four targets: 8-bit weights with a
-header, rounded weights, plain, and 8-bit with obfuscated names in the order of execution. Every run
-is a fresh process; stores and outputs are in a temporary folder. With ``--dvc`` the same stages run
-under dvc as commands that copy files of the same size, and its ``repro`` with nothing changed is
-timed in turn with ours.
+The script creates a graph of the size of InceptionV3 (94 convolutions with batch norms, 24M
+weights, 96 MB), and a recipe with the documented deployment chain and four targets: 8-bit weights
+with a header, rounded weights, plain, and 8-bit weights with obfuscated names in execution order.
+Every run is a new process with its cache and outputs in a temporary directory. With ``--dvc``, the
+same stages also run under dvc as commands that copy files of the same size, and an unchanged
+``dvc repro`` is timed alternately with an unchanged build.
 
-The last rows build 50 recipes with four small targets each, and a second machine: an empty store
-beside a remote one on loopback that the first has filled, of nginx where that is installed.
+The last rows build 50 recipes with four small targets each, and simulate a second machine with an
+empty local cache and a filled remote cache on loopback, served by nginx if it is installed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LAYERS = 94
 CHANNELS = 168
 KERNEL = 3
 SEED = 7
-# More than a cold build writes and holds.
+# More than a cold build writes and allocates.
 NEEDED = 1 << 30
 
 RECIPE = """\
@@ -85,11 +85,11 @@ EDIT = ("num_steps: 256", "num_steps: 128")
 
 @dataclass(frozen=True)
 class Workplace:
-    """A folder with a recipe, a store and an output folder.
+    """A directory with recipes, a cache, and an output directory.
 
     Args:
-        folder: the folder.
-        recipes: the recipes, below it.
+        folder: path of the directory.
+        recipes: recipe files below it.
     """
 
     folder: Path
@@ -110,7 +110,7 @@ class Workplace:
         return measure(command, runs=runs, env=given)
 
     def build_large(self, *, env: Mapping[str, str] | None = None) -> Measured:
-        """One build that writes files as large as the model, with memory for them at hand."""
+        """Measure a build that writes large files, after making free memory available."""
         take_memory(self.folder, NEEDED)
         return self.build(env=env)
 
@@ -120,7 +120,7 @@ class Workplace:
 
 
 def network(layers: int, channels: int) -> Graph:
-    """Convolutions with batch norms, each constant behind an Identity, as freezing leaves them."""
+    """Create convolutions with batch norms; as in frozen graphs, constants feed an Identity."""
     rng = np.random.default_rng(SEED)
     shape = attr.shape((-1, 16, 16, channels))
     nodes = [_node("input", "Placeholder", dtype=DType.FLOAT, shape=shape)]
@@ -152,7 +152,7 @@ def _node(name: str, op: str, *inputs: str, **attrs: attr.AttrValue | DType) -> 
 
 
 def workplace(folder: Path, count: int, layers: int, channels: int) -> Workplace:
-    """A folder with so many recipes of one size."""
+    """Create a directory with ``count`` recipes of the same size."""
     recipes = []
     data = network(layers, channels)
     for number in range(count):
@@ -169,7 +169,7 @@ def published(out: Path) -> list[Path]:
 
 
 def read_hash_write(paths: Sequence[Path], target: Path) -> float:
-    """Seconds to read, hash and write files once."""
+    """Return the seconds to read, hash, and write files once."""
     target.mkdir()
     started = time.perf_counter()
     for number, path in enumerate(paths):
@@ -182,7 +182,7 @@ def read_hash_write(paths: Sequence[Path], target: Path) -> float:
 
 
 def hash_once(paths: Sequence[Path]) -> float:
-    """Seconds to hash files with sha256."""
+    """Return the seconds to hash files with SHA-256."""
     started = time.perf_counter()
     for path in paths:
         with path.open("rb") as stream:
@@ -191,7 +191,7 @@ def hash_once(paths: Sequence[Path]) -> float:
 
 
 def distinct_bytes(paths: Sequence[Path]) -> int:
-    """The bytes of files, those with equal bytes once."""
+    """Return the total size of files, counting files with equal content once."""
     return sum({hashlib.sha256(p.read_bytes()).digest(): p.stat().st_size for p in paths}.values())
 
 
@@ -251,7 +251,7 @@ def nothing_changed(place: Workplace, runs: int, dvc: str) -> None:
 
 
 def dvc_project(place: Workplace, dvc: str) -> Path:
-    """The same stages under dvc, as commands that copy files of the same size; run once."""
+    """Create a dvc project whose stages copy files of the same size, and run it once."""
     project = place.folder / "dvc"
     project.mkdir()
     model = place.recipes[0].with_name("model.pb")
@@ -281,7 +281,7 @@ def edited(place: Workplace, runs: int) -> None:
     original = recipe.read_text()
     seconds = []
     for number in range(runs):
-        # Another number each time, for the store has what was built before.
+        # Use a new number each time, because earlier builds are cached.
         recipe.write_text(original.replace(EDIT[0], f"num_steps: {128 + number}"))
         seconds.append(place.build_large().best)
     recipe.write_text(original)
@@ -306,15 +306,15 @@ def second_machine(place: Workplace, runs: int, cold: float) -> None:
 
 
 def nginx() -> str | None:
-    """The nginx of this machine, where there is one; Debian's lies outside of users' paths."""
+    """Return the path of nginx, or None; Debian installs it outside of the PATH of users."""
     return shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
 
 
 @contextmanager
 def remote_store(folder: Path, server: str) -> Iterator[str]:
-    """A store that speaks plain HTTP, on loopback: nginx, or without it Python's server.
+    """Serve a remote cache over HTTP on loopback, with nginx or else Python's server.
 
-    Python's takes a processor of those that the build is measured on.
+    Python's server competes with the build for a CPU.
     """
     folder.mkdir()
     with _nginx_store(folder, server) if server else _python_store(folder) as address:
@@ -357,10 +357,10 @@ def _python_store(folder: Path) -> Iterator[str]:
 
 
 class _Files(http.server.SimpleHTTPRequestHandler):
-    """A folder that takes files too."""
+    """Request handler for a directory that also accepts uploads."""
 
     protocol_version = "HTTP/1.1"
-    # Else a body waits until the client has acknowledged the head, which takes 40 ms.
+    # Otherwise the body is delayed by 40 ms, until the client has acknowledged the headers.
     disable_nagle_algorithm = True
 
     def do_PUT(self) -> None:
@@ -372,7 +372,7 @@ class _Files(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Do not log requests."""
 
 
 def many_recipes(folder: Path, runs: int) -> None:

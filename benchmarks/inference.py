@@ -1,18 +1,18 @@
-"""How long does inference take, and how much memory, against TensorFlow's own session?
+"""Compare the time and memory of inference with TensorFlow's session.
 
     python -m tests.reference.networks FOLDER inceptionv3 resnet50 mobilenet
     python benchmarks/inference.py FOLDER [--tensorflow PYTHON] [--openvino PYTHON]
 
-The first command, once and with TensorFlow, makes the frozen networks in FOLDER. PYTHON is an
-interpreter that can import TensorFlow, by default this one, and one that can import mobileprep with
-OpenVINO, without which there is no row for it. LiteRT has a row if it is installed here. Each
-network runs with fused
-batch norms and with batch norms in their parts. All run on the same two processors. Processes take
-turns, each warms up and then runs some batches; ratios are of neighbouring turns, and the median of
-them counts. Wall time is what a user waits; processor time tells more on a busy machine, though
-threads that wait by spinning raise it. Where the environment tells OpenBLAS which kernels to take,
-a second row shows what it takes by itself. The bounds: numpy takes at most 3 times TensorFlow's
-time and 1.5 times its peak memory, OpenVINO and LiteRT 1.3 times its time.
+The first command requires TensorFlow and creates the frozen networks in FOLDER once. PYTHON is an
+interpreter that can import TensorFlow, by default this one, or one that can import mobileprep and
+OpenVINO. Rows for OpenVINO and LiteRT are printed only if they are available.
+
+Each network runs with fused and with decomposed batch norms, on the same two CPUs. The engines run
+alternately in separate processes, which warm up and then run several batches. The result is the
+median of the ratios of adjacent runs. Processor time is more reliable than wall time on a busy
+machine, but includes threads that spin. If the environment selects the kernels of OpenBLAS, a
+second row shows the result with its own selection. Limits: 3 times TensorFlow's time for numpy, 1.3
+times for OpenVINO and LiteRT, and 1.5 times its peak memory for numpy.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ with tf.Graph().as_default():
 
 @dataclass(frozen=True)
 class Row:
-    """A way to run a network: an engine of ours, by default in this process's environment."""
+    """An engine of mobileprep to measure, by default in the environment of this process."""
 
     name: str
     engine: str
@@ -97,13 +97,13 @@ class Row:
 
     @property
     def bound(self) -> float:
-        """Highest permitted ratio to TensorFlow's time."""
+        """Maximum ratio to TensorFlow's time."""
         return 1.3 if self.engine in ("litert", "openvino") else 3.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds a batch takes, by the clock and of all processors, and peak memory in bytes."""
+    """Wall time and processor time of a batch in seconds, and peak memory in bytes."""
 
     wall: float
     processor: float
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def in_form(network: Path, output: str, form: str, work: Path) -> Path:
-    """A network written with its batch norms in another form."""
+    """Write a network with its batch norms in another form."""
     graph = FORMS[form](read_graph(network))
     needed = reachable(graph, [output])
     made = work / f"{network.stem}-{form}.pb"
@@ -187,7 +187,7 @@ def _ratios(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
 
 
 def _keep_to(count: int) -> None:
-    """Let this process, and those that it starts, run on so many processors."""
+    """Limit this process and its children to ``count`` CPUs."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 

@@ -1,4 +1,4 @@
-"""The frozen networks that benchmarks run: NAME.pb, and NAME.json about its input and output."""
+"""Metadata of the frozen networks that benchmarks run: NAME.json describes NAME.pb."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def facts_of(folder: Path, name: str) -> dict[str, Any]:
-    """The input, shape and output of a network; the program ends where it is not there."""
+    """Return the input, shape, and output of a network; exit if the network does not exist."""
     told = folder / f"{name}.json"
     if not told.exists():
         made = f"python -m tests.reference.networks {folder} {name}"

@@ -1,4 +1,4 @@
-"""The same network by LiteRT: TensorFlow's converter, then ai-edge-quantizer's static int8."""
+"""Reference int8 models: TensorFlow's converter with ai-edge-quantizer's static int8 recipe."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _SIGNATURE = "serving_default"
 
 
 class RefusedError(Exception):
-    """What LiteRT does not take, and why."""
+    """A network that the LiteRT tools reject, with the reason."""
 
 
 class Int8:
-    """A network in static int8, weights per channel, activations per tensor.
+    """A network in static int8, with weights per channel and activations per tensor.
 
     Args:
-        graph: the frozen graph.
-        shapes: of the inputs.
-        outputs: the tensors to compute.
-        calibration: feeds to measure ranges with.
+        graph: frozen graph.
+        shapes: shapes of the inputs.
+        outputs: tensors to compute.
+        calibration: feeds for measuring ranges.
 
     Raises:
-        RefusedError: the converter, the quantizer or the interpreter does not take the network.
+        RefusedError: the converter, the quantizer, or the interpreter rejects the network.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Int8:
             quantizing = quantizer.Quantizer(str(file))
             quantizing.load_quantization_recipe(recipe.static_wi8_ai8())
             feeds = [{self._inputs[k]: v for k, v in feed.items()} for feed in calibration]
-            with redirect_stdout(sys.stderr):  # both tell of their progress
+            with redirect_stdout(sys.stderr):  # both print their progress
                 ranges = quantizing.calibrate({_SIGNATURE: feeds})
                 return bytes(quantizing.quantize(ranges).quantized_model)
 
     def run(self, feed: Mapping[str, Array]) -> list[Array]:
-        """The outputs for one sample, as floats."""
+        """Return the outputs for one sample as floats."""
         details = self._runner.get_input_details()
         given = {i: _as_integers(feed[name], details[i]) for name, i in self._inputs.items()}
         found = self._runner(**given)
@@ -95,7 +95,7 @@ class Int8:
                         {i: tensors(f"{name}:0") for name, i in self._inputs.items()},
                         {o: tensors(_tensor(name)) for name, o in self._outputs.items()},
                     )
-            # Not while the graph is the default one: the signature would be lost.
+            # Convert outside of the graph's context, or the signature would be lost.
             converted: bytes = tf.lite.TFLiteConverter.from_saved_model(model).convert()
             return converted
 

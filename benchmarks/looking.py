@@ -1,9 +1,9 @@
-"""How long do ``summarize`` and ``dot`` take on a graph of 7,000 nodes?
+"""Measure ``summarize`` and ``dot`` on a graph of 7,000 nodes.
 
     python benchmarks/looking.py [--nodes 7000]
 
-The bounds are 1 s for ``summarize`` and 5 s for ``dot``, with and without its scopes collapsed,
-over what an empty command of the same interpreter takes.
+Limits: 1 s for ``summarize``, and 5 s for ``dot`` with and without collapsed scopes, both without
+the start-up time of the interpreter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLOAT = attr.dtype(DType.FLOAT)
 
 
 def chain(nodes: int) -> Graph:
-    """A chain of layers, eight a scope."""
+    """Create a chain of layers with eight layers per scope."""
     weights = Tensor.packed(np.eye(8, dtype=np.float32))
     shape = attr.shape((-1, 8))
     made = [Node("image", "Placeholder", (), attrs={"dtype": _FLOAT, "shape": shape})]

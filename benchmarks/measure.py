@@ -1,4 +1,4 @@
-"""Runs commands in fresh processes, and tells their wall times and peak memory."""
+"""Measure the wall time and peak memory of commands."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of each run, and the largest resident memory of any in bytes."""
+    """Seconds of each run, and the peak resident memory of all runs in bytes."""
 
     seconds: tuple[float, ...]
     peak: int
 
     @property
     def best(self) -> float:
-        """The fastest run: what the work takes when nothing else disturbs it."""
+        """Seconds of the fastest run, which other processes disturbed least."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """The middle run."""
+        """Median of the seconds."""
         return statistics.median(self.seconds)
 
 
 def measure(
     command: Sequence[str], *, runs: int = 5, env: dict[str, str] | None = None
 ) -> Measured:
-    """Run a command some times.
+    """Run a command ``runs`` times.
 
     Raises:
         SystemExit: the command failed; its output is shown.
@@ -50,7 +50,7 @@ def measure(
 def alternate(
     ours: Sequence[str], theirs: Sequence[str], *, runs: int = 5
 ) -> tuple[Measured, Measured]:
-    """Run two commands in turn, so that a noisy moment of the machine strikes both."""
+    """Run two commands alternately, so that other load on the machine affects both."""
     pairs = [(_once(ours, None), _once(theirs, None)) for _ in range(runs)]
     mine = Measured(tuple(a[0] for a, _ in pairs), max(a[1] for a, _ in pairs))
     other = Measured(tuple(b[0] for _, b in pairs), max(b[1] for _, b in pairs))
@@ -58,7 +58,7 @@ def alternate(
 
 
 def measure_output(command: Sequence[str]) -> str:
-    """What a command prints, run once.
+    """Run a command once and return its output.
 
     Raises:
         SystemExit: the command failed; its output is shown.
@@ -67,10 +67,10 @@ def measure_output(command: Sequence[str]) -> str:
 
 
 def set_aside(folder: Path, aside: Path) -> None:
-    """Move a folder out of the way, its files emptied.
+    """Move a directory away and truncate its files.
 
-    It is not removed: for a minute after files were deleted ext4 looks past the inode of each
-    whenever another is made, and what is measured next would pay for that.
+    Deleting it would distort the next measurement: for a minute after files are deleted, ext4 skips
+    their inodes whenever it creates a file.
     """
     if not folder.exists():
         return
@@ -82,11 +82,11 @@ def set_aside(folder: Path, aside: Path) -> None:
 
 
 def take_memory(folder: Path, size: int) -> None:
-    """Have free memory at hand: write a file of so many bytes, and remove it.
+    """Make free memory available by writing and deleting a file of ``size`` bytes.
 
-    The host of a virtual machine may take back what lies free for seconds (free page reporting of
-    virtio-balloon), and hands it out again ten times slower than a system does its own: 96 MB were
-    written to new files in 0.02 s or in 0.26 s. Without this a row would tell which it was.
+    The host of a virtual machine may reclaim memory that is free for seconds (free page reporting
+    of virtio-balloon). Getting it back is ten times slower: writing 96 MB to new files took 0.26 s
+    instead of 0.02 s. Without this function, measurements would depend on it.
     """
     block = bytes(1 << 20)
     with tempfile.TemporaryFile(dir=folder) as stream:
@@ -95,7 +95,7 @@ def take_memory(folder: Path, size: int) -> None:
 
 
 def mobileprep() -> str:
-    """The console script beside this interpreter."""
+    """Return the path of the console script of this interpreter's environment."""
     return str(Path(sys.executable).with_name("mobileprep"))
 
 
@@ -106,8 +106,8 @@ def _once(command: Sequence[str], env: dict[str, str] | None) -> tuple[float, in
 
 
 def _run(command: Sequence[str], env: dict[str, str] | None) -> tuple[str, int]:
-    """What a command prints, and its largest resident memory in bytes."""
-    # Else an editable installation would compile its modules anew in every run.
+    """Return the output of a command and its peak resident memory in bytes."""
+    # Otherwise an editable installation would compile its modules in every run.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**inherited, **(env or {})}

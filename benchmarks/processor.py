@@ -1,4 +1,4 @@
-"""What decides how fast matrix products are here: the processor, and what BLAS takes it for."""
+"""Describe the processor and BLAS library, which determine the speed of matrix products."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import threadpoolctl
 
-# What matrix products are made of; the last found is the widest.
+# Vector instruction sets that matrix products use, narrowest first.
 _WIDTHS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "amx_tile", "asimd", "sve")
 _CORETYPE = "OPENBLAS_CORETYPE"
 
 
 def described() -> list[str]:
-    """Lines that name the processor, its vector instructions, and numpy's BLAS."""
+    """Return lines that describe the processor, its vector instructions, and numpy's BLAS."""
     model, flags = _cpuinfo()
     widths = " ".join(w for w in _WIDTHS if w in flags) or "not told by this system"
     lines = [
@@ -33,7 +33,7 @@ def described() -> list[str]:
 
 
 def without_coretype() -> dict[str, str] | None:
-    """The environment in which OpenBLAS chooses its kernels itself, or None where it does now."""
+    """Return the environment without a kernel selection for OpenBLAS; None if there is none."""
     if _CORETYPE not in os.environ:
         return None
     return {name: value for name, value in os.environ.items() if name != _CORETYPE}
@@ -46,7 +46,7 @@ def _usable() -> list[int]:
 
 
 def _cpuinfo() -> tuple[str, frozenset[str]]:
-    """The model's name and flags, as Linux tells them."""
+    """Return the processor's model name and flags from ``/proc/cpuinfo``."""
     file = Path("/proc/cpuinfo")
     if not file.exists():
         return platform.processor() or platform.machine(), frozenset()

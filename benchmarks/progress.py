@@ -1,10 +1,10 @@
-"""What does the progress of a build cost on a terminal, in time and in bytes?
+"""Measure the cost of the progress display of a build, in time and in bytes.
 
     python benchmarks/progress.py [recipe.yaml]
 
-Builds every stage of a recipe, by default that of the digits, in turn on a pseudo-terminal of 80
-columns and with its streams in pipes. The bounds: 5 % more time, and 20 kB for the digits. Every
-run is a fresh process; the store is a temporary folder.
+Builds every stage of a recipe, by default the digits recipe, alternately on a pseudo-terminal of 80
+columns and with output to pipes. Limits: 5 % more time, and 20 kB for the digits recipe. Every run
+is a new process with a cache in a temporary directory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
             piped = measure(command, runs=1, env=env).best
             seconds, written = on_terminal(command, env)
             pairs.append((seconds, piped))
-    # The fastest runs: what is left when nothing else disturbs them.
+    # Compare the fastest runs, which other processes disturbed least.
     shown, piped = (min(side) for side in zip(*pairs, strict=True))
     more = shown / piped - 1
     print(f"in pipes: {piped:.3f} s; on a terminal: {shown:.3f} s, {more:+.1%} (bound 5%)")
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def on_terminal(command: Sequence[str], env: dict[str, str]) -> tuple[float, int]:
-    """Seconds of a run on a terminal, and how many bytes it wrote."""
+    """Run a command on a terminal; return the seconds and the number of bytes written."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     settings = {**os.environ, "TERM": "xterm-256color", **env}
@@ -67,7 +67,7 @@ def on_terminal(command: Sequence[str], env: dict[str, str]) -> tuple[float, int
 def read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux tells the end so
+    except OSError:  # Linux raises this error at the end
         return b""
 
 

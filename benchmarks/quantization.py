@@ -1,15 +1,15 @@
-"""How near to float do real networks stay in eight bits, and how small do they become?
+"""Compare the accuracy and size of quantized networks with their float versions.
 
     python benchmarks/quantization.py --models FOLDER [--only TEXT] [--samples N] [--markdown FILE]
 
-FOLDER holds the networks that ``quantization_networks.py`` names. Each is built by a recipe for
-each mode and run on samples that neither calibration nor the search for layers has seen. The table
-tells, against the float network: the share of samples whose class is the same (*agreement*), the
-largest difference of any output as a share of that output's peak (*off by*), and the bytes of the
-model file. Next to it stands the same network in LiteRT: TensorFlow's converter, then
+FOLDER contains the networks that ``quantization_networks.py`` lists. The benchmark builds each
+network with a recipe for each mode and runs it on samples that neither calibration nor the layer
+search uses. The table shows, relative to the float network: the share of samples with the same
+class (*agreement*), the largest difference of any output as a share of its peak (*off by*), and the
+size of the model file. The last mode is the same network in LiteRT: TensorFlow's converter with
 ai-edge-quantizer's static int8 (``pip install tensorflow-cpu ai-edge-quantizer ai-edge-litert``),
-whose activations are per tensor and whose weights are per channel. Pictures take Pillow. Nothing
-asserts a number.
+with activations per tensor and weights per channel. Image networks require Pillow. There are no
+limits.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from mobileprep.ops.numerics.differences import differences
 Quantize = str | Mapping[str, Any]
 Run = Callable[[Mapping[str, Array]], Sequence[Array]]
 
-# The keys of a target for each row of the table.
+# The key `quantize` of the target, by mode.
 OBSERVED = {"mode": "nodes", "ranges": "observed"}
-# Not correct_bias: quantize_nodes itself rounds weights so that the sums of channels stay.
+# Without correct_bias, because quantize_nodes rounds weights to keep the sums of channels.
 REPAIRS = ["equalize_ranges", {"absorb_high_biases": {"data": "calibration.npz"}}]
 MODES: Mapping[str, Quantize] = {
     "float": "none",
@@ -51,24 +51,24 @@ MODES: Mapping[str, Quantize] = {
 TRAINED = "nodes, trained"
 LITERT = "LiteRT static int8"
 CHAIN = ["strip_unused_nodes", "fold_constants", "fuse_batch_norms"]
-# What ``auto`` has to hold on the samples that it searches with, for classes and for other outputs:
-# half of what may be lost, 0.05 of the classes and a tenth of the peak: other samples lose more.
+# Limits of ``auto`` on the samples of its search, for classes and for other outputs. They are half
+# of the acceptable loss (5 % of the classes, 10 % of the peak): other samples lose more.
 AGREEMENT, SHARE = 0.975, 0.05
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; numbers are NaN where a mode does not take the network.
+    """One result of the table; numbers are NaN if a mode does not support the network.
 
     Args:
-        network: its name.
-        mode: of quantization.
-        bytes: of the model file.
-        agreement: the share of samples with the same class; NaN for networks without classes.
-        share: the largest difference as a share of the output's peak.
-        seconds: that building took.
-        unlike: the share of samples whose outputs have other shapes: other numbers of detections.
-        reason: why there are no numbers.
+        network: name of the network.
+        mode: quantization mode.
+        bytes: size of the model file.
+        agreement: share of samples with the same class; NaN for networks without classes.
+        share: largest difference as a share of the output's peak.
+        seconds: duration of the build.
+        unlike: share of samples whose outputs have other shapes, such as numbers of detections.
+        reason: why there are no numbers; empty if there are.
     """
 
     network: str
@@ -104,7 +104,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
-    """The network's rows, one after another as they are measured."""
+    """Measure a network in all modes, and yield each row as it is measured."""
     if not (models / network.file).exists():
         yield Row(network.name, "float", reason=f"{network.file} is not there")
         return
@@ -128,12 +128,12 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
 
 
 def feed_of(network: Network, samples: Samples, index: int) -> dict[str, Array]:
-    """One sample in the shapes that the network's inputs have."""
+    """Return one sample, reshaped to the inputs of the network."""
     return {name: samples[name][index].reshape(s) for name, s in network.shapes.items()}
 
 
 def without_single_axis(network: Network, samples: Samples) -> Samples:
-    """The samples as recipes take them: an axis of length 1 is where the samples are."""
+    """Return samples for a recipe, without a leading input axis of size 1."""
     shapes = {name: s[1:] if s[:1] == (1,) else s for name, s in network.shapes.items()}
     return {name: array.reshape(-1, *shapes[name]) for name, array in samples.items()}
 
@@ -141,7 +141,7 @@ def without_single_axis(network: Network, samples: Samples) -> Samples:
 def write_source(
     network: Network, models: Path, folder: Path, types: Mapping[str, np.dtype[Any]]
 ) -> Path:
-    """The network between its inputs and outputs as a frozen graph: what all modes start from."""
+    """Write the part between inputs and outputs as a frozen graph, the source of all modes."""
     path = folder / "source.pb"
     file = models / network.file
     if network.checkpoint:
@@ -164,7 +164,7 @@ def write_source(
 
 
 def outputs_of(model: Path, network: Network) -> Run:
-    """A function from a feed to the network's outputs."""
+    """Return a function that computes the network's outputs for a feed."""
     graph = mobileprep.load_graph(model)
     return lambda feed: list(mobileprep.run(graph, feed, network.outputs).values())
 
@@ -178,7 +178,7 @@ def in_mode(
     expected: Sequence[Sequence[Array]],
     opened: Callable[[Path, Network], Run],
 ) -> Row:
-    """What a recipe gives; ``opened`` makes of its model what runs it."""
+    """Build a recipe and measure its model; ``opened`` returns the function that runs it."""
     recipe = folder / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(dict(recipe_data), sort_keys=False))
     started = time.perf_counter()
@@ -197,7 +197,7 @@ def in_mode(
 
 
 def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
-    """A recipe as plain data."""
+    """Return a recipe as data."""
     recipe: dict[str, Any] = {
         "version": 1,
         "name": "network",
@@ -205,13 +205,13 @@ def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
         "inputs": {name: {"shape": list(s)} for name, s in network.shapes.items()},
         "outputs": list(network.outputs),
         "transforms": CHAIN,
-        # What it tells is measured here, on samples that are not the search's.
+        # This benchmark measures the same, on other samples.
         "targets": {"phone": {"quantize": quantize, "quantization_report": False}},
     }
     if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
         recipe["calibration"] = {"data": "calibration.npz"}
     if quantize == "auto":
-        # Without an output, a metric is of every one.
+        # Without an output, a metric applies to all outputs.
         limit = (
             {"metric": "top1_agreement", "output": network.outputs[0], "at_least": AGREEMENT}
             if network.classes
@@ -228,7 +228,7 @@ def in_litert(
     feeds: Sequence[Mapping[str, Array]],
     expected: Sequence[Sequence[Array]],
 ) -> Row:
-    """What LiteRT gives."""
+    """Measure the network in LiteRT."""
     try:
         from litert import Int8, RefusedError
     except ImportError as error:
@@ -251,7 +251,7 @@ def compared(
     expected: Sequence[Sequence[Array]],
     found: Sequence[Sequence[Array]],
 ) -> Row:
-    """How near outputs are to the float network's, sample by sample."""
+    """Compare outputs with those of the float network, sample by sample."""
     pairs = [
         (x, y)
         for x, y in zip(expected, found, strict=True)
@@ -268,7 +268,7 @@ def compared(
 
 
 def as_text(row: Row) -> str:
-    """A row for a terminal."""
+    """Format a row for a terminal."""
     start = f"{row.network:24} {row.mode:26}"
     size = f"{row.bytes / 1000:9.1f} kB " if row.bytes else 13 * " "
     if row.reason:
@@ -279,9 +279,9 @@ def as_text(row: Row) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """A table with a line for each network and a column for each mode, then what has no numbers.
+    """Format a table of networks and modes, then a list of the rows without numbers.
 
-    A cell has the agreement, the largest difference as a share of the peak, and the file's kB.
+    A cell contains the agreement, the largest difference as a share of the peak, and the size.
     """
     modes = list(dict.fromkeys(row.mode for row in rows))
     by_place = {(row.network, row.mode): row for row in rows}
@@ -296,7 +296,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def as_cell(row: Row) -> str:
-    """A row's numbers, those that there are."""
+    """Format the available numbers of a row."""
     if row.reason:
         return "-"
     numbers = [] if math.isnan(row.agreement) else [f"{row.agreement:.3f}"]

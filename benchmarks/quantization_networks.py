@@ -1,9 +1,9 @@
-"""The networks of `quantization.py`, and what each is fed: deterministic samples of real inputs.
+"""The networks of `quantization.py`, and deterministic samples of real inputs for them.
 
-Every network gets three sets of samples that have no sample in common: one to calibrate with, one
-to search with, one to measure with. Where there is one picture or a few clips, all three are drawn
-from the same ones, with other crops, shifts and gains. So the table tells how well eight bits
-follow float on such inputs, and not how well either recognizes things.
+Every network has three disjoint sets of samples: for calibration, for the layer search, and for the
+test. If there is only one image or a few clips, all sets are drawn from them, with different crops,
+shifts, and gains. The table therefore shows how closely int8 follows float on such inputs, not how
+accurate the networks are.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from numpy.typing import NDArray
 import mobileprep
 
 Array = NDArray[Any]
-Samples = Mapping[str, Array]  # by input, the samples along the first axis
-Draw = Callable[[Path, int, int], Samples]  # the folder of models, how many samples, a seed
+Samples = Mapping[str, Array]  # samples along the first axis, by input
+Draw = Callable[[Path, int, int], Samples]  # directory of models, number of samples, seed
 
 SETS = ("calibration", "search", "test")
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network, where it lies below the folder of models, and what it is fed.
+    """A network, its path below the directory of models, and its samples.
 
     Args:
-        name: what the table calls it.
-        file: a frozen graph, a MetaGraph beside its checkpoint, or the folder of a SavedModel.
-        outputs: the tensors to compare.
-        draw: makes samples.
-        classes: whether the largest of the first output's last axis is a class, in each row of it.
-        shapes: the shape of each input that is fed, one sample at a time.
+        name: name in the table.
+        file: frozen graph, MetaGraph next to its checkpoint, or SavedModel directory.
+        outputs: tensors to compare.
+        draw: draws samples.
+        classes: whether the index of the maximum on the last axis of the first output is a class.
+        shapes: shape of each input for one sample.
         fake_quantized: whether it was trained with fake quantization.
-        checkpoint: where the variables of a GraphDef lie below the folder of models.
+        checkpoint: checkpoint of a GraphDef, below the directory of models.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Network:
 def pictures(
     name: str, size: tuple[int, int], low: float, high: float, smallest: float = 0.4
 ) -> Draw:
-    """Crops of the picture, mirrored by chance, with another brightness and contrast each.
+    """Draw crops of the image, randomly mirrored and with random brightness and contrast.
 
     Args:
-        name: of the input.
+        name: name of the input.
         size: height and width.
-        low: what black is.
-        high: what white is.
-        smallest: the least side of a crop, as a share of the picture's.
+        low: value of black.
+        high: value of white.
+        smallest: minimum side of a crop, as a share of the image's shorter side.
     """
 
     def draw(models: Path, count: int, seed: int) -> Samples:
@@ -85,7 +85,7 @@ def pictures(
 
 
 def mtcnn(models: Path, count: int, seed: int) -> Samples:
-    """Crops of the picture, and the detector's usual settings."""
+    """Draw crops of the image, and add the detector's usual settings."""
     found = pictures("input", (160, 160), 0, 255, 0.9)(models, count, seed)
     settings = {
         "min_size": np.float32(40),
@@ -97,7 +97,7 @@ def mtcnn(models: Path, count: int, seed: int) -> Samples:
 
 
 def digits(name: str, shape: tuple[int, ...]) -> Draw:
-    """Digits of MNIST, all sets from different ones."""
+    """Draw digits of MNIST, with different digits in each set."""
 
     def draw(models: Path, count: int, seed: int) -> Samples:
         table = np.loadtxt(models / "data" / "mnist_5k.csv.gz", np.float32, delimiter=",")
@@ -109,14 +109,14 @@ def digits(name: str, shape: tuple[int, ...]) -> Draw:
 
 
 def unrolled(name: str) -> Network:
-    """An unrolled recurrent network that reads digits line by line, without its dropout."""
+    """Return an unrolled recurrent network that reads digits line by line, without dropout."""
     file = f"tf2onnx-models/{name}/frozen.pb"
     draw = digits("X", (784,))
     return Network(f"MNIST, {name.upper()}", file, ("output",), draw, True, {"X": (1, 784)})
 
 
 def words(front_end: str, file: str) -> Draw:
-    """Clips through the model's own front end, shifted, with another gain and some noise each."""
+    """Draw clips with random shift, gain, and noise, processed by the model's front end."""
 
     def draw(models: Path, count: int, seed: int) -> Samples:
         graph = mobileprep.load_graph(models / file)
@@ -135,12 +135,12 @@ def words(front_end: str, file: str) -> Draw:
 
 
 def sounds(name: str, length: int, rate: int) -> Draw:
-    """Pieces of all clips one after another, at another place, with another gain each.
+    """Draw segments of the concatenated clips with random position and gain.
 
     Args:
-        name: of the input.
-        length: how many numbers it takes.
-        rate: of them a second.
+        name: name of the input.
+        length: number of values per sample.
+        rate: values per second.
     """
 
     def draw(models: Path, count: int, seed: int) -> Samples:
@@ -160,7 +160,7 @@ def sounds(name: str, length: int, rate: int) -> Draw:
 
 
 def pieces(models: Path, count: int, seed: int, length: int) -> Array:
-    """Pieces of all clips one after another at 16 kHz, with another gain each: [count, length]."""
+    """Draw segments of the concatenated clips at 16 kHz with random gain: [count, length]."""
     paths = sorted((models / "data" / "speech_commands").rglob("*.wav"))
     sound = np.concatenate([clip(path) for path in paths]).astype(np.float32)
     generator = np.random.default_rng([seed, length])
@@ -172,7 +172,7 @@ def pieces(models: Path, count: int, seed: int, length: int) -> Array:
 
 
 def music_tagger(models: Path, count: int, seed: int) -> Samples:
-    """Mel spectrograms as musicnn takes them, and the flag that nothing is trained."""
+    """Draw mel spectrograms for musicnn, and set its training flag to false."""
     frames, bands, size, hop = 187, 96, 512, 256
     sound = pieces(models, count, seed, size + hop * (frames - 1))
     at = np.arange(size) + hop * np.arange(frames)[:, np.newaxis]
@@ -185,7 +185,7 @@ def music_tagger(models: Path, count: int, seed: int) -> Samples:
 
 
 def mel_filters(bands: int, bins: int, rate: int) -> Array:
-    """Triangles that lie evenly on the mel scale, each of the area 1: [bands, bins]."""
+    """Return triangular filters, evenly spaced on the mel scale, each of area 1: [bands, bins]."""
     mels = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
     edges = 700 * (10 ** (mels / 2595) - 1)
     low, middle, high = (edges[i : i + bands, np.newaxis] for i in range(3))
@@ -197,14 +197,14 @@ def mel_filters(bands: int, bins: int, rate: int) -> Array:
 
 
 def wake_word(models: Path, count: int, seed: int) -> Samples:
-    """A quarter of a second as 16-bit numbers, and the state that a stream begins with."""
+    """Draw segments of 0.25 s as 16-bit values, and add the initial state of a stream."""
     sound = pieces(models, count, seed, 4000) * 32768
     states = np.zeros((count, 2, 1, 128), np.float32)
     return {"model/inputX": sound.astype(np.float32), "model/rnn_initial_states": states}
 
 
 def clip(path: Path) -> Array:
-    """A second of 16 kHz sound, in -1 to 1."""
+    """Read one second of audio at 16 kHz, with values from -1 to 1."""
     import wave
 
     with wave.open(str(path)) as reader:
@@ -213,7 +213,7 @@ def clip(path: Path) -> Array:
 
 
 def as_wav(sound: Array) -> bytes:
-    """A WAV file of 16 kHz."""
+    """Encode audio as a WAV file at 16 kHz."""
     import io
     import wave
 
@@ -227,7 +227,7 @@ def as_wav(sound: Array) -> bytes:
 
 
 def keyword_spotter(name: str) -> Network:
-    """One of ARM's keyword spotters, from the cepstra on."""
+    """Return one of ARM's keyword spotters, with its cepstral coefficients as input."""
     file = f"arm-kws/{name}.pb"
     draw = words("Mfcc", file)
     return Network(f"arm-kws {name}", file, ("labels_softmax",), draw, True, {"Mfcc": (1, 49, 10)})

@@ -1,11 +1,11 @@
-"""How long does the report page of a large graph take to open, and to answer?
+"""Measure how fast the report page of a large graph opens and reacts.
 
     python benchmarks/report_page.py [--nodes 7000] [--browser /usr/bin/chromium]
 
-Builds a recipe of a graph with so many nodes, twice: with name scopes as in networks, and with none
-at all. Opens each page in Chromium, without a store of pages, and prints the middle of five runs in
-milliseconds: from asking for the file to the page drawn, and from an input event to the next frame
-that is drawn after it. Needs playwright (pip install playwright) and Chromium.
+Builds a recipe for a graph with the given number of nodes, once with name scopes and once without.
+Opens each page in Chromium without a browser cache and prints the median of the runs in
+milliseconds: from opening the file to the first drawn page, and from an input event to the next
+frame. Requires playwright (pip install playwright) and Chromium.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ outputs: [OUTPUT]
 transforms: [strip_unused_nodes, remove_nodes: {op: [Identity]}, merge_duplicate_nodes]
 targets: {phone: {platform: android, sort: true}}
 """
-# From an event to the frame after the one in which its work was done.
+# Waits until the frame after the one with the changes of an event.
 _FRAME = "await new Promise(d => requestAnimationFrame(() => requestAnimationFrame(d)));"
 _ANSWER = f"""async (act) => {{
   const start = performance.now();
@@ -100,7 +100,7 @@ def _built(folder: Path, nodes: int, separator: str) -> Path:
 
 
 def _graph(count: int, separator: str) -> tuple[Graph, str]:
-    """Layers of five nodes, eight in a block, ten blocks in a stage; some add their input."""
+    """Create layers of five nodes, eight per block, ten blocks per stage; some add their input."""
     nodes = [
         Node(
             "x",

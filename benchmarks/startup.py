@@ -1,9 +1,9 @@
-"""What do ``mobileprep --help`` and ``validate --no-files`` cost over ``python -c pass``?
+"""Compare ``mobileprep --help`` and ``validate --no-files`` with ``python -c pass``.
 
     python benchmarks/startup.py
 
-The bound is 0.2 s over the bare interpreter; numpy must not be imported. ``validate`` alone also
-opens the models, which takes numpy.
+Limit: 0.2 s more than the bare interpreter. The commands must not import numpy. Without
+``--no-files``, ``validate`` opens the models and needs numpy.
 """
 
 from __future__ import annotations

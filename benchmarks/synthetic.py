@@ -1,4 +1,4 @@
-"""Long graphs for the benchmarks: for each transform a chain of what it looks for, all through."""
+"""Long graphs for benchmarks: for each transform, a chain of the patterns that it matches."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ CHANNELS = 4
 INPUT, OUTPUT = "input", "output"
 
 Unit = Callable[[str, str, int], Sequence[Node]]
-"""``prefix of names, tensor that comes in, number of the unit -> nodes, the last one's out``."""
+"""``name prefix, input tensor, index of the unit -> nodes``; the last node is the output."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a transform is run on.
+    """Input of a transform.
 
     Args:
-        unit: makes one link of the chain.
-        options: the transform's options.
-        shared: nodes beside the chain, which units may take.
+        unit: creates one unit of the chain.
+        options: options of the transform.
+        shared: nodes outside of the chain that units may use.
         library: functions that units call.
-        stored: the order in which the nodes are stored.
-        log: what the file that ``min_max_log_file`` names has to hold, by prefix of names.
+        stored: orders the nodes of the graph.
+        log: returns the line of a unit in the file of ``min_max_log_file``, by name prefix.
     """
 
     unit: Unit
@@ -49,7 +49,7 @@ class Case:
 
 
 def chain_of(case: Case, size: int) -> tuple[Graph, int]:
-    """A graph of at least ``size`` nodes, and of how many units it is made."""
+    """Create a graph of at least ``size`` nodes; return it with the number of its units."""
     nodes = [_node(INPUT, "Placeholder", dtype=DType.FLOAT, shape=attr.shape((1, 8, 8, 4)))]
     nodes += case.shared
     source = INPUT
@@ -63,7 +63,7 @@ def chain_of(case: Case, size: int) -> tuple[Graph, int]:
 
 
 def options_of(case: Case, units: int, folder: Path) -> dict[str, Any]:
-    """The options, with the log of ranges written where the case has one."""
+    """Return the options of a case, and write its log of ranges if it has one."""
     if case.log is None:
         return dict(case.options)
     path = folder / "ranges.log"
@@ -76,7 +76,7 @@ def _node(name: str, op: str, inputs: str = "", **attrs: Any) -> Node:  # noqa: 
     return Node(name, op, refs, attrs={k: _attr(v) for k, v in attrs.items()})
 
 
-def _attr(value: Any) -> AttrValue:  # noqa: ANN401 - told apart here
+def _attr(value: Any) -> AttrValue:  # noqa: ANN401 - converted by type
     if isinstance(value, AttrValue):
         return value
     makers: dict[type, Callable[[Any], AttrValue]] = {
@@ -94,7 +94,7 @@ def _const(name: str, values: Any, kind: type[np.generic] = np.float32) -> Node:
 
 
 def _some(number: int, *shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Numbers between 0.5 and 1.5, others for every unit."""
+    """Return values between 0.5 and 1.5 that differ between units."""
     flat = np.arange(np.prod(shape), dtype=np.float32) * np.float32(0.37) + np.float32(number)
     return np.asarray(np.sin(flat) / 2 + 1, np.float32).reshape(shape)
 
@@ -180,7 +180,7 @@ def _normed_layer(p: str, source: str, number: int) -> list[Node]:
 
 
 def _keras_normed_layer(p: str, source: str, number: int) -> list[Node]:
-    """The arithmetic that ``tf.nn.batch_normalization`` leaves."""
+    """Return a layer with the arithmetic of ``tf.nn.batch_normalization``."""
     names = ("gamma", "beta", "mean", "variance")
     t = {"T": DType.FLOAT}
     return [
@@ -285,13 +285,13 @@ def _called() -> Library:
 
 
 def _twins(p: str, source: str, number: int) -> list[Node]:
-    """A node twice, found to be so only when what comes before has been merged."""
+    """Return two equal nodes, which are detected only after their inputs are merged."""
     twins = [_node(f"{p}/{name}", "Relu", source, T=DType.FLOAT) for name in ("a", "b")]
     return [*twins, _node(f"{p}/add", "Add", f"{p}/a {p}/b", T=DType.FLOAT)]
 
 
 def _two_branches(p: str, source: str, number: int) -> list[Node]:
-    """A link of two chains that run side by side, each node of one equal to one of the other."""
+    """Return a unit of two parallel chains with equal nodes."""
     before = ("a", "b") if number else None
     sources = [f"block{number - 1}/{b}" for b in before] if before else [source, source]
     return [
@@ -317,7 +317,7 @@ def _quantizable(p: str, source: str, number: int) -> list[Node]:
 
 
 def _with_statistics(p: str, source: str, number: int) -> list[Node]:
-    """A layer whose channels stay far above zero, as its batch normalization has told."""
+    """Return a layer whose channel statistics are far above zero."""
     bias = _const(f"{p}/bias", _some(number, CHANNELS) + 9)
     total = _node(f"{p}/sum", "BiasAdd", f"{p}/conv {bias.name}", T=DType.FLOAT)
     means, deviations = np.full(CHANNELS, 10.0), np.full(CHANNELS, 0.1)
@@ -326,7 +326,7 @@ def _with_statistics(p: str, source: str, number: int) -> list[Node]:
 
 
 def _activated_layer(p: str, source: str, number: int) -> list[Node]:
-    """A layer with channels of unlike ranges."""
+    """Return a layer whose channels have different ranges."""
     weights = _some(number, 1, 1, CHANNELS, CHANNELS) * np.float32(3) ** np.arange(CHANNELS)
     kernel = _const(f"{p}/weights", weights)
     return [kernel, _conv(f"{p}/conv", f"{source} {kernel.name}"), *_relu(p, f"{p}/conv", number)]
@@ -340,7 +340,7 @@ def _one_far_weight(p: str, source: str, number: int) -> list[Node]:
 
 
 def _picture(p: str, source: str, number: int) -> list[Node]:
-    """A constant that is long enough for what decodes it to pay."""
+    """Return a constant that is large enough to compensate for its decoding nodes."""
     value = _const(f"{p}/value", _some(number, 2, 8, 8, CHANNELS))
     return [value, _node(f"{p}/add", "Add", f"{source} {value.name}", T=DType.FLOAT)]
 
@@ -422,7 +422,7 @@ def _identities(p: str, source: str, number: int) -> list[Node]:
 
 
 def _common(p: str, source: str, number: int) -> list[Node]:
-    """Takes the one node that all take."""
+    """Return a node that uses the node shared by all units."""
     return [_node(f"{p}/add", "Add", f"{source} common", T=DType.FLOAT)]
 
 
@@ -432,7 +432,7 @@ def _rounded(p: str, source: str, number: int) -> list[Node]:
 
 
 def _same_constant(p: str, source: str, number: int) -> list[Node]:
-    """One of a few constants."""
+    """Return one of seven constants."""
     value = _const(f"{p}/value", _some(number % 7, CHANNELS))
     return [value, _node(f"{p}/add", "Add", f"{source} {value.name}", T=DType.FLOAT)]
 

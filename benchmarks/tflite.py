@@ -1,8 +1,10 @@
-"""Our .tflite files against those of TensorFlow's converter: size, speed, what conversion takes.
+"""Compare our .tflite files and conversions with those of TensorFlow's converter.
 
-Needs tensorflow-cpu and ai-edge-litert. ``python benchmarks/tflite.py GRAPH INPUT OUTPUT SHAPE``
-takes frozen graphs, four words each, such as ``mobilenet.pb input predictions 1,224,224,3``. Each
-conversion has a process of its own, for its time and memory; both files run in this one, in turn.
+    python benchmarks/tflite.py GRAPH INPUT OUTPUT SHAPE ...
+
+Requires tensorflow-cpu and ai-edge-litert. Each frozen graph has four arguments, such as
+``mobilenet.pb input predictions 1,224,224,3``. Conversions are measured in separate processes; both
+files run alternately in this process.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from mobileprep.graph.files import read_graph
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 
-# As many as it takes for the fastest run to be one that nothing else disturbed.
+# Enough rounds that other processes do not disturb the fastest run.
 ROUNDS = 60
 SKIPPED = 3
 
@@ -46,7 +48,7 @@ def theirs(path: Path, fed: str, fetched: str, shape: tuple[int, ...]) -> bytes:
 
 
 def alone(who: str, words: list[str]) -> tuple[bytes, float, float]:
-    """What one side converts in a process of its own, its seconds, and its memory in MB."""
+    """Convert in a new process; return the model, the seconds, and the peak memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "made.tflite"
         command = [sys.executable, __file__, "--alone", who, str(target), *words]
@@ -56,7 +58,7 @@ def alone(who: str, words: list[str]) -> tuple[bytes, float, float]:
 
 
 def convert(who: str, target: str, words: list[str]) -> None:
-    """Convert, and print seconds and MB; what is imported counts for memory alone."""
+    """Convert and print the seconds and the peak MB; imports count only for memory."""
     ((path, fed, fetched, shape),) = cases(words)
     if who == "theirs":
         __import__("tensorflow")
@@ -68,7 +70,7 @@ def convert(who: str, target: str, words: list[str]) -> None:
 
 
 def turns(files: list[bytes], shape: tuple[int, ...]) -> list[float]:
-    """Milliseconds of the fastest run of each file, the files in turn."""
+    """Run files alternately and return the milliseconds of the fastest run of each."""
     image = np.random.default_rng(0).random(shape, np.float32)
     runs = [prepared(content, image) for content in files]
     found: list[list[float]] = [[] for _ in files]

@@ -1,9 +1,11 @@
-"""Networks in int8 for LiteRT: this package's files, and ai-edge-quantizer's, beside float.
+"""Compare int8 models for LiteRT, and those of ai-edge-quantizer, with their float versions.
 
-``python benchmarks/tflite_int8.py --models FOLDER`` makes of each network of ``quantization.py``,
-on the same samples, a file in every mode, and compares what LiteRT gives with the float
-network. Next to them stands TensorFlow's converter with ai-edge-quantizer's static int8 (``pip
-install tensorflow-cpu ai-edge-quantizer ai-edge-litert``). Nothing asserts a number.
+    python benchmarks/tflite_int8.py --models FOLDER
+
+Converts each network of ``quantization.py`` in every mode and compares the outputs of LiteRT with
+those of the float network, on the same samples. The last mode is TensorFlow's converter with
+ai-edge-quantizer's static int8 (``pip install tensorflow-cpu ai-edge-quantizer ai-edge-litert``).
+There are no limits.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def main() -> None:
 
 
 def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
-    """The network's rows, one after another as they are measured."""
+    """Measure a network in all modes, and yield each row as it is measured."""
     sets = {name: network.draw(models, count, seed) for seed, name in enumerate(SETS)}
     feeds = [feed_of(network, sets["test"], i) for i in range(count)]
     with tempfile.TemporaryDirectory() as name:
@@ -78,7 +80,7 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
 
 
 def interpreted(model: Path, network: Network) -> Run:
-    """A function from a feed to the outputs that LiteRT gives."""
+    """Return a function that computes the outputs of LiteRT for a feed."""
     interpreter = Interpreter(model_path=str(model))
     interpreter.allocate_tensors()
     runner = interpreter.get_signature_runner("serving_default")
@@ -91,7 +93,7 @@ def interpreted(model: Path, network: Network) -> Run:
 
 
 def recipe_of(network: Network, quantize: object) -> dict[str, Any]:
-    """A recipe as plain data."""
+    """Return a recipe as data."""
     return {
         "version": 1,
         "name": "network",

@@ -1,11 +1,11 @@
-"""One step of ``transforms.py``: prints processor seconds of a transform of a long graph.
+"""Measure the processor time of a transform on a long graph, for ``transforms.py``.
 
     python benchmarks/transform_step.py NAME NODES tf115|recipe
 
-Prints what a whole process takes, then what reading, transforming and writing take together, then
-the transform alone. It runs on a few nodes first, so that imports are done; until then is what any
-process takes to start. The garbage collector is set as the command line sets it. It is an error
-when fewer than half of the places in the graph that are made for the transform are found.
+Prints the seconds of the whole process, of reading, transforming, and writing, and of the transform
+only. Runs the transform on a few nodes first, so that imports count as start-up. The garbage
+collector has the settings of the command line. Fails if the transform matches less than half of its
+patterns in the graph.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def seconds_of(name: str, case: Case, size: int, mode: str) -> tuple[float, float]:
-    """The processor time of all the work on a chain of so many nodes, and of the transform."""
+    """Return the processor time of all work on a chain of ``size`` nodes, and of the transform."""
     context = Context((INPUT,), (OUTPUT,), tf115=mode == "tf115")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.pb"

@@ -1,24 +1,24 @@
-"""How do the transforms compare with the original tool, and how do they grow with the graph?
+"""Compare transforms with the original tool, and measure how their time grows with the graph.
 
     python benchmarks/transforms.py GRAPH ORIGINAL INPUT OUTPUT
     python benchmarks/transforms.py --against ORIGINAL
     python benchmarks/transforms.py --transform quantize_nodes
 
-GRAPH is a frozen InceptionV3 (96 MB, 2,200 nodes) without the attributes that TensorFlow 1.15
-does not know; ORIGINAL is the original ``transform_graph`` binary. Both run the documented chains
-as whole processes, in turn. The bounds: at most 0.7 times the original's wall time, at most 0.8
-times its peak memory.
+GRAPH is a frozen InceptionV3 (96 MB, 2,200 nodes) without attributes that TensorFlow 1.15 does not
+support. ORIGINAL is the original ``transform_graph`` binary. Both tools run the documented chains
+alternately, as whole processes. Limits: 0.7 times the wall time and 0.8 times the peak memory of
+the original.
 
-With ``--against``, transforms that rewrite little of what they read run on chains of 100,000 small
-nodes, ours and the original's whole processes in turn; their bounds stand in ``AGAINST``, and the
-peak memory may be 0.6 times the original's.
+With ``--against``, transforms that change few nodes run on chains of 100,000 small nodes, also
+alternately as whole processes. The time limits are in ``AGAINST``, the limit for peak memory is 0.6
+times that of the original.
 
-Else every transform, or those that are named, runs on chains of 10,000 and of 100,000 nodes that
-hold what it looks for from end to end, once as ``mobileprep transform`` runs it and once as a
-recipe does. What is compared is the processor time of the whole process, its start, reading and
-writing included. The bound: at most 12 times as long. In brackets stand the ratios without the
-start, and of the transform alone, which is the largest where it does little at each node: 10,000
-nodes fit into the processor's cache.
+Otherwise, all transforms, or those of ``--transform``, run on chains of 10,000 and 100,000 nodes
+that consist of their patterns, in the modes of ``mobileprep transform`` and of a recipe. The
+processor times of the whole processes are compared, including start-up, reading, and writing.
+Limit: 12 times the time. The ratios in brackets are without start-up, and for the transform alone.
+The latter is largest for transforms that do little per node, because 10,000 nodes fit in the CPU
+cache.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def compare(label: str, chain: str, args: argparse.Namespace, folder: Path) -> None:
-    """Print how a chain compares with the original."""
+    """Compare a chain with the original."""
     graph, original, source, output = args.paths
     ends = [f"--inputs={source}", f"--outputs={output}"]
     run_both(label, chain, original, [f"--in_graph={graph}", *ends], args.runs, folder)
@@ -96,7 +96,7 @@ def compare(label: str, chain: str, args: argparse.Namespace, folder: Path) -> N
 
 
 def small_nodes(name: str, args: argparse.Namespace, folder: Path) -> None:
-    """Print how a transform compares with the original on small nodes."""
+    """Compare a transform with the original on small nodes."""
     path = folder / "graph.pb"
     case = CASES[name]
     graph, units = chain_of(case, LONG)
@@ -112,7 +112,7 @@ def small_nodes(name: str, args: argparse.Namespace, folder: Path) -> None:
 def run_both(
     label: str, chain: str, original: str, flags: list[str], runs: int, folder: Path
 ) -> None:
-    """Run both tools in turn, and print what they take."""
+    """Run both tools alternately, and print their times and memory."""
     flags = [*flags, f"--transforms={chain}"]
     ours, theirs = alternate(
         [mobileprep(), "transform", *flags, f"--out_graph={folder / 'ours.pb'}"],
@@ -127,7 +127,7 @@ def run_both(
 
 
 def grow(name: str, runs: int) -> None:
-    """Print how the time of a transform grows, in either mode."""
+    """Print how the time of a transform grows, in both modes."""
     shown = []
     for mode in ("tf115", "recipe"):
         seconds: dict[int, list[list[float]]] = {SHORT: [], LONG: []}
@@ -146,7 +146,7 @@ def grow(name: str, runs: int) -> None:
 
 
 def step_command(name: str, size: int, mode: str) -> list[str]:
-    """The command that times one step in a fresh process."""
+    """Return the command that times one step in a new process."""
     return [sys.executable, str(STEP), name, str(size), mode]
 
 

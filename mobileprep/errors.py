@@ -28,7 +28,7 @@ class MobileprepError(Exception):
 
     exit_code = 70
     subject = ""
-    """Files that the command line names, for errors that name no file."""
+    """Files that the command line names, for errors that do not name a file."""
 
     def __init__(self, message: str = "", hint: str = "", where: str = "") -> None:
         super().__init__(message, hint, where)
